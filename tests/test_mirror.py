@@ -116,7 +116,7 @@ COVERED = {
         *("simulation.attention", "simulation.build", "simulation.checkpoints", "simulation.from_run"),
         *("simulation.fused_adapters", "simulation.liger", "simulation.losses", "simulation.optimizers"),
         *("simulation.precision", "simulation.quantized", "simulation.replay", "simulation.sharding"),
-        "simulation.tracker",
+        *("simulation", "simulation.tracker"),
     ),
     "tests/commands/test_simulate.py": ("simulation.as_estimate",),
     # The rule language and the rules.

@@ -4,8 +4,8 @@
 
 Each question is one that a calculator's page or README asks or that its form can be filled with; `SAYS` holds its
 formula with the source, so that its figure is computed here and not copied. Beside it stands what memlint's estimate
-has and the formula leaves out. `--simulate` runs the referee (one real training step on fake tensors, PyTorch's own
-count) for the small models among them and names who is nearer; it needs the `exact` extra and some minutes.
+has and the formula leaves out. `--simulate` runs the referee (one real training step, or a prefill and a decode, on
+fake tensors) for each of them and names who is nearer; it needs the `exact` extra and some minutes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
+from memlint.architectures.resolve import resolve
 from memlint.question import Answer, answer, question_of
 
 GIB = 2**30
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     card: float
     theirs: float
     simulated: float | None = None
+    not_simulated: str = ""
 
 
 def _serving_rule(asked: Asked, parameters: int) -> float:
@@ -163,7 +165,6 @@ QUESTIONS: tuple[tuple[str, Asked], ...] = (
         ("llama-3.2-1b", {}), ("mistral-7b", {"length": 8192}),
     )),
 )  # fmt: skip
-SIMULATED = ("qwen2.5-0.5b", "llama-3.2-1b")  # small enough for the referee
 
 
 def rows(simulate: bool = False) -> Iterator[Row]:
@@ -173,35 +174,35 @@ def rows(simulate: bool = False) -> Iterator[Row]:
         estimate = found.run.estimate
         parameters = (estimate.parameters or 0) - (estimate.trainable_parameters or 0) % (estimate.parameters or 1)
         theirs = SAYS[tool].says(asked, parameters)
-        simulated = _simulated(found) if simulate and _can_simulate(asked) else None
-        yield Row(
-            tool, asked, (estimate.allocated_bytes or 0) / GIB, (estimate.device_bytes or 0) / GIB, theirs, simulated
-        )
+        tensors, card = (estimate.allocated_bytes or 0) / GIB, (estimate.device_bytes or 0) / GIB
+        simulated, reason = _simulated(found) if simulate else (None, "")
+        yield Row(tool, asked, tensors, card, theirs, simulated, reason)
 
 
-def _can_simulate(asked: Asked) -> bool:
-    sharded_or_served = asked.get("gpus", 1) > 1 or asked.get("inference") or asked.get("method") == "qlora"
-    return asked["model"] in SIMULATED and not sharded_or_served
-
-
-def _simulated(found: Answer) -> float:
-    from memlint.architectures.resolve import resolve
-    from memlint.simulation import simulate
+def _simulated(found: Answer) -> tuple[float | None, str]:
+    """GiB of tensors at the simulated peak, or why there is none."""
+    from memlint.simulation import UnsupportedRun, simulate, simulate_requests
     from memlint.simulation.as_estimate import estimate_of
 
-    config = resolve(str(found.neutral.model.name)).config
-    step = simulate(found.neutral, config_of=lambda: config)
-    return (estimate_of(step, found.neutral).allocated_bytes or 0) / GIB
+    config = resolve(found.question.model).config
+    try:
+        if found.question.inference:
+            generated = simulate_requests(found.neutral, config or {})
+            return max(generated.prefill, generated.decode) / GIB, ""
+        step = simulate(found.neutral, config_of=lambda: config)
+    except UnsupportedRun as reason:
+        return None, str(reason)
+    return (estimate_of(step, found.neutral).allocated_bytes or 0) / GIB, ""
 
 
 def lines(found: list[Row]) -> Iterator[str]:
     """The table, and for each tool how far off it is and why."""
-    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated"
+    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated, and memlint's off it"
     for row in found:
-        simulated = f"{row.simulated:9.2f}" if row.simulated is not None else ""
+        simulated = f"{row.simulated:9.2f}  {row.tensors / row.simulated - 1:+.1%}" if row.simulated else ""
         name = " ".join(f"{key}={value}" for key, value in row.asked.items())
         cells = f"{row.tensors:8.2f} {row.card:8.2f} {row.theirs:8.2f} {row.theirs / row.card:6.2f}"
-        yield f"{name[:78]:78} {cells}  {simulated}".rstrip()
+        yield f"{name[:78]:78} {cells}  {simulated or row.not_simulated}".rstrip()
     for tool, said in SAYS.items():
         own = [row.theirs / row.card for row in found if row.tool == tool]
         yield ""
@@ -220,7 +221,7 @@ def lines(found: list[Row]) -> Iterator[str]:
 
 def main() -> int:
     arguments = parser(__doc__)
-    arguments.add_argument("--simulate", action="store_true", help="run the referee for the small models")
+    arguments.add_argument("--simulate", action="store_true", help="run the referee")
     given = arguments.parse_args()
     sys.stdout.write("\n".join(lines(list(rows(given.simulate)))) + "\n")
     return 0

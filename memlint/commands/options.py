@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NoReturn
 
@@ -70,7 +70,12 @@ class _Describe(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A verb's parser: a mistake is answered with one line and the word that was probably meant."""
+    """A verb's parser: a mistake is answered with one line and the word that was probably meant.
+
+    `other_words`: options of other programs, and what they are called here.
+    """
+
+    other_words: Mapping[str, str] = {}
 
     def format_help(self) -> str:
         from memlint.report.wrap import wrapped  # --help
@@ -81,7 +86,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{self._hint(message)} (`{self.prog} --help` lists the options)\n")
 
     def _hint(self, message: str) -> str:
+        if "arguments are required: FILE" in message:
+            return "; of a model alone, `memlint estimate --model NAME --write-config FILE` writes one"
         unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
+        if unknown and unknown[1] in self.other_words:
+            return f"; that is {self.other_words[unknown[1]]} here"
         choice = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
         near = nearest(unknown[1], self._option_string_actions) if unknown else ""
         if choice:
@@ -189,18 +198,43 @@ def add_exit(to: argparse.ArgumentParser) -> None:
 
 def positive(text: str) -> int:
     """A whole number from 1 on, for argparse."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("wants a whole number from 1 on")
-    return number
+    return _number(text, 1)
 
 
 def whole(text: str) -> int:
     """A whole number from 0 on, for argparse."""
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError("wants a whole number from 0 on")
+    return _number(text, 0)
+
+
+def _number(text: str, least: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wants a whole number, not {text!r}{_number_meant(text)}") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"wants a whole number from {least} on")
     return number
+
+
+def share(text: str) -> float:
+    """A part of a whole, 0.9, for argparse; what lies above 1 was meant in percent."""
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"wants a share between 0 and 1, not {text!r}") from None
+    if text.endswith("%") or not 0 < number <= 1:
+        meant = f"; did you mean {number / 100:g}?" if 0 < number <= 100 else ""
+        raise argparse.ArgumentTypeError(f"wants a share between 0 and 1, not {text!r}{meant}")
+    return number
+
+
+_THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
+
+
+def _number_meant(text: str) -> str:
+    """What `4k`, `4,096`, `4096.0`, `4bit` or `8x` stands for, as a question; empty where there is no number in it."""
+    found = re.fullmatch(r"[a-z]*(\d+(?:,\d{3})*)(?:\.0+)?\s*(k|m|)[a-z]*", text.strip().lower())
+    return f"; did you mean {int(found[1].replace(',', '')) * _THOUSANDS[found[2]]}?" if found else ""
 
 
 def words(values: list[str]) -> tuple[str, ...]:

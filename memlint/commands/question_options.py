@@ -19,8 +19,34 @@ def cards(text: str) -> int:
     return AUTO if text == "auto" else options.positive(text)
 
 
-def add_question(to: argparse.ArgumentParser) -> None:
+# What other calculators, vLLM's and the frameworks' own options call the same.
+OTHER_WORDS = {
+    **dict.fromkeys(("--seq-len", "--seq-length", "--sequence-length", "--max-seq-length", "--cutoff-len"), "--length"),
+    **dict.fromkeys(("--max-length", "--seqlen", "--tokens", "--sequence-len"), "--length"),
+    **dict.fromkeys(("--batch-size", "--micro-batch-size", "--bs", "--per-device-train-batch-size"), "--batch"),
+    **dict.fromkeys(("--gradient-accumulation-steps", "--grad-accum"), "--accumulation"),
+    **dict.fromkeys(
+        ("--quantization", "--quant", "--quantize", "--load-in-4bit", "--load-in-8bit"), "--bits 4 or --bits 8"
+    ),
+    **{f"--{name}": f"--method {name}" for name in CHOICES["method"]},
+    **dict.fromkeys(("--flash-attn", "--flash-attention", "--fa2"), "--attention flash_attention_2"),
+    **dict.fromkeys(("--optim", "--optimiser"), "--optimizer"),
+    **dict.fromkeys(("--lora-rank", "--lora-r", "-r"), "--rank"),
+    **dict.fromkeys(("--precision", "--torch-dtype"), "--dtype"),
+    **dict.fromkeys(("--bf16", "--fp16", "--fp32"), "--dtype bf16, fp16 or fp32"),
+    **dict.fromkeys(("--gradient-checkpointing", "--grad-ckpt"), "--checkpointing"),
+    **dict.fromkeys(("--context-length", "--ctx", "--ctx-size", "--max-model-len"), "--context"),
+    **dict.fromkeys(("--concurrency", "--users", "--max-num-seqs", "--concurrent-requests"), "--requests"),
+    **dict.fromkeys(("--kv-cache-dtype", "--kv-bits", "--cache-type-k"), "--kv-dtype"),
+    **dict.fromkeys(("--tensor-parallel-size", "--tp", "--num-gpus", "--n-gpus", "--num-processes"), "--gpus"),
+    **dict.fromkeys(("--gpu-memory-utilization", "--mem-fraction-static"), "--memory-share"),
+    **dict.fromkeys(("--infer", "--serve", "--serving", "--predict"), "--inference"),
+}
+
+
+def add_question(to: options.Parser) -> None:
     """Every option is a field of `Question` of the same name."""
+    to.other_words = OTHER_WORDS
     ask = to.add_argument_group("ask without a file", "with --model, or with dimensions typed by hand")
     for field, metavar, about in (
         ("method", "NAME", f"{_listed('method')} (default: lora)"),
@@ -90,7 +116,9 @@ def _add_inference(to: argparse.ArgumentParser) -> None:
         group.add_argument(option(field), type=options.positive, metavar="N", help=about)
     group.add_argument("--engine", metavar="NAME", help=f"what answers: {_listed('engine')}")
     group.add_argument("--kv-dtype", metavar="NAME", help="of the KV cache: auto, fp8 (vLLM)")
-    group.add_argument("--memory-share", type=float, metavar="X", help="of the card, that vLLM or SGLang fills: 0.9")
+    group.add_argument(
+        "--memory-share", type=options.share, metavar="X", help="of the card, that vLLM or SGLang fills: 0.9"
+    )
 
 
 def asked(given: options.Options) -> Question | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -37,7 +38,15 @@ def find(name: str) -> Gpu | None:
     size = re.fullmatch(_SIZE, name, re.IGNORECASE)
     if size:
         return _generic(float(size[1]))
-    return next((_names()[spelling] for spelling in _spellings(name) if spelling in _names()), None)
+    known = next((_names()[spelling] for spelling in _spellings(name) if spelling in _names()), None)
+    return known or _with_its_size(name)
+
+
+def _with_its_size(name: str) -> Gpu | None:
+    """A card of one size whose size is said as well: "RTX 4090 24GB"."""
+    sized = re.fullmatch(r"(.+?)[\s_-]+(\d+)\s*gi?b?", name[:200].strip(), re.IGNORECASE)
+    card = _names().get(_normalized(sized[1])) if sized else None
+    return card if sized and card and math.ceil(card.usable_bytes / 2**30) == int(sized[2]) else None
 
 
 def suggestions(name: str) -> tuple[str, ...]:

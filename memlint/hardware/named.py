@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import re
+
 from memlint.errors import UsageError
 from memlint.hardware.catalog import find, instance, suggestions
 from memlint.hardware.model import Gpu
 
 
 def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
-    """The card behind a name, and how many a cloud machine of that name has. Raises UsageError."""
+    """The card behind a name, and how many a cloud machine of that name has, or the name itself says (`8xH100`). Raises
+    UsageError."""
     if not name:
         return None, None
     machine = instance(name)
     if machine is not None:
         return machine
     card = find(name)
-    if card is None:
+    if card is not None:
+        return card, None
+    number, several = _several(name)
+    if several is None:
         raise UsageError(unknown_gpu(name))
-    return card, None
+    return several, number
+
+
+def _several(name: str) -> tuple[int, Gpu | None]:
+    """The number and the card of `8xH100`, `8 x H100` or `H100 x 8`."""
+    before = re.fullmatch(r"(\d{1,4})\s*[x*\u00d7]\s*(\D.*|\d{3,}.*)", name.strip(), re.IGNORECASE)
+    after = re.fullmatch(r"(.+?)\s*[x*\u00d7]\s*(\d{1,4})", name.strip(), re.IGNORECASE)
+    number, card = before.groups() if before else after.groups()[::-1] if after else ("0", "")
+    return int(number), find(card) if card and int(number) else None
 
 
 def unknown_gpu(name: str) -> str:

@@ -15,7 +15,7 @@ from memlint.architectures.model import Architecture, TokenMixer
 from memlint.memory.autograd.tape import PeakCandidates, counters
 from memlint.memory.autograd.walk import PeakPosition, TensorBytes, component
 from memlint.memory.estimate import StepParts, step_parts
-from memlint.memory.evaluation import forward_position
+from memlint.memory.evaluation import forward_position, held_while_layers_run
 from memlint.memory.optimizers import entry_of
 from memlint.memory.phases import inputs_bytes, masks_bytes
 from memlint.memory.storage import ALIGNMENT, BYTES, rounded
@@ -121,8 +121,8 @@ def _resident(name: str, run: Run, parts: StepParts, peak: Phase) -> Iterator[Te
         yield from _gradients(run, parts)
     elif name == "kv_cache":
         yield from _cache(run, parts, peak)
-    elif name == "activations" and peak.name in ("forward", "backward"):
-        yield from _inputs(parts)
+    elif name == "activations" and peak.name in ("forward", "backward", "prefill"):
+        yield from _inputs(parts, "padding mask" if peak.name == "prefill" else "labels")
 
 
 # --- the model and its state ---------------------------------------------------------------------------------------
@@ -226,18 +226,18 @@ def _gradients(run: Run, parts: StepParts) -> Iterator[Term]:
 # --- activations ----------------------------------------------------------------------------------------------------
 
 
-def _inputs(parts: StepParts) -> Iterator[Term]:
-    """Input ids and labels, rotary tables, eager attention's masks until the recomputation."""
+def _inputs(parts: StepParts, beside: str) -> Iterator[Term]:
+    """Input ids and what is beside them, rotary tables, eager attention's masks until the recomputation."""
     step = parts.step
     if step is None:
         return
     count = step.tokens.count
     tokens = Factor(count, "tokens")
-    for label in ("input ids", "labels"):
+    for label in ("input ids", beside):
         yield Term(label, rounded(8 * count), (tokens, Factor(8, "bytes")), 1)
-    masks = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
-    yield Term("attention masks", masks)
-    rotary = inputs_bytes(step) - 2 * rounded(8 * count) - masks
+    counted = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
+    yield Term("attention masks", masks_bytes(step) if step.run.purpose == "inference" else counted)
+    rotary = inputs_bytes(step) - 2 * rounded(8 * count) - counted
     yield Term("cosine and sine of the rotary embedding", rotary)
 
 
@@ -247,7 +247,11 @@ def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
         return
     if parts.walk is None:
         if peak.name == "prefill":
-            yield from _at_work(parts, forward_position(parts.segments, parts.step.width), backward=False)
+            index = forward_position(parts.segments, parts.step)
+            if 0 < index < len(parts.segments) - 1:
+                held = held_while_layers_run(parts.step)
+                yield Term("held while the layers run: the embedding's output", held, component="activations")
+            yield from _at_work(parts, index, backward=False)
         return
     if peak.name not in ("forward", "backward"):
         return

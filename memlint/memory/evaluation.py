@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.autograd.walk import Segment
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
-from memlint.memory.phases import COMPONENTS, inputs_bytes, phase
+from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
+from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 
@@ -25,7 +27,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
     parts["weights"] = state.weights
     parts["optimizer_states"] = state.optimizer_states
     parts["communication"] = state.communication
-    parts["activations"] = forward - logits + inputs_bytes(step)
+    parts["activations"] = forward - logits + forward_inputs(step)
     parts["logits"] = logits + collected_logits(run, step)
     if run.evaluation.predict_with_generate:
         new = run.evaluation.max_new_tokens
@@ -65,12 +67,19 @@ def forward_without_gradients(
     """The peak of a forward under `no_grad`, and the logits in it, bytes. `head`: whether the head is part of it."""
     found = segments_without_gradients(step, units, state)
     found = found if head else found[:-1]
-    peaks = _forward_peaks(found, step.width)
+    peaks = _forward_peaks(found, step)
     if not peaks:
         return 0, 0
     highest = peaks.index(max(peaks))
     segment = found[highest]
     return peaks[highest], segment.sizes.peak_components(segment.profile.forward)["logits"]
+
+
+def forward_inputs(step: TrainingStep) -> int:
+    """Bytes of token ids and what is beside them (labels, or the padding mask), rotary tables, and the masks of eager
+    attention."""
+    counted = step.run.checkpointing.mode != "none"  # `inputs_bytes` has the masks then
+    return inputs_bytes(step) + (0 if counted else masks_bytes(step))
 
 
 def segments_without_gradients(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> list[Segment]:
@@ -80,20 +89,36 @@ def segments_without_gradients(step: TrainingStep, units: tuple[Unit, ...], stat
     return segments(step._replace(run=no_grad_run), units, state)
 
 
-def forward_position(found: Sequence[Segment], width: int) -> int:
-    """The index of the segment at which such a forward peaks. `width`: bytes of an element of the residual stream."""
-    peaks = _forward_peaks(found, width)
+def forward_position(found: Sequence[Segment], step: TrainingStep) -> int:
+    """The index of the segment at which such a forward peaks."""
+    peaks = _forward_peaks(found, step)
     return peaks.index(max(peaks))
 
 
-def _forward_peaks(found: Sequence[Segment], width: int) -> list[int]:
+def _forward_peaks(found: Sequence[Segment], step: TrainingStep) -> list[int]:
     """Bytes at the peak of each segment, with what the ones before it left."""
-    peaks, retained = [], 0
-    for segment in found:
-        peaks.append(retained + segment.sizes.peak(segment.profile.forward) + segment.gathered_forward)
-        hidden = segment.sizes.of("hidden", width)
+    peaks, retained, held = [], 0, held_while_layers_run(step)
+    for index, segment in enumerate(found):
+        is_layer = index and segment.profile.width
+        around = held if is_layer else 0
+        peaks.append(retained + around + segment.sizes.peak(segment.profile.forward) + segment.gathered_forward)
+        hidden = segment.sizes.of("hidden", step.width)
         retained += segment.repeat * max(0, segment.sizes.peak(segment.profile.live_in_forward) - hidden)
     return peaks
+
+
+def held_while_layers_run(step: TrainingStep) -> int:
+    """Bytes that the model's code holds while its layers run, beside the input of the layer at work.
+
+    The embedding's output (transformers 5.23 models/llama/modeling_llama.py, `inputs_embeds` in LlamaModel.forward),
+    and the weights of attention that the layer before returned (models/bloom/modeling_bloom.py:531, `outputs`).
+    """
+    hidden = rounded(step.counts["hidden"] * step.width)
+    traits = families.of(step.architecture).attention
+    if not traits.returns_weights or step.kernels.attention != "eager":
+        return hidden
+    heads = step.architecture.layer_types[0].attention.heads
+    return hidden + rounded(heads * step.tokens.count * step.tokens.length * step.width)
 
 
 def with_reference_forward(step: TrainingStep, forward: Phase, activations: int, reference_peak: int) -> Phase:
@@ -118,11 +143,11 @@ def cache_bytes(
     `after_prefill`: layers with a sliding window hold the whole prompt still. What transformers caches of them is a
     view of all keys, which keeps these alive until the next token (5.23 cache_utils.py, DynamicSlidingWindowLayer).
     """
-    kinds = [_layer_cache(layer, length, after_prefill) for layer in architecture.layer_types]
+    kinds = [layer_cache(layer, length, after_prefill) for layer in architecture.layer_types]
     return sequences * sum(kinds[kind] for kind in architecture.layer_type_ids) * width
 
 
-def _layer_cache(layer: DecoderLayer, length: int, after_prefill: bool) -> int:
+def layer_cache(layer: DecoderLayer, length: int, after_prefill: bool = False) -> int:
     """Elements that one sequence caches in a layer: keys and values (of a sliding window), MLA's latent, or a state."""
     mixers = [layer.attention, *([layer.parallel_ssm] if layer.parallel_ssm is not None else [])]
     whole = [shape._replace(sliding_window=0) for shape in mixers] if after_prefill else mixers

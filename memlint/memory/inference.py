@@ -5,7 +5,7 @@ from __future__ import annotations
 import memlint.memory.device_map as device_map
 import memlint.memory.evaluation as evaluation
 from memlint._record import NamedTuple
-from memlint.memory.evaluation import cache_bytes, forward_without_gradients
+from memlint.memory.evaluation import cache_bytes, forward_inputs, forward_without_gradients, layer_cache
 from memlint.memory.phases import COMPONENTS, phase
 from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.step import TrainingStep, required_count, training_step
@@ -67,14 +67,36 @@ def _generating(
             phase("decode", _parts(share.weights, *whole)),
         )
     activations, logits = _forward(step, units, state, share)
+    if run.model.architecture.encoder_only:  # reads the whole text at once and generates nothing
+        parts = _parts(share.weights, activations + forward_inputs(step), logits)
+        return (phase("load", _parts(share.weights)), phase("prefill", parts))
     prompt = _cache(step, share, step.tokens.length, after_prefill=True)
-    all_tokens = _cache(step, share, step.tokens.length + new)
-    one_token = activations // max(1, step.tokens.length)
+    every = _cache(step, share, step.tokens.length + new)
+    one = training_step(run._replace(sequence=run.sequence._replace(length=1)), units, sequences=sequences)
+    one_token = max(_forward(one, units, state, share)[0], activations // max(1, step.tokens.length))
+    growing = _growing(step, share, step.tokens.length + new)
+    # the first new token still finds what the prompt left in layers with a window
+    held = max(0, prompt - every)
     return (
         phase("load", _parts(share.weights)),
-        phase("prefill", _parts(share.weights, activations, logits, prompt)),
-        phase("decode", _parts(share.weights, one_token, logits, all_tokens)),
+        phase("prefill", _parts(share.weights, activations + forward_inputs(step), logits, prompt)),
+        phase("decode", _parts(share.weights, one_token, logits, every, growing + held)),
     )
+
+
+def _growing(step: TrainingStep, share: _Share, length: int) -> int:
+    """Bytes that a decode holds for a moment beside the cache: the old keys of the layer whose new ones are written
+    (`torch.cat`, transformers 5.23 cache_utils.py, DynamicLayer.update), and under eager attention its keys and values
+    for every head (models/llama/modeling_llama.py, repeat_kv)."""
+    width = BYTES[str(step.run.precision.compute)]
+    found = 0
+    for index in {step.architecture.layer_type_ids[one] for one in share.layers}:
+        layer = step.architecture.layer_types[index]
+        mixer = layer.attention
+        keys_and_values = layer_cache(layer, length) * step.tokens.sequences * width
+        copies = mixer.heads // mixer.kv_heads if step.kernels.mask and mixer.kind == "attention" else 0
+        found = max(found, keys_and_values // 2, keys_and_values * copies if copies > 1 else 0)
+    return found
 
 
 def cache_details(run: Run, found: tuple[Phase, ...]) -> dict[str, int]:
@@ -108,7 +130,7 @@ def for_last_token(step: TrainingStep) -> TrainingStep:
     return step._replace(counts={**step.counts, "logits": step.tokens.sequences * step.vocabulary})
 
 
-def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0) -> dict[str, int]:
+def _parts(weights: int, activations: int = 0, logits: int = 0, cache: int = 0, temporaries: int = 0) -> dict[str, int]:
     parts = dict.fromkeys(COMPONENTS, 0)
-    parts |= {"weights": weights, "activations": activations, "logits": logits}
+    parts |= {"weights": weights, "activations": activations, "logits": logits, "temporaries": temporaries}
     return {**parts, "kv_cache": cache} if cache else parts

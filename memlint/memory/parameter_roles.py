@@ -284,7 +284,8 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         kinds[key] = tensor.kind
         dtypes[key] = tensor.dtype
         width = BYTES.get(tensor.dtype, 0)
-        weights[key] = Parameter("w:" + key, width, tensor.trainable, width == 0 or tensor.dtype == "int8")
+        int8 = tensor.dtype == "int8"
+        weights[key] = Parameter("w:" + key, width, tensor.trainable, width == 0 or int8, int8_product=int8)
     linears = tuple(
         (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
     )

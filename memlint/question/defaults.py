@@ -9,6 +9,7 @@ from typing import Any
 from memlint.formats.llamafactory.families import AUTO_IS_FLASH_2_OR_EAGER
 from memlint.hardware.named import named_gpu
 from memlint.question.model import Default, Question
+from memlint.question.models import ModelChoice
 
 LENGTH = {"llamafactory": (2048, "LLaMA-Factory's `cutoff_len`"), "trl": (1024, "TRL's `max_length`")}
 RANK = {"llamafactory": (8, "LLaMA-Factory's `lora_rank`"), "trl": (16, "TRL's `lora_r`")}
@@ -23,16 +24,19 @@ WHOLE_MODEL = (
     "adalomo",
 )  # with none of them do adapters train
 MOST_NEW_TOKENS = 256
+_TURNED = ("fp8", "mxfp4")  # LLaMA-Factory 0.9.5 model/model_utils/quantization.py:101
 
 
-def with_defaults(question: Question, family: str = "", positions: int = 0) -> tuple[Question, tuple[Default, ...]]:
-    """The question with a value for each field that its files need, and the defaults that were taken. `family`,
-    `positions`: of the model."""
+_ANY_MODEL = ModelChoice("")
+
+
+def with_defaults(question: Question, model: ModelChoice = _ANY_MODEL) -> tuple[Question, tuple[Default, ...]]:
+    """The question with a value for each field that its files need, and the defaults that were taken."""
     taken: list[Default] = []
     for rules in (
         _general,
-        _inference if question.inference else partial(_training, positions),
-        partial(_of_family, family),
+        partial(_inference if question.inference else _training, model),
+        partial(_of_family, model.family),
     ):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
         found = tuple(reversed({one.field: one for one in open_}.values()))  # of several for a field the first
@@ -56,14 +60,14 @@ def _general(question: Question) -> Iterator[Default]:
     yield Default("dtype", "bf16", "mixed precision: what trains is kept in fp32")
 
 
-def _training(positions: int, question: Question) -> Iterator[Default]:
+def _training(model: ModelChoice, question: Question) -> Iterator[Default]:
     if question.optimizer in WHOLE_MODEL:
         yield Default("method", "full", f"{question.optimizer} is for training every weight")
     yield Default("method", "lora", "LLaMA-Factory's `finetuning_type`")
     yield Default("stage", "sft", "supervised fine-tuning")
     length, why = LENGTH[question.framework]
-    if 0 < positions < length:
-        length, why = positions, "the positions that the model has"
+    if 0 < model.positions < length:
+        length, why = model.positions, "the positions that the model has"
     yield Default("length", length, why)
     yield Default("batch", 1, "the smallest")
     yield Default("accumulation", 1, "both frameworks' default")
@@ -75,15 +79,21 @@ def _training(positions: int, question: Question) -> Iterator[Default]:
         yield Default("bits", 4, "QLoRA's NF4")
 
 
-def _inference(question: Question) -> Iterator[Default]:
+def _inference(model: ModelChoice, question: Question) -> Iterator[Default]:
     several = (question.requests or 1) > 1 and (question.gpus or 1) > 1
     if question.kv_dtype == "fp8":
         yield Default("engine", "vllm", "an fp8 cache is vLLM's")
     if several and not question.bits:
         yield Default("engine", "vllm", "it answers several requests on several cards")
-    yield Default("engine", "transformers", "LLaMA-Factory's `infer_backend`")
-    yield Default("context", 4096, "4,096 tokens of prompt and answer")
-    context = question.context or 4096
+    loads = (
+        f"; it turns the {model.stored} weights into bf16, vllm and sglang do not" if model.stored in _TURNED else ""
+    )
+    yield Default("engine", "transformers", f"LLaMA-Factory's `infer_backend`{loads}")
+    longest, why = 4096, "4,096 tokens of prompt and answer"
+    if 0 < model.positions < longest:
+        longest, why = model.positions, "the positions that the model has"
+    yield Default("context", longest, why)
+    context = question.context or longest
     yield Default("new_tokens", max(1, min(MOST_NEW_TOKENS, context // 4)), "the part of the context that is generated")
     yield Default("requests", 1, "one at a time")
     if question.engine in ("vllm", "sglang") or question.kv_dtype == "fp8" or several:

@@ -22,7 +22,7 @@ def files_of(question: Question, hub: bool = False, exact: bool = False) -> Ques
     `hub` and `exact`: ways to find the model, as in architectures.resolve. Raises UsageError.
     """
     model = model_of(question, hub, exact)
-    filled, taken = with_defaults(question, model.family, model.positions)
+    filled, taken = with_defaults(question, model)
     main = "inference.yaml" if question.inference else "train.yaml"
     contents = {main: _header(filled) + yaml_text(_keys(filled, model.name))}
     if deepspeed_name(filled):

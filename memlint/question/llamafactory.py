@@ -81,6 +81,10 @@ def inference_keys(question: Question, model: str) -> dict[str, Any]:
             found["vllm_config"] = json.dumps({"kv_cache_dtype": "fp8"})
         return {**found, "max_new_tokens": new}
     found |= {"cutoff_len": context - new, "max_new_tokens": new}
+    if question.bits and (question.gpus or 1) > 1:
+        if question.bits == 8:
+            raise UsageError("--bits 8 on several cards: LLaMA-Factory puts 8-bit weights on one; take --bits 4")
+        found["quantization_device_map"] = "auto"
     if question.requests == 1:
         return {**found, "infer_backend": "huggingface"}
     if (question.gpus or 1) > 1:

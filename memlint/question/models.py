@@ -5,7 +5,10 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Mapping
+from functools import cache, lru_cache
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -36,6 +39,7 @@ class ModelChoice(NamedTuple):
     """`name`: what the config says. `config`: the config.json of a model that is none of the catalog's, or None.
 
     `family`: the transformers model type. `positions`: the most tokens of a sequence, 0 where nothing says it.
+    `stored`: how the checkpoint is quantised, "none" where it is not.
     """
 
     name: str
@@ -43,6 +47,7 @@ class ModelChoice(NamedTuple):
     taken: tuple[Default, ...] = ()
     family: str = ""
     positions: int = 0
+    stored: str = ""
 
 
 def model_of(question: Question, hub: bool = False, exact: bool = False) -> ModelChoice:
@@ -56,6 +61,25 @@ def model_of(question: Question, hub: bool = False, exact: bool = False) -> Mode
     return _in_dtype(choice, question)
 
 
+# Names of files that llama.cpp reads: `...-GGUF`, `...-q4_K_M`, `...-IQ3_XS`, `....Q8_0`.
+_GGUF = re.compile(r"[-_.:](gguf|i?q[1-8]_[0-9k]\w*)(?=$|[-_.])", re.IGNORECASE)
+
+
+def _refuse_gguf(name: str) -> None:
+    """Raises UsageError: neither framework trains these files, and their weights have other sizes."""
+    if not _GGUF.search(name):
+        return
+    made_from = _GGUF.split(name)[0].rpartition("/")[2]
+    entry = catalog.find(made_from)
+    ask = (
+        f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
+    )
+    raise UsageError(
+        f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
+        f"ask about {ask}, with --bits 4 for 4-bit weights"
+    )
+
+
 def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     folder = os.path.dirname(name) or "." if os.path.basename(name) == "config.json" else name
     if os.path.isdir(os.path.expanduser(folder)):
@@ -63,12 +87,13 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
         found = resolve(place, (), hub=hub, exact=exact)
         _refuse_unknown(name, found)
         return _choice(place, found)
+    _refuse_gguf(name)
     found = resolve(name, (os.getcwd(),), hub=hub, exact=exact)
     _refuse_unknown(name, found)
     entry = catalog.find(name)
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
-    owned = _as_its_owner_writes(name, entry)
+    owned = _as_its_owner_writes(name, entry.name)
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
 
@@ -77,15 +102,26 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
 _ENDINGS = ("", "-hf", "-v0.1")
 
 
-def _as_its_owner_writes(name: str, entry: catalog.CatalogEntry) -> str:
-    """The id that a short name means: of those with its letters and as many parameters the longest of the owner that
-    has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the name as it is."""
-    meant = {names.literal(name + ending) for ending in _ENDINGS}
-    every = [one for one in identifiers() if "/" in one]
-    alike = [one for one in every if names.literal(one.rpartition("/")[2]) in meant]
-    same = [one for one in alike if _parameters(one) == _parameters(entry.name)]
-    owners = [one.partition("/")[0] for one in every]
-    return max(same, key=lambda one: (owners.count(one.partition("/")[0]), len(one)), default=name)
+@lru_cache(1024)
+def _as_its_owner_writes(name: str, known: str) -> str:
+    """The id that a short name means: of those with its letters and as many parameters as the model `known` the longest
+    of the owner that has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the
+    name as it is."""
+    found = _by_letters()
+    alike = [one for ending in _ENDINGS for one in found.get(names.literal(name + ending), ()) if "/" in one]
+    same = [one for one in alike if _parameters(one) == _parameters(known)]
+    owners = Counter(one.partition("/")[0] for one in identifiers())
+    return max(same, key=lambda one: (owners[one.partition("/")[0]], len(one)), default=name)
+
+
+@cache
+def _by_letters() -> Mapping[str, tuple[str, ...]]:
+    """The ids of the catalog by the letters of their last part."""
+    found: dict[str, tuple[str, ...]] = {}
+    for one in identifiers():
+        key = names.literal(one.rpartition("/")[2])
+        found[key] = (*found.get(key, ()), one)
+    return found
 
 
 def _parameters(identifier: str) -> int:
@@ -101,7 +137,7 @@ def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> Mo
     architecture = found.architecture
     if architecture is None:
         return ModelChoice(name, None, taken)
-    return ModelChoice(name, None, taken, architecture.family, architecture.max_positions)
+    return ModelChoice(name, None, taken, architecture.family, architecture.max_positions, architecture.stored.method)
 
 
 def _refuse_unknown(name: str, found: Resolution) -> None:
@@ -115,17 +151,16 @@ def _refuse_unknown(name: str, found: Resolution) -> None:
 
 def suggestions(name: str) -> list[str]:
     """At most three models of the catalog whose names are most like `name`."""
-    by_key: dict[str, str] = {}
-    for identifier in identifiers():
-        by_key.setdefault(names.literal(identifier.split("/")[-1]), identifier)
-    near = difflib.get_close_matches(names.literal(name.split("/")[-1]), by_key, 3, 0.7)
-    return [by_key[key] for key in near]
+    found = _by_letters()
+    near = difflib.get_close_matches(names.literal(name.split("/")[-1]), found, 3, 0.7)
+    return [found[key][0] for key in near]
 
 
-def identifiers() -> list[str]:
-    """Every id that the catalog lists."""
+@cache
+def identifiers() -> tuple[str, ...]:
+    """Every id that the shipped catalog lists."""
     rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines() if line)
-    return [identifier for row in rows for identifier in row["ids"]]
+    return tuple(identifier for row in rows for identifier in row["ids"])
 
 
 def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str, Any]) -> ModelChoice:

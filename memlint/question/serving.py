@@ -37,7 +37,9 @@ def serving(found: Answer, facts: StatedFacts) -> ServingRoom | None:
         left = max(0, estimate.budget_bytes - estimate.device_high_bytes)
     most = details.get("cache_requests")
     if most is None and left is not None:
-        most = _most_requests(found.question, facts)
+        engine = found.neutral.parallelism.engine
+        asked = found.question._replace(engine=engine if engine in ("vllm", "sglang") else "transformers")
+        most = _most_requests(asked, facts)
     token, request = details.get("cache_token_bytes", 0), details.get("cache_request_bytes", 0)
     return ServingRoom(token, request, left, most, _weights(found.question, facts))
 
@@ -61,14 +63,16 @@ def _fits(question: Question, requests: int, facts: StatedFacts) -> bool:
 
 
 def _weights(question: Question, facts: StatedFacts) -> tuple[tuple[str, int], ...]:
-    """The weights as transformers would load them in each precision on one card."""
+    """The weights as transformers would load them in each precision on one card; in none that it would not take, as of
+    a checkpoint that is stored quantised."""
     alone = Question(model=question.model, inference=True)
     alone = alone._replace(**{field: getattr(question, field) for field in _SHAPE})
     found = []
     for dtype, bits in PRECISIONS:
         asked = alone._replace(dtype=dtype or "", bits=bits, gpus=1, engine="transformers", requests=1)
-        phases = answer(asked, facts).run.estimate.phases
-        if phases:
+        one = answer(asked, facts)
+        phases = one.run.estimate.phases
+        if phases and bits in (None, one.neutral.model.quantization.bits):
             found.append((dtype or f"{bits}-bit", phases[0].components["weights"]))
     return tuple(found)
 

@@ -14,25 +14,35 @@ from memlint.report.text import describe_fix, summary
 from memlint.report.units import gib
 
 FIXES_SHOWN = 3
-COLOURS = {"error": "#c62828", "warning": "#b26a00", "info": "#0b7285", "good": "#2e7d32"}
-_CELL = "padding:2px 8px;text-align:right;font-variant-numeric:tabular-nums"
-_LABEL = "padding:2px 8px;text-align:left"
+# White on these is readable (4.5 : 1 and more) whether the notebook is light or dark.
+COLOURS = {"error": "#c62828", "warning": "#8f5600", "info": "#0b6a7a", "good": "#2a7230"}
+_CELL = "padding:2px 8px;text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums"
+_LABEL = "padding:2px 8px;text-align:left;white-space:nowrap"
+_CONTAINER = '<div class="memlint" style="overflow-wrap:anywhere">'
+
+
+def _badge(text: str, role: str) -> str:
+    colour = COLOURS.get(role)
+    if colour is None:
+        return f"<b>{escape(text)}</b>"
+    return f'<b style="background:{colour};color:#fff;border-radius:3px;padding:1px 6px">{escape(text)}</b>'
 
 
 def preformatted(text: str) -> str:
-    return f'<pre style="white-space:pre-wrap">{escape(clean(text))}</pre>'
+    style = "white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;font-family:monospace"
+    return f'<pre style="{style}">{escape(clean(text))}</pre>'
 
 
 def estimate_html(run: RunReport) -> str:
     """The memory table of one run: phases by components, a bar against the card, the verdict."""
-    return f'<div class="memlint">{"".join(_estimate_parts(run))}</div>'
+    return f"{_CONTAINER}{''.join(_estimate_parts(run))}</div>"
 
 
 def check_html(report: Report) -> str:
     """The findings with their fixes, and one line of totals."""
     items = "".join(_finding_parts(report))
     total = escape(summary(totals(report), PLAIN))
-    return f'<div class="memlint"><ul style="padding-left:1.2em">{items}</ul><p>{total}</p></div>'
+    return f'{_CONTAINER}<ul style="padding-left:1.2em">{items}</ul><p>{total}</p></div>'
 
 
 def _estimate_parts(run: RunReport) -> Iterator[str]:
@@ -44,9 +54,8 @@ def _estimate_parts(run: RunReport) -> Iterator[str]:
         yield _table(estimate)
     if estimate.on_card is not None and estimate.on_card.usable:
         yield _bar(estimate, estimate.on_card.usable)
-    colour = COLOURS.get(verdict_role(run), "inherit")
     figure = f": {escape(card_figures.peak(estimate))}" if estimate.on_card is not None else ""
-    yield f'<p><b style="color:{colour}">{escape(verdict_of(run))}</b>{figure}</p>'
+    yield f"<p>{_badge(verdict_of(run), verdict_role(run))}{figure}</p>"
     for field, reason in estimate.unknown:
         yield f"<p>unknown <code>{escape(one_line(field))}</code>: {escape(one_line(reason))}</p>"
 
@@ -60,12 +69,14 @@ def _table(estimate: Estimate) -> str:
         if any(values):
             cells = "".join(f'<td style="{_CELL}">{gib(value) if value else "-"}</td>' for value in values)
             rows.append(
-                f'<tr><td style="{_LABEL}">{LABELS.get(component, component.replace("_", " "))}</td>{cells}</tr>'
+                f'<tr><th scope="row" style="{_LABEL}">'
+                f"{LABELS.get(component, component.replace('_', ' '))}</th>{cells}</tr>"
             )
     peaks = (("<b>{}</b>" if phase.name == estimate.peak_phase else "{}", phase.allocated_bytes) for phase in phases)
     cells = "".join(f'<td style="{_CELL};border-top:1px solid">{form.format(gib(size))}</td>' for form, size in peaks)
-    rows.append(f'<tr><td style="{_LABEL};border-top:1px solid">allocated</td>{cells}</tr>')
-    return f'<table style="border-collapse:collapse">{"".join(rows)}</table>'
+    rows.append(f'<tr><th scope="row" style="{_LABEL};border-top:1px solid">allocated</th>{cells}</tr>')
+    table = f'<table style="border-collapse:collapse">{"".join(rows)}</table>'
+    return f'<div tabindex="0" role="group" aria-label="memory by phase" style="overflow-x:auto">{table}</div>'
 
 
 def _bar(estimate: Estimate, budget: int) -> str:
@@ -79,7 +90,8 @@ def _bar(estimate: Estimate, budget: int) -> str:
         for name, size, opacity in parts
     )
     end = f"position:absolute;left:{100 * budget / whole:.2f}%;top:-3px;bottom:-3px;border-left:2px solid"
-    outer = "position:relative;display:flex;height:12px;width:32em;max-width:100%;border:1px solid #888"
+    outer = "position:relative;display:flex;height:12px;width:32em;max-width:100%"
+    outer += ";box-sizing:border-box;border:1px solid #888"
     return f'<div style="{outer}">{inner}<span title="the card" style="{end}"></span></div>'
 
 
@@ -87,7 +99,7 @@ def _finding_parts(report: Report) -> Iterator[str]:
     for file in report.files:
         for item in file.findings:
             place = f"{one_line(item.location.path)}:{item.location.line}:{item.location.column}"
-            head = f'<b style="color:{COLOURS[item.severity]}">{item.severity}</b> {escape(item.rule)}'
+            head = f"{_badge(item.severity, item.severity)} {escape(item.rule)}"
             message = escape(clean(item.message))
             fixes = "".join(f"<li>{escape(describe_fix(fix))}</li>" for fix in item.fixes[:FIXES_SHOWN])
             listed = f"<ol>{fixes}</ol>" if fixes else ""

@@ -7,11 +7,28 @@ from typing import Any
 
 from memlint.run import Run
 from memlint.simulation.build import Adapter
-from memlint.simulation.from_run import UnsupportedRun, configuration, named_configuration, settings
+from memlint.simulation.from_run import (
+    UnsupportedRun,
+    configuration,
+    generation_settings,
+    named_configuration,
+    settings,
+)
+from memlint.simulation.generation import SimulatedGeneration, simulate_generation
 from memlint.simulation.result import Live, SimulatedStep
 from memlint.simulation.step import StepSettings, simulate_settings
 
-__all__ = ["Adapter", "Live", "SimulatedStep", "StepSettings", "UnsupportedRun", "simulate", "simulate_settings"]
+__all__ = [
+    "Adapter",
+    "Live",
+    "SimulatedGeneration",
+    "SimulatedStep",
+    "StepSettings",
+    "UnsupportedRun",
+    "simulate",
+    "simulate_requests",
+    "simulate_settings",
+]
 
 
 def simulate(
@@ -35,3 +52,8 @@ def simulate(
     if config is None:
         raise UnsupportedRun(f"the configuration of {run.model.architecture.class_name} must be given")
     return simulate_settings(*named_configuration(config), step_settings)
+
+
+def simulate_requests(run: Run, config: Mapping[str, Any]) -> SimulatedGeneration:
+    """A batch of requests to the model of `run` on one GPU. `config`: its config.json. Raises UnsupportedRun."""
+    return simulate_generation(*named_configuration(config), generation_settings(run))

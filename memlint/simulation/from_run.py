@@ -13,6 +13,7 @@ from memlint.memory.loss import copies_shifted_logits, keeps_logits_dtype, upcas
 from memlint.memory.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
+from memlint.simulation.generation import GenerationSettings
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import StepSettings
 
@@ -66,6 +67,26 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
         embeddings_dtype=run.precision.embeddings_dtype,
         stage=_stage(run),
         embeddings_in_32_bits=not () < run.stack.transformers < (4, 52),
+    )
+
+
+def generation_settings(run: Run) -> GenerationSettings:
+    """The settings of a run that answers requests. Raises UnsupportedRun for engines that are not simulated."""
+    if not run.model.architecture:
+        raise UnsupportedRun("model.architecture is unknown")
+    if run.parallelism.engine != "single" or not run.serving.uses_cache:
+        raise UnsupportedRun(f"no simulation of requests under parallelism.engine {run.parallelism.engine!r}")
+    if run.model.quantization.method not in ("none", "bnb"):
+        raise UnsupportedRun(f"no simulation of {run.model.quantization.method} weights")
+    sequences = _known(run.batch.micro_batch_size, "batch.micro_batch_size") * max(1, run.evaluation.num_beams)
+    return GenerationSettings(
+        sequences=sequences,
+        prompt=_known(run.sequence.length, "sequence.length"),
+        new_tokens=run.sequence.max_new_tokens or run.evaluation.max_new_tokens,
+        attention=str(with_effective_attention(run).attention.implementation or "sdpa"),
+        dtype=str(run.precision.compute),
+        quantized_bits=int(run.model.quantization.bits) if run.model.quantization.method == "bnb" else 0,
+        double_quant=run.model.quantization.double_quant,
     )
 
 

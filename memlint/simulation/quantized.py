@@ -29,23 +29,31 @@ class _Dequantised(torch.autograd.Function):  # type: ignore[misc]
 
 
 class _Int8(torch.autograd.Function):  # type: ignore[misc]
-    """LLM.int8: a quantised copy of the input and an int32 product; the input is kept for the backward."""
+    """LLM.int8: the input quantised from fp16, an int32 product, fp16 and the input's dtype; the input is kept for the
+    backward, which dequantises the weight (MatMul8bitLt; backends/cuda/ops.py, int8_vectorwise_quant, int8_mm_dequant).
+    """
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         ctx.shape = shape
         ctx.save_for_backward(x)
         rows = x.numel() // x.shape[-1]
+        half = x.to(torch.float16)
         quantised = torch.empty(rows, shape[1], dtype=torch.int8)
+        absolute = torch.empty(rows, shape[1], dtype=torch.float16)
+        outliers = torch.empty(rows, shape[1], dtype=torch.bool)
+        del half, absolute, outliers
         product = torch.empty(rows, shape[0], dtype=torch.int32)
-        out = torch.empty(*x.shape[:-1], shape[0], dtype=x.dtype)
+        out = torch.empty(*x.shape[:-1], shape[0], dtype=torch.float16)
+        out = out.to(x.dtype)
         del quantised, product
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        weight = torch.empty(ctx.shape, dtype=grads[0].dtype)
-        return torch.matmul(grads[0], weight), None
+        (x,) = ctx.saved_tensors
+        weight = torch.empty(ctx.shape, dtype=x.dtype)
+        return torch.matmul(grads[0].to(x.dtype), weight), None
 
 
 class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
@@ -72,9 +80,12 @@ class QuantizedLinear(torch.nn.Linear):  # type: ignore[misc]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         wanted = x.dtype
-        product = _Dequantised if self.bits == 4 else _Int8
+        shape = (self.out_features, self.in_features)
         with torch.autocast("cpu", enabled=False):
-            out: torch.Tensor = product.apply(x.to(self.compute), (self.out_features, self.in_features))
+            if self.bits == 4:
+                out: torch.Tensor = _Dequantised.apply(x.to(self.compute), shape)
+            else:
+                out = _Int8.apply(x, shape)
         if self.bias is not None:
             out = out + self.bias.to(out.dtype)
         out = out.to(wanted)

@@ -145,10 +145,11 @@ class Browser:
     def screenshot(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
-    def violations(self) -> list[str]:
-        """What axe-core finds in the page as it is now: the rule and the first node of each violation."""
+    def violations(self, within: str = "document") -> list[str]:
+        """What axe-core finds in the page, or in what a selector names, as it is now: the rule and the first node of
+        each violation."""
         self.run(f"{axe()}; 0")
-        found = self.run("axe.run(document, {resultTypes: ['violations']}).then((told) => told.violations)")
+        found = self.run(f"axe.run({within}, " + "{resultTypes: ['violations']}).then((told) => told.violations)")
         return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found]
 
     def accessible(self) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import pytest
 
 from memlint.errors import UsageError
 from memlint.memory.optimizers import table
+from memlint.question import answer, question_of
 from memlint.question.model import Question
 from memlint.question.optimizers import DEEPSPEED, SHORT, SWITCHES, optimizer_keys, optimizer_name
 
@@ -43,3 +44,9 @@ def test_a_slip_is_named(slip: str, hint: str) -> None:
 )
 def test_the_keys_of_an_optimizer(optimizer: str, zero: int | None, keys: dict[str, Any]) -> None:
     assert optimizer_keys(Question(optimizer=optimizer, zero=zero)) == keys
+
+
+@pytest.mark.parametrize("name", [*table(), *SHORT, *SWITCHES, "sgd_momentum"])
+def test_every_listed_optimizer_has_a_figure(name: str) -> None:
+    found = answer(question_of({"model": "qwen2.5-0.5b", "optimizer": name, "method": "full"}))
+    assert found.run.estimate.allocated_bytes

@@ -604,6 +604,11 @@ _INFERENCE = (
         read=read_server,
     ),
     Key(
+        *("quantization_device_map", "word", "", None),
+        about="`auto` spreads 4-bit weights over the visible cards when requests are answered, not when training.",
+        read_with="infer_backend",
+    ),
+    Key(
         *("use_kv_cache", "flag", "serving.uses_cache", True),
         read_only=True,
         about="Keep keys and values while generating. Without it each token runs the whole sequence again.",

@@ -9,6 +9,7 @@ from memlint.formats.base import named_model
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
+from memlint.formats.llamafactory.inference import has_server
 from memlint.run import UNKNOWN, Model, Origin, Quantization
 
 # model_utils/quantization.py:107-127: these checkpoints are dequantised while they load.
@@ -74,7 +75,9 @@ def _quantization(config: LlamaFactoryConfig, fields: Fields) -> tuple[Quantizat
             _ignored(
                 fields, config, f"the checkpoint is {stored.method}-quantised already: `quantization_bit` is ignored"
             )
-        return _prequantized(stored), Origin("catalog", detail=f"the checkpoint is stored as {stored.method}")
+        return _prequantized(stored, has_server(config)), Origin(
+            "catalog", detail=f"the checkpoint is stored as {stored.method}"
+        )
     if "quantization_bit" in config.unresolved:
         return Quantization(), Origin("unknown", detail="`quantization_bit` is an interpolation")
     if bits is None:
@@ -82,8 +85,10 @@ def _quantization(config: LlamaFactoryConfig, fields: Fields) -> tuple[Quantizat
     return _on_the_fly(config, fields, bits), origin
 
 
-def _prequantized(stored: StoredWeights) -> Quantization:
-    if stored.method in _DEQUANTIZED:
+def _prequantized(stored: StoredWeights, served: bool = False) -> Quantization:
+    """As it is stored; of LLaMA-Factory's own loader (model_utils/quantization.py:101), not of a server, some methods
+    are dequantised."""
+    if stored.method in _DEQUANTIZED and not served:
         return Quantization()
     return Quantization(
         method=stored.method,

@@ -9,6 +9,7 @@ import memlint.formats.llamafactory.families as own_families
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import CanWrite, FieldChange, Read, When, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
+from memlint.formats.llamafactory.inference import SERVERS, answers_requests, has_server
 from memlint.run import UNKNOWN, Origin
 
 
@@ -254,15 +255,6 @@ def write_evaluation(change: FieldChange) -> Written | None:
     return {key: "no", **dict.fromkeys(gone)}
 
 
-# Servers (`infer_backend`) and the key that says what share of each card they take (hparams/model_args.py:404-438).
-_SERVERS = {"vllm": "vllm_gpu_util", "sglang": "sglang_mem_fraction"}
-
-
-def answers_requests(config: LlamaFactoryConfig) -> bool:
-    """Whether chat, API or `llamafactory-cli eval` runs, not the Trainer's evaluation loop."""
-    return not (config.training or config.hf.flag("do_predict") or config.hf.flag("do_eval"))
-
-
 def served_by(server: str) -> When:
     """Whether vLLM or SGLang answers the requests."""
 
@@ -275,18 +267,24 @@ def served_by(server: str) -> When:
 def read_server(fields: Fields, config: LlamaFactoryConfig) -> None:
     """vLLM and SGLang share each layer between the visible cards and fill a share of each (chat/vllm_engine.py:73-82,
     chat/sglang_engine.py:88-93). transformers spreads whole layers over the cards (hparams/parser.py:567, `device_map =
-    "auto"`), but not those that bitsandbytes quantises (model_utils/quantization.py:192)."""
+    "auto"`), but those that bitsandbytes quantises only where they are in 4 bits and `quantization_device_map` says so
+    (model_utils/quantization.py:192)."""
     backend = config.own.word("infer_backend")
     world = fields.get("parallelism.world_size")
     if not answers_requests(config):
         return
-    if backend in _SERVERS:
+    if backend in SERVERS:
         config.put(fields, "parallelism.engine", "infer_backend", backend)
-        config.put(fields, "serving.memory_share", _SERVERS[backend], config.own.number(_SERVERS[backend]))
+        config.put(fields, "serving.memory_share", SERVERS[backend], config.own.number(SERVERS[backend]))
         _share_layers(fields, config, backend, world)
-    elif config.own.integer("quantization_bit") is None and isinstance(world, int) and world > 1:
+    elif _spreads_layers(config) and isinstance(world, int) and world > 1:
         detail = 'LLaMA-Factory spreads the layers over the cards: hparams/parser.py:567, `device_map = "auto"`'
         fields.infer("parallelism.engine", "device_map", detail)
+
+
+def _spreads_layers(config: LlamaFactoryConfig) -> bool:
+    bits = config.own.integer("quantization_bit")
+    return bits is None or (bits == 4 and config.own.word("quantization_device_map") == "auto")
 
 
 def read_server_config(fields: Fields, config: LlamaFactoryConfig) -> None:
@@ -319,7 +317,7 @@ def read_inference_dtype(fields: Fields, config: LlamaFactoryConfig) -> None:
     """vLLM and SGLang load in this dtype. transformers did up to 0.9.3 (model.py reads it as the weights' dtype); since
     0.9.4 it loads the checkpoint's, and the key decides nothing (model/loader.py:155, `torch_dtype = "auto"`)."""
     dtype = config.own.word("infer_dtype")
-    if config.own.word("infer_backend") in _SERVERS and answers_requests(config):
+    if has_server(config):
         _server_dtype(fields, config, dtype)
     elif not config.hf.flag("bf16") and not config.hf.flag("fp16"):
         fields.infer("precision.compute", fields.get("model.weights_dtype"), "matmuls run in the dtype of the weights")

@@ -10,6 +10,7 @@ from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
+from memlint.formats.llamafactory.inference import answers_requests
 from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
 from memlint.formats.llamafactory.model import find_model
@@ -21,7 +22,6 @@ from memlint.formats.llamafactory.parallel import (
     apply_unused_parameters,
 )
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.training import answers_requests
 from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
 from memlint.formats.training_arguments import apply as apply_training_arguments
 from memlint.run import Origin

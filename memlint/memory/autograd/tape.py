@@ -69,6 +69,7 @@ class Parameter(NamedTuple):
     trainable: bool = False
     quantized: bool = False
     adapted: bool = False  # stacked experts with an adapter folded in
+    int8_product: bool = False  # bitsandbytes' LLM.int8 multiplies it with quantised inputs
 
 
 class ParameterGradient(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
 from memlint.memory.layers.fused_adapter import fused_projection
+from memlint.memory.layers.int8_product import base_product
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.parameter_roles import Linear
 from memlint.memory.parameters import MissingValue
@@ -24,7 +25,7 @@ def project(context: LayerContext, part: str, x: Value, extent: str) -> Value:
         return fused_projection(context, part, x, extent)
     if linear.rotation is not None:
         return _with_oft(context, linear, linear.rotation, x, extent)
-    result = ops.linear(context.tape, x, linear.weight, extent, context.kernels.autocast_width)
+    result = base_product(context, linear.weight, x, extent)
     if linear.down is None:
         return result
     return _with_lora(context, linear, x, result, extent)
@@ -50,7 +51,7 @@ def _with_oft(context: LayerContext, linear: Linear, rotation: Parameter, x: Val
     in_adapter_dtype = ops.cast(tape, rotated, adapter_input.width)
     in_dtype = ops.cast(tape, in_adapter_dtype, x.width)
     tape.drop(rotated, in_adapter_dtype, adapter_input)
-    found = ops.linear(tape, in_dtype, linear.weight, extent, autocast_width)
+    found = base_product(context, linear.weight, in_dtype, extent)
     tape.drop(in_dtype)
     return found
 

@@ -68,8 +68,10 @@ def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> 
         kernels = kernels._replace(experts=_DEFAULTS.experts, dequantized_width=_DEFAULTS.dequantized_width)
     if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
         kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
-    if kernels.attention != "eager":  # of the dtypes, only its softmax asks
-        kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16, softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
+    if kernels.attention != "eager":
+        kernels = kernels._replace(softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
+        if not any(linear.weight.int8_product for _, linear in roles.linears):
+            kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16)
     return kernels
 
 
