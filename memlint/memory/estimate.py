@@ -282,8 +282,8 @@ def _refuse_unplaceable(run: Run) -> None:
     """Raises `MissingValue` where not even the model state is modelled."""
     if run.optimizer.badam_mode == "ratio":
         raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
-    if run.stack.use_ktransformers:
-        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
+    if run.stack.use_ktransformers and run.purpose != "train":
+        raise MissingValue("stack.use_ktransformers", "KTransformers computes experts on the host: not modelled")
 
 
 def _without_activations(run: Run, placed: PlacedModel, missing: MissingValue) -> Estimate:
@@ -426,8 +426,14 @@ def _placed_model(run: Run) -> PlacedModel:
 def _place_model(run: Run) -> PlacedModel:
     whole = parameters.units(run)
     units = parallel.shard_units(run, whole)
+    state = None
+    if run.stack.use_ktransformers:
+        import memlint.memory.sharding.hosted_experts as hosted_experts
+
+        every, units = units, hosted_experts.on_the_card(units)
+        state = hosted_experts.with_host_memory(_state(run, units), every)
     counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
-    return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units), *counted)
 
 
 def _backward_passes(run: Run) -> int | Unknown:

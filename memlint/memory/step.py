@@ -141,8 +141,10 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
 
 
 def _expert_implementation(run: Run) -> str:
-    """How this run computes a layer's experts: grouped_mm, copied (one by one out of the stack), loop (linears), or a
-    kernel that replaces grouped_mm."""
+    """How this run computes a layer's experts: grouped_mm, copied (one by one out of the stack), loop (linears), host
+    (on the CPU), or a kernel that replaces grouped_mm."""
+    if run.stack.use_ktransformers:
+        return "host"
     if families.of(run.model.architecture).experts.copied.include(run.stack.transformers):
         return "copied"
     return (run.stack.expert_kernel or "grouped_mm") if stacks_experts(run) else "loop"
