@@ -60,7 +60,7 @@ def test_an_entropy_in_fp32_takes_four_times_the_logits_more() -> None:
 
 def test_an_engine_that_sleeps_leaves_the_update_alone() -> None:
     awake, asleep = estimate(run(**AWAKE, hardware=CARD)), estimate(run(**ASLEEP, hardware=CARD))
-    share = int(0.4 * 80 * GIB)
+    share = int(0.4 * CARD.gpu.usable_bytes)
     assert awake.device_bytes is not None and asleep.device_bytes is not None
     assert "rollout" not in names(run(**AWAKE, hardware=CARD))
     assert phase(run(**ASLEEP, hardware=CARD), "rollout").components["engine"] == share
