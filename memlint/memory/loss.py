@@ -111,10 +111,11 @@ def loss_kind(run: Run) -> str:
 
 
 def keeps_logits_dtype(run: Run) -> bool:
-    """Whether the model's own loss makes no fp32 copy of the logits: cross entropy reads them in their dtype, and only
-    autocast converts them to fp32."""
+    """Whether the loss, the model's own or the trainer's, makes no fp32 copy of the logits: cross entropy reads them in
+    their dtype, and only autocast converts them to fp32."""
     releases = families.of(run.model.architecture).loss.in_own_dtype
-    return releases.include(run.stack.transformers) and run.loss.kind == "plain"
+    own = releases.include(run.stack.transformers) or run.loss.upcast_logits is False
+    return own and run.loss.kind == "plain"
 
 
 def copies_shifted_logits(run: Run) -> bool:
