@@ -153,15 +153,17 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + offloaded,
     )
-    return _counted(_beside_engine(estimated, run, beside_engine), placed)
+    woken = rollout.when_woken_at_once(run, units, state) if beside_engine else 0
+    return _counted(_beside_engine(estimated, run, beside_engine, woken), placed)
 
 
 def _critic(run: Run) -> rollout.Critic | None:
     return rollout.critic(run, _state) if run.method.value_model is not None else None
 
 
-def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) -> Estimate:
-    """The estimate with the phases in which an inference engine shares the card: what is higher counts.
+def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...], woken: int) -> Estimate:
+    """The estimate with the phases in which an inference engine shares the card: what is higher counts. `woken`: the
+    most that such a phase may need.
 
     The allocator's caches are emptied before an engine wakes (verl 0.9.1 workers/engine_workers.py:769), so these
     phases show what is allocated.
@@ -171,7 +173,7 @@ def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) 
     peak = max(engine_phases, key=_allocated)
     usable = device.usable_bytes(run)
     shown = peak.allocated_bytes + device.outside_allocator(run)
-    most = shown + rollout.beyond_the_share(peak)
+    most = max(shown + rollout.beyond_the_share(peak), woken + device.outside_allocator(run) if woken else 0)
     low, high = max(shown, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
     reaches = rollout.fits_beside_engine(run, engine_phases)
     fits_on = tuple(gpu.name for gpu in hardware.common() if gpu.name in found.fits_on and reaches(gpu))

@@ -49,7 +49,7 @@ def _accumulation(fields: Fields, config: VerlConfig) -> None:
 
 def read_loss(fields: Fields, config: VerlConfig) -> None:
     """The engine's trainer computes log-probabilities as in reinforcement learning; the older one, whose model is
-    `partial_pretrain`, torch's cross entropy, which autocast runs in fp32 (verl 0.5 trainer/fsdp_sft_trainer.py:369)."""
+    `partial_pretrain`, torch's cross entropy, in fp32 under autocast (verl 0.5 trainer/fsdp_sft_trainer.py:369)."""
     older = config.written("model.path") == "model.partial_pretrain"
     fields.put("loss.kind", "plain" if older else "fused_ce", config.origin("model.path"))
 

@@ -18,6 +18,7 @@ from memlint.formats.verl import format as verl
 from memlint.memory import estimate
 from memlint.repository.scripts.read import Repository, documents
 from memlint.run import UNKNOWN, Run, get, replace
+from memlint.source.document import Start
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 from tests.memory.runs import TINY
 
@@ -166,6 +167,27 @@ def test_overrides_of_a_command_are_the_same_run() -> None:
     )
     assert found.batch == read(changed(GRPO, **{ACTOR + "ppo_mini_batch_size": 256})).batch
     assert found.optimizer.learning_rate == 1e-6
+
+
+@pytest.mark.parametrize(("release", "is_old"), [((0, 3), True), ((0, 4, 1), False), (None, False)])
+def test_until_0_3_every_update_has_an_entropy_and_the_engine_wakes_as_a_whole(
+    release: tuple[int, ...] | None, is_old: bool
+) -> None:
+    found = read(GRPO, versions={"verl": release} if release else {})
+    assert found.rollout.wakes_at_once is is_old
+    assert found.rollout.own_process is not is_old
+    assert found.loss.entropy == ("compiled" if is_old else "none")
+
+
+def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
+    def with_base(actor: dict[str, Any]) -> Run:
+        base = document({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 256, **actor}}}, path="base.yaml")
+        own = document(GRPO)
+        start = Start("verl", "python", named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
+        return run_of(verl.parse(own._replace(start=start), known()))
+
+    assert with_base({}).rollout.wakes_at_once
+    assert not with_base({"entropy_from_logits_with_chunking": False}).rollout.wakes_at_once
 
 
 SFT_COMMAND = "data.train_batch_size=64 data.max_length=2048 model.path=some/model trainer.total_epochs=1 "
