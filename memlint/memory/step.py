@@ -46,6 +46,7 @@ class TrainingStep(NamedTuple):
     width: int  # bytes of one element of the residual stream
     counts: dict[str, int]
     vocabulary: int
+    needs_gradient: bool = True  # else the head runs under `no_grad`
 
 
 def required_count(value: object, field: str, reason: str) -> int:
@@ -460,6 +461,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         runs_reference=runs_reference_forward(run),
         entropy=run.loss.entropy,
         gradient_apart=run.loss.gradient_apart,
+        needs_gradient=step.needs_gradient,
         streams=max((kind.streams for kind in architecture.layer_types), default=1),
     )
 
