@@ -163,6 +163,14 @@ def test_a_megatron_command_is_bounded_by_what_its_degrees_leave() -> None:
     assert launched(MEGATRON.format(1, "--tuner_type lora")).method.kind == "lora"
 
 
+def test_a_task_without_logits_is_told_apart() -> None:
+    scores = read({**SFT, "task_type": "seq_cls"})
+    assert (scores.loss.kind, scores.loss.chunk_tokens, scores.stack.unmodelled) == ("chunked", 1, "")
+    assert (estimate(scores).allocated_bytes or 0) < (estimate(read(SFT)).allocated_bytes or 0)
+    assert estimate(read({**SFT, "task_type": "embedding"})).unknown[0].field == "stack.unmodelled"
+    assert read({**SFT, "task_type": "causal_lm"}).loss == read(SFT).loss
+
+
 def test_megatrons_optimizer_steps_on_the_host() -> None:
     host = "--optimizer_cpu_offload true"
     assert launched(MEGATRON.format(1, host)).offload.optimizer == "cpu"
