@@ -631,3 +631,11 @@ def test_a_packed_checkpoint_stays_packed(method: str, packed: bool) -> None:
     found = run_of(trainer.parse(document(QLORA), known)).model.quantization
     assert (found.method, found.prequantized) == (method if packed else "bnb", packed)
     assert found.group_size == (128 if packed else 0)
+
+
+def test_a_parallelism_config_divides_sequences_and_layers() -> None:
+    sizes = {"cp_size": 2, "tp_size": 2, "dp_shard_size": 2}
+    found = run_of(trainer.parse(document({**LORA, "parallelism_config": sizes}), context(gpus=8))).parallelism
+    assert (found.context_parallel_size, found.tensor_parallel_size, found.sequence_parallel_size) == (2, 2, 1)
+    open_one = run_of(trainer.parse(document({**LORA, "parallelism_config": {"sp_size": "${SP}"}}), context(gpus=8)))
+    assert "sp_size" in open_one.stack.unmodelled
