@@ -178,6 +178,8 @@ class Rollout(NamedTuple):
     offloads_optimizer: bool = False  # and so do its optimizer states
     offloads_until_update: bool = False  # optimizer states come back for the update, not for log-probabilities
     offloads_reference: bool = False  # a copied reference model is on the card layer by layer alone
+    # The engine has all of its share back while new weights come to it, with a copy of the trainer's own beside them.
+    wakes_at_once: bool = False
     own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
     model_processes: int = 0  # frozen models and critics in processes of their own, each with a CUDA context
     sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine

@@ -124,7 +124,7 @@ ON_DEMAND = {
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.vision.images"),
-        *("memory.sharding.pipeline", "memory.host"),
+        *("memory.sharding.pipeline", "memory.sharding.hosted_experts", "memory.host"),
     ),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
     "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts

@@ -1,7 +1,8 @@
 """The forwards and the update of reinforcement learning beside steps on fake tensors.
 
-    python benchmarks/referee/rollout_phases.py           all cases, and how far memlint is from them
-    python benchmarks/referee/rollout_phases.py --write   the same, written to benchmarks/data/rollout_phases.jsonl
+    python benchmarks/referee/rollout_phases.py            the cases that the closed form was made with
+    python benchmarks/referee/rollout_phases.py --others   60 cases of other models, lengths and checkpointing
+    python benchmarks/referee/rollout_phases.py --write    the same, written to benchmarks/data/rollout_phases.jsonl
 
 Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes
 them (workers/engine/fsdp/transformer_impl.py, utils/torch_functional.py), and the update with gradient checkpointing.
@@ -14,7 +15,7 @@ import itertools
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,26 @@ MODELS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Qwen3Config", {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936}),
     ("MistralConfig", {"model_type": "mistral", "architectures": ["MistralForCausalLM"], "vocab_size": 32768}),
 )
+# Models and settings that had no part in it: tied embeddings, capped and scaled logits, layer norms, experts, widths
+# that are no powers of two. (rows, tokens of each, checkpointed)
+OTHERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("Gemma2Config", {"model_type": "gemma2", "vocab_size": 256000, "tie_word_embeddings": True}),
+    ("Gemma3TextConfig", {"model_type": "gemma3_text", "vocab_size": 262144, "tie_word_embeddings": True}),
+    ("Phi3Config", {"model_type": "phi3", "vocab_size": 32064, "hidden_size": 1536, "head_dim": 96, "pad_token_id": 0}),
+    ("Glm4Config", {"model_type": "glm4", "vocab_size": 151552, "pad_token_id": 0}),
+    ("Olmo2Config", {"model_type": "olmo2", "vocab_size": 100352, "num_key_value_heads": 16}),
+    ("GraniteConfig", {"model_type": "granite", "vocab_size": 49155, "hidden_size": 1280, "logits_scaling": 8.0}),
+    ("Starcoder2Config", {"model_type": "starcoder2", "vocab_size": 49152, "hidden_size": 768, "head_dim": 48}),
+    ("CohereConfig", {"model_type": "cohere", "vocab_size": 256000, "tie_word_embeddings": True}),
+    (
+        "Qwen3MoeConfig",
+        {"model_type": "qwen3_moe", "vocab_size": 151936, "num_experts": 16, "num_experts_per_tok": 4}
+        | {"moe_intermediate_size": 512, "hidden_size": 896},
+    ),
+    ("SmolLM3Config", {"model_type": "smollm3", "vocab_size": 128256, "tie_word_embeddings": True, "pad_token_id": 0}),
+)
+OTHER_SIZES = ((1, 4096, True), (3, 1536, False))
+OTHER_ENTROPIES = ("none", "whole", "recomputed")
 SIZES = ((2, 512), (4, 1024))
 ENTROPIES = ("none", "whole", "recomputed", "chunked")
 LAYERS = {"hidden_size": 1024, "num_hidden_layers": 4, "tie_word_embeddings": False, "max_position_embeddings": 8192}
@@ -65,6 +86,19 @@ LAYERS = {"hidden_size": 1024, "num_hidden_layers": 4, "tie_word_embeddings": Fa
 def cases() -> Iterator[dict[str, Any]]:
     for (kind, model), (rows, length), entropy in itertools.product(MODELS, SIZES, ENTROPIES):
         yield {"config_class": kind, "config": {**model, **SHAPE, **LAYERS}, "B": rows, "S": length, "entropy": entropy}
+
+
+def others() -> Iterator[dict[str, Any]]:
+    for (kind, model), (rows, length, checkpointed), entropy in itertools.product(OTHERS, OTHER_SIZES, OTHER_ENTROPIES):
+        config = {**SHAPE, **LAYERS, **model, "architectures": None}
+        yield {
+            "config_class": kind,
+            "config": config,
+            "B": rows,
+            "S": length,
+            "entropy": entropy,
+            "checkpointed": checkpointed,
+        }
 
 
 def entropy_of(kind: str, logits: torch.Tensor) -> torch.Tensor:
@@ -109,7 +143,8 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
             with torch.no_grad():
                 _loss(model, ids, case["entropy"])
             if case["entropy"] != "chunked":
-                checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+                if case.get("checkpointed", True):
+                    checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
                 model.train()
                 tracker.begin("forward")
                 loss = _loss(model, ids, case["entropy"])
@@ -130,7 +165,7 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
         batch=Batch(rows, 1),
         sequence=Sequence(length),
         attention=Attention("flash_attention_2"),
-        checkpointing=Checkpointing("full", reentrant=False),
+        checkpointing=Checkpointing("full" if case.get("checkpointed", True) else "none", reentrant=False),
         loss=Loss("fused_ce", prompt_logits=True, entropy=case["entropy"], chunk_tokens=2048, upcast_logits=False),
         rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=case["entropy"]),
         optimizer=Optimizer("sgd"),
@@ -143,20 +178,29 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
 def main() -> int:
     arguments = parser(__doc__)
     arguments.add_argument("--write", action="store_true", help="write the simulated figures")
-    write = arguments.parse_args().write
+    arguments.add_argument("--others", action="store_true", help="models and settings that the closed form never saw")
+    asked = arguments.parse_args()
     lines, errors = [], []
-    for case in cases():
+    for case in others() if asked.others else cases():
         real, said = simulated(case), predicted(case)
         lines.append(json.dumps({**case, "result": real}))
         for name, value in real.items():
             errors.append((said[name] / value - 1, name, case))
             title = f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10}"
             print(f"{title} {name:18} {errors[-1][0]:+.2%}")
-    ordered = sorted(abs(error) for error, _, _ in errors)
-    print(f"n={len(ordered)} median {ordered[len(ordered) // 2]:.2%} worst {ordered[-1]:.2%}")
-    if write:
-        DATA.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for phase in sorted({name for _, name, _ in errors}):
+        print(f"{phase:18} {_spread(abs(error) for error, name, _ in errors if name == phase)}")
+    print(f"{'all':18} {_spread(abs(error) for error, _, _ in errors)}")
+    if asked.write:
+        target = DATA.with_name("rollout_phases_others.jsonl") if asked.others else DATA
+        target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
+
+
+def _spread(errors: Iterable[float]) -> str:
+    ordered = sorted(errors)
+    tail = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
+    return f"n={len(ordered)} median {ordered[len(ordered) // 2]:.2%} p95 {tail:.2%} worst {ordered[-1]:.2%}"
 
 
 if __name__ == "__main__":

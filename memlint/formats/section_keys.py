@@ -11,7 +11,7 @@ from memlint.formats.keys import Keys
 from memlint.run import Origin
 from memlint.source.document import Path
 
-_DEPTH = 4  # sections in sections: `actor_rollout_ref.actor.fsdp_config.param_offload`
+_DEPTH = 5  # of sections within sections: `actor_rollout_ref.actor.optim.override_optimizer_config.x`
 
 
 class SectionValue(NamedTuple):

@@ -153,15 +153,17 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + offloaded,
     )
-    return _counted(_beside_engine(estimated, run, beside_engine), placed)
+    woken = rollout.when_woken_at_once(run, units, state) if beside_engine else 0
+    return _counted(_beside_engine(estimated, run, beside_engine, woken), placed)
 
 
 def _critic(run: Run) -> rollout.Critic | None:
     return rollout.critic(run, _state) if run.method.value_model is not None else None
 
 
-def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) -> Estimate:
-    """The estimate with the phases in which an inference engine shares the card: what is higher counts.
+def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...], woken: int) -> Estimate:
+    """The estimate with the phases in which an inference engine shares the card: what is higher counts. `woken`: the
+    most that such a phase may need.
 
     The allocator's caches are emptied before an engine wakes (verl 0.9.1 workers/engine_workers.py:769), so these
     phases show what is allocated.
@@ -171,7 +173,7 @@ def _beside_engine(found: Estimate, run: Run, engine_phases: tuple[Phase, ...]) 
     peak = max(engine_phases, key=_allocated)
     usable = device.usable_bytes(run)
     shown = peak.allocated_bytes + device.outside_allocator(run)
-    most = shown + rollout.beyond_the_share(peak)
+    most = max(shown + rollout.beyond_the_share(peak), woken + device.outside_allocator(run) if woken else 0)
     low, high = max(shown, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
     reaches = rollout.fits_beside_engine(run, engine_phases)
     fits_on = tuple(gpu.name for gpu in hardware.common() if gpu.name in found.fits_on and reaches(gpu))
@@ -282,8 +284,8 @@ def _refuse_unplaceable(run: Run) -> None:
     """Raises `MissingValue` where not even the model state is modelled."""
     if run.optimizer.badam_mode == "ratio":
         raise MissingValue("optimizer.badam_mode", "BAdam's sparse gradients (`badam_mode: ratio`) are not modelled")
-    if run.stack.use_ktransformers:
-        raise MissingValue("stack.use_ktransformers", "KTransformers keeps experts in host memory: not modelled")
+    if run.stack.use_ktransformers and run.purpose != "train":
+        raise MissingValue("stack.use_ktransformers", "KTransformers computes experts on the host: not modelled")
 
 
 def _without_activations(run: Run, placed: PlacedModel, missing: MissingValue) -> Estimate:
@@ -426,8 +428,14 @@ def _placed_model(run: Run) -> PlacedModel:
 def _place_model(run: Run) -> PlacedModel:
     whole = parameters.units(run)
     units = parallel.shard_units(run, whole)
+    state = None
+    if run.stack.use_ktransformers:
+        import memlint.memory.sharding.hosted_experts as hosted_experts
+
+        every, units = units, hosted_experts.on_the_card(units)
+        state = hosted_experts.with_host_memory(_state(run, units), every)
     counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
-    return PlacedModel(units, parallel.in_compute_dtype(run, units), _state(run, units), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units), *counted)
 
 
 def _backward_passes(run: Run) -> int | Unknown:

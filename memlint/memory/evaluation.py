@@ -86,7 +86,7 @@ def segments_without_gradients(step: TrainingStep, units: tuple[Unit, ...], stat
     """The segments of a forward under `no_grad`: each leaves its output and nothing else."""
     run = step.run
     no_grad_run = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
-    return segments(step._replace(run=no_grad_run), units, state)
+    return segments(step._replace(run=no_grad_run, needs_gradient=False), units, state)
 
 
 def forward_position(found: Sequence[Segment], step: TrainingStep) -> int:

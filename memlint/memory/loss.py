@@ -42,12 +42,13 @@ class LossShape(NamedTuple):
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
+    needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
 
 
 @lru_cache(maxsize=256)
 def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: LossShape) -> Profile:
     """The profile from the last layer's output to the loss. The segment's own output is the scalar loss."""
-    tape = Tape(True, in_place=kernels.kernel_memory)
+    tape = Tape(loss.needs_gradient, in_place=kernels.kernel_memory)
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     if loss.streams > 1:
@@ -111,10 +112,11 @@ def loss_kind(run: Run) -> str:
 
 
 def keeps_logits_dtype(run: Run) -> bool:
-    """Whether the model's own loss makes no fp32 copy of the logits: cross entropy reads them in their dtype, and only
-    autocast converts them to fp32."""
+    """Whether the loss, the model's own or the trainer's, makes no fp32 copy of the logits: cross entropy reads them in
+    their dtype, and only autocast converts them to fp32."""
     releases = families.of(run.model.architecture).loss.in_own_dtype
-    return releases.include(run.stack.transformers) and run.loss.kind == "plain"
+    own = releases.include(run.stack.transformers) or run.loss.upcast_logits is False
+    return own and run.loss.kind == "plain"
 
 
 def copies_shifted_logits(run: Run) -> bool:

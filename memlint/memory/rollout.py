@@ -171,6 +171,16 @@ def beyond_the_share(found: Phase) -> int:
     return _GRAPHS + int(_LEFT_IN_CACHES * own)
 
 
+def when_woken_at_once(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+    """Bytes of the card, without contexts, while an engine that woke as a whole gets its weights: its share, the
+    trainer's state with a copy of its weights, and the largest parameter gathered. 0 for other engines."""
+    if not run.rollout.wakes_at_once:
+        return 0
+    sync = _weight_sync(run, units, state)
+    share = device.engine_share(run, run.hardware.gpu)
+    return sync.allocated_bytes - sync.components[ENGINE] - run.rollout.sync_bucket_bytes + state.weights + share
+
+
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
     """Whether a card holds the phases of `beside_engine`."""
 

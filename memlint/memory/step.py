@@ -46,6 +46,7 @@ class TrainingStep(NamedTuple):
     width: int  # bytes of one element of the residual stream
     counts: dict[str, int]
     vocabulary: int
+    needs_gradient: bool = True  # else the head runs under `no_grad`
 
 
 def required_count(value: object, field: str, reason: str) -> int:
@@ -141,8 +142,10 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
 
 
 def _expert_implementation(run: Run) -> str:
-    """How this run computes a layer's experts: grouped_mm, copied (one by one out of the stack), loop (linears), or a
-    kernel that replaces grouped_mm."""
+    """How this run computes a layer's experts: grouped_mm, copied (one by one out of the stack), loop (linears), host
+    (on the CPU), or a kernel that replaces grouped_mm."""
+    if run.stack.use_ktransformers:
+        return "host"
     if families.of(run.model.architecture).experts.copied.include(run.stack.transformers):
         return "copied"
     return (run.stack.expert_kernel or "grouped_mm") if stacks_experts(run) else "loop"
@@ -458,6 +461,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         runs_reference=runs_reference_forward(run),
         entropy=run.loss.entropy,
         gradient_apart=run.loss.gradient_apart,
+        needs_gradient=step.needs_gradient,
         streams=max((kind.streams for kind in architecture.layer_types), default=1),
     )
 

@@ -19,7 +19,9 @@ from memlint.run import Origin
 Version = tuple[int, ...]
 
 KERNELS = "flash-linear-attention"  # matters whatever its version
-FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", KERNELS)
+FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", "verl") + (
+    KERNELS,
+)
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _REQUIREMENT_FILES = (
     "requirements.txt",

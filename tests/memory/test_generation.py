@@ -65,4 +65,4 @@ def test_an_engine_on_the_same_card_takes_its_share() -> None:
     alone = run(hardware=Hardware(find("A100-80GB")))
     shared = run(hardware=Hardware(find("A100-80GB")), rollout__share=0.3)
     more = card(1 << 30, shared).minimum - card(1 << 30, alone).minimum
-    assert more == int(0.3 * (80 << 30))
+    assert more == int(0.3 * find("A100-80GB").usable_bytes)

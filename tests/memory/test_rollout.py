@@ -9,7 +9,7 @@ from memlint.hardware import find
 from memlint.memory.estimate import estimate
 from memlint.memory.rollout import shortest
 from memlint.memory.values import Phase
-from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel
+from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, replace
 from tests.memory.runs import TINY, run
 
 GRPO: dict[str, object] = {
@@ -58,9 +58,19 @@ def test_an_entropy_in_fp32_takes_four_times_the_logits_more() -> None:
     assert whole - plain == pytest.approx(4 * logits, rel=0.1)
 
 
+def test_an_engine_that_wakes_as_a_whole_may_need_a_copy_of_the_weights_beside_its_share() -> None:
+    one = run(**{**ASLEEP, "rollout__share": 0.9}, hardware=CARD)
+    found, woken = estimate(one), estimate(replace(one, {"rollout.wakes_at_once": True}))
+    assert woken.device_bytes == found.device_bytes
+    weights = phase(one, "weight_sync").components["weights"]
+    share = phase(one, "rollout").components["engine"]
+    assert (woken.device_high_bytes or 0) >= share + 2 * weights
+    assert (woken.device_high_bytes or 0) >= (found.device_high_bytes or 0)
+
+
 def test_an_engine_that_sleeps_leaves_the_update_alone() -> None:
     awake, asleep = estimate(run(**AWAKE, hardware=CARD)), estimate(run(**ASLEEP, hardware=CARD))
-    share = int(0.4 * 80 * GIB)
+    share = int(0.4 * CARD.gpu.usable_bytes)
     assert awake.device_bytes is not None and asleep.device_bytes is not None
     assert "rollout" not in names(run(**AWAKE, hardware=CARD))
     assert phase(run(**ASLEEP, hardware=CARD), "rollout").components["engine"] == share

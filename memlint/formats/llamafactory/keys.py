@@ -53,10 +53,12 @@ from memlint.formats.llamafactory.training import (
     read_beams,
     read_checkpointing,
     read_inference_dtype,
+    read_lora_experts,
     read_low_rank,
     read_max_new_tokens,
     read_packing,
     read_pixels,
+    read_placement_rules,
     read_samples,
     read_server,
     read_server_config,
@@ -86,6 +88,18 @@ _MODEL = (
     Key(
         *("use_kt", "flag", "stack.use_ktransformers", False),
         about="Train with KTransformers: experts are computed by the CPU, their weights stay in host memory.",
+        read_only=True,
+    ),
+    Key(
+        *("kt_optimize_rule", "text", "stack.unmodelled", ""),
+        about="KTransformers' file of rules: which module is on which card (until 0.9.4).",
+        read=read_placement_rules,
+        read_only=True,
+    ),
+    Key(
+        *("kt_use_lora_experts", "flag", "stack.unmodelled", False),
+        about="Further experts on the card, which train beside those on the CPU.",
+        read=read_lora_experts,
         read_only=True,
     ),
     Key(

@@ -28,6 +28,21 @@ def read_packing(fields: Fields, config: LlamaFactoryConfig) -> None:
         fields.infer("sequence.length_is_bound", False, "packed sequences are all `cutoff_len` long")
 
 
+def read_placement_rules(fields: Fields, config: LlamaFactoryConfig) -> None:
+    """`kt_optimize_rule`: rules for one card leave it all that is not an expert, those for several divide layers. The
+    file is one of KTransformers' own, named for it (LLaMA-Factory 0.9.4 examples/kt_optimize_rules)."""
+    rules = config.text("kt_optimize_rule")
+    if config.own.flag("use_kt") and "multi-gpu" in rules.lower():
+        reason = "`kt_optimize_rule`: its rules divide the layers over cards"
+        fields.put("stack.unmodelled", reason, config.own.origin("kt_optimize_rule"))
+
+
+def read_lora_experts(fields: Fields, config: LlamaFactoryConfig) -> None:
+    if config.own.flag("use_kt") and config.own.flag("kt_use_lora_experts"):
+        reason = "`kt_use_lora_experts`: experts on the card beside those of the CPU"
+        fields.put("stack.unmodelled", reason, config.own.origin("kt_use_lora_experts"))
+
+
 def read_shift_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     """LongLoRA's shifted attention, for the models that LLaMA-Factory patches (model_utils/longlora.py)."""
     if config.own.flag("shift_attn") and config.training:

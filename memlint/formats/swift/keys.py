@@ -109,6 +109,22 @@ def read_accumulation(fields: Fields, config: SwiftConfig) -> None:
         fields.put("batch.gradient_accumulation_steps", steps, Origin("default", detail=detail))
 
 
+_SEVERAL_TEXTS = ("embedding", "reranker", "generative_reranker")
+
+
+def read_task(fields: Fields, config: SwiftConfig) -> None:
+    """`seq_cls` gives one score for each sequence, and builds no logits. Samples of embeddings and rerankers are as
+    many texts as the data has (ms-swift 4.6.0 template/base.py, _embedding_data_collator, _reranker_data_collator)."""
+    task, origin = config.word("task_type"), config.section.origin("task_type")
+    if task == "seq_cls":
+        fields.put("loss.kind", "chunked", origin)
+        fields.put("loss.chunk_tokens", 1, origin)
+    elif task in _SEVERAL_TEXTS:
+        fields.put(
+            "stack.unmodelled", f"`task_type: {task}`: samples of several texts, and a loss without logits", origin
+        )
+
+
 def _write_attention(change: FieldChange) -> Written | None:
     """`flash_attn` is ms-swift's word for FlashAttention 2."""
     word = next((name for name, meaning in _ATTENTIONS.items() if meaning == change.value), None)
@@ -141,6 +157,13 @@ _MODEL = (
         read_only=True,
     ),
     Key("quant_method", "word", about="What quantises: bnb, hqq, eetq, quanto or fp8."),
+    Key(
+        *("task_type", "word", "stack.unmodelled", "causal_lm"),
+        about="What the model is trained to give: tokens, or one score or one vector for each text.",
+        also=("loss.kind", "loss.chunk_tokens"),
+        read=read_task,
+        read_only=True,
+    ),
 )
 _TUNER = (
     Key(

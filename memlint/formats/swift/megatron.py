@@ -5,11 +5,12 @@ Read in ms-swift 4.6.0 megatron/arguments/megatron_args.py.
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields, as_int
+from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.swift.config import SwiftConfig
 from memlint.run import UNKNOWN
 
 _TOTAL = "global_batch_size"
+_SHARE = "optimizer_offload_fraction"
 # Degree -> field; each is 1 unless said.
 _DEGREES = {
     "tensor_model_parallel_size": "parallelism.tensor_parallel_size",
@@ -38,3 +39,13 @@ def read_megatron(fields: Fields, config: SwiftConfig) -> None:
     fields.put("batch.micro_batch_size", micro, section.origin("micro_batch_size"))
     steps = max(1, total // micro // copies) if total and isinstance(copies, int) else UNKNOWN
     fields.put("batch.gradient_accumulation_steps", steps, section.origin(_TOTAL))
+    _host_optimizer(fields, config)
+
+
+def _host_optimizer(fields: Fields, config: SwiftConfig) -> None:
+    """Optimizer states that wait and step on the host (megatron_args.py:521), all of them unless a share is said."""
+    section = config.section
+    if as_bool(section.value.get("optimizer_cpu_offload")):
+        share = as_number(section.value.get(_SHARE, 1))
+        fields.put("offload.optimizer", "cpu", section.origin("optimizer_cpu_offload"))
+        fields.put("offload.optimizer_ratio", 1.0 if share is None else float(share), section.origin(_SHARE))

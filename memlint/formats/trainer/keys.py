@@ -426,6 +426,13 @@ _PARALLEL = (
     ),
     Key("deepspeed", "any", about="A DeepSpeed configuration, or the path of one: what ZeRO divides and offloads."),
     Key("fsdp", "any", about="Shard with FSDP: true, or the words of its older form (full_shard auto_wrap)."),
+    Key(
+        *("parallelism_config", "any", "parallelism.context_parallel_size"),
+        about="accelerate's ParallelismConfig: GPUs that share each sequence (cp_size, sp_size) or layer (tp_size).",
+        also=("parallelism.sequence_parallel_size", "parallelism.tensor_parallel_size"),
+        read=parallel.read_degrees,
+        read_only=True,
+    ),
     Key("fsdp_config", "any", about="FSDP's options, or the path of a JSON file with them."),
 )
 # Rows are read in this order: what a key needs stands before it.

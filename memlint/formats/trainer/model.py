@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
 from memlint.formats.fields import Fields, as_bool, as_int
 from memlint.formats.trainer.config import TrainerConfig
@@ -105,8 +106,18 @@ def read_attention(fields: Fields, config: TrainerConfig) -> None:
     fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
 
 
+# Checkpoints of these stay packed on the card while an adapter trains (transformers 5.23 quantizers/auto.py:
+# AutoHfQuantizer.merge_quantization_configs, the checkpoint's own configuration wins).
+_STAYS_PACKED = ("bnb", "gptq", "awq", "hqq", "aqlm", "eetq")
+
+
 def read_quantization(fields: Fields, config: TrainerConfig) -> None:
-    """bitsandbytes in 4 or 8 bits, by whichever key asks for it, and what follows from that key."""
+    """A packed checkpoint's own quantisation, else bitsandbytes in 4 or 8 bits, by whichever key asks for it, and what
+    follows from that key."""
+    stored: StoredWeights = getattr(config.architecture, "stored", None) or StoredWeights()
+    if stored.method in _STAYS_PACKED:
+        _read_packed(fields, stored)
+        return
     if _is_firefly_qlora(config):
         fields.infer("model.quantization.upcast_rest_to_fp32", True, f"{_FIREFLY}: prepare_model_for_kbit_training")
     four, eight = _four_bit_key(config), _eight_bit_key(config)
@@ -115,6 +126,14 @@ def read_quantization(fields: Fields, config: TrainerConfig) -> None:
     elif eight:
         for name, setting in (("method", "bnb"), ("bits", 8), ("kind", "int8")):
             fields.put(f"model.quantization.{name}", setting, config.section.origin(eight))
+
+
+def _read_packed(fields: Fields, stored: StoredWeights) -> None:
+    origin = Origin("catalog", detail=f"the checkpoint is stored as {stored.method}")
+    names = ("method", "bits", "kind", "double_quant", "group_size")
+    for name in names:
+        fields.put(f"model.quantization.{name}", getattr(stored, name), origin)
+    fields.put("model.quantization.prequantized", True, origin)
 
 
 def loads_in_4_bits(config: TrainerConfig) -> bool:

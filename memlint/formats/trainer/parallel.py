@@ -49,6 +49,24 @@ def read_world(fields: Fields, config: TrainerConfig) -> None:
         fields.unknown("parallelism.world_size", "nobody said how many GPUs (--gpus, a directive, an accelerate file)")
 
 
+# Of accelerate's ParallelismConfig (accelerate 1.14 parallelism_config.py, transformers 5.23 training_args.py:1314).
+_DEGREES = {"cp_size": "context", "sp_size": "sequence", "tp_size": "tensor"}
+
+
+def read_degrees(fields: Fields, config: TrainerConfig) -> None:
+    """`parallelism_config` of the training arguments, an object that a script makes."""
+    given = config.section.value.get("parallelism_config")
+    if not isinstance(given, dict):
+        return
+    origin = config.section.origin("parallelism_config")
+    for key, name in _DEGREES.items():
+        size, field = given.get(key), f"parallelism.{name}_parallel_size"
+        if isinstance(size, int) and size > 0:
+            fields.put(field, size, origin)
+        elif size is not None:
+            fields.put("stack.unmodelled", f"a ParallelismConfig whose `{key}` is not known", origin)
+
+
 def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:
     """Put the engine; returns the sections that it was read from (DeepSpeed's first). The file's own keys win."""
     launcher = companions.accelerate

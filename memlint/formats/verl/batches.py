@@ -2,7 +2,8 @@
 
 Without dynamic batches a micro-batch has `..._micro_batch_size_per_gpu` sequences (older: a total over all GPUs). With
 them it has sequences of at most `..._max_token_len_per_gpu` tokens together, times the Ulysses degree (verl 0.9.1
-workers/engine/utils.py, prepare_micro_batches). Padding is removed from either (model.use_remove_padding).
+workers/engine/utils.py, prepare_micro_batches). Padding is removed from either (model.use_remove_padding). No forward
+takes more than a GPU's part of its batch: a mini-batch in updates (engine_workers.py:270), the whole batch before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES, PLACEHOLDER
 from memlint.run import UNKNOWN, Maybe, Model, Origin, ValueModel
 
+_MICRO, _PROMPTS = "batch.micro_batch_size", "data.train_batch_size"
 ACTOR, ROLLOUT, REFERENCE = "actor_rollout_ref.actor", "actor_rollout_ref.rollout", "actor_rollout_ref.ref"
 
 
@@ -48,6 +50,7 @@ def read_lengths(fields: Fields, config: VerlConfig) -> None:
 def read_batch(fields: Fields, config: VerlConfig) -> None:
     """The update's micro-batch, and how many of them make a mini-batch."""
     found = _rows(fields, config, ACTOR, "ppo_micro_batch_size", "use_dynamic_bsz", "ppo_max_token_len_per_gpu")
+    found = _of_batch(found, fields, config, f"{ACTOR}.ppo_mini_batch_size")
     length = fields.get("sequence.length")
     if found.rows is UNKNOWN or not isinstance(found.tokens, int):
         fields.unknown("batch.micro_batch_size", found.origin.detail)
@@ -61,10 +64,8 @@ def read_batch(fields: Fields, config: VerlConfig) -> None:
 
 def _accumulation(fields: Fields, config: VerlConfig) -> None:
     """Micro-batches of a mini-batch, whose size counts prompts, each with `rollout.n` responses."""
-    prompts, each = config.integer(f"{ACTOR}.ppo_mini_batch_size"), config.integer(f"{ROLLOUT}.n")
-    world, micro = ranks(fields, config), fields.get("batch.micro_batch_size")
-    if prompts and each and world and isinstance(micro, int):
-        sequences = max(1, prompts * each // world)
+    sequences, micro = _sequences_a_rank(fields, config, f"{ACTOR}.ppo_mini_batch_size"), fields.get(_MICRO)
+    if sequences and isinstance(micro, int):
         fields.put(
             "batch.gradient_accumulation_steps",
             max(1, -(-sequences // micro)),
@@ -74,9 +75,25 @@ def _accumulation(fields: Fields, config: VerlConfig) -> None:
         fields.unknown("batch.gradient_accumulation_steps", "it follows from the mini-batch and the number of GPUs")
 
 
+def _sequences_a_rank(fields: Fields, config: VerlConfig, prompts_key: str) -> int | None:
+    """Sequences of a batch on one rank; None where one of the sizes is not known."""
+    prompts, each, world = config.integer(prompts_key), config.integer(f"{ROLLOUT}.n"), ranks(fields, config)
+    return max(1, prompts * each // world) if prompts and each and world else None
+
+
+def _of_batch(found: Rows, fields: Fields, config: VerlConfig, prompts_key: str) -> Rows:
+    """The rows, or tokens, that a rank's part of the batch can fill."""
+    sequences, length = _sequences_a_rank(fields, config, prompts_key), fields.get("sequence.length")
+    if sequences is None or not (isinstance(found.rows, int) and isinstance(found.tokens, int)):
+        return found
+    if not found.tokens:
+        return found._replace(rows=min(found.rows, sequences))
+    return found._replace(tokens=min(found.tokens, sequences * length)) if isinstance(length, int) else found
+
+
 def read_log_probabilities(fields: Fields, config: VerlConfig) -> None:
     """The policy's forward before the update."""
-    found = _log_prob_rows(fields, config, ROLLOUT)
+    found = _of_batch(_log_prob_rows(fields, config, ROLLOUT), fields, config, _PROMPTS)
     _put(fields, "rollout.log_prob_micro_batch_size", "rollout.log_prob_length", found)
 
 
@@ -88,7 +105,7 @@ def read_reference(fields: Fields, config: VerlConfig) -> None:
         return
     kind = "shared" if fields.get("method.kind") == "lora" else "copy"
     fields.put("method.reference_model", kind, config.origin(f"{ACTOR}.use_kl_loss"))
-    found = _log_prob_rows(fields, config, REFERENCE)
+    found = _of_batch(_log_prob_rows(fields, config, REFERENCE), fields, config, _PROMPTS)
     _put(fields, "rollout.reference_micro_batch_size", "rollout.reference_length", found)
 
 
@@ -154,7 +171,9 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
     architecture = found.architecture if found is not None and found.architecture is not None else UNKNOWN
     dtype = DTYPES.get(config.word("critic.fsdp.model_dtype"), UNKNOWN)
     model = Model(name=name if known else UNKNOWN, architecture=architecture, weights_dtype=dtype)
-    rows = _critic_rows(fields, config)
+    size = "critic.ppo_mini_batch_size"
+    size = size if config.integer(size) else f"{ACTOR}.ppo_mini_batch_size"
+    rows = _of_batch(_critic_rows(fields, config), fields, config, size)
     value = ValueModel(
         model,
         rows.rows,

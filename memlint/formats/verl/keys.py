@@ -519,10 +519,31 @@ KEYS = Keys(
         read_with="algorithm.adv_estimator",
     ),
     Key(
+        *("critic.ppo_mini_batch_size", "whole", "", None),
+        about="Prompts of one step of the critic's optimizer, on all GPUs; the actor's unless said.",
+        least=1,
+        read_with="algorithm.adv_estimator",
+    ),
+    Key(
         *("critic.ppo_max_token_len_per_gpu", "whole", "", 32768),
         about="Tokens of one forward and backward of the critic on a GPU.",
         least=1,
         read_with="algorithm.adv_estimator",
+    ),
+    Key(
+        *(f"{ACTOR}.optim.{parallel.HOST_OPTIMIZER}", "flag", "offload.optimizer", False),
+        about="Megatron-LM: keep optimizer states in host memory and step there.",
+        read=parallel.read_host_optimizer,
+        read_only=True,
+    ),
+    Key(
+        *(f"{ACTOR}.optim.{parallel.HOST_SHARE}", "number", "offload.optimizer_ratio", 0),
+        about="Megatron-LM: the share of optimizer states in host memory.",
+        least=0,
+        most=1,
+        when=parallel.steps_on_host,
+        invalid="ignored",
+        read_only=True,
     ),
     Key(
         *(f"{ACTOR}.megatron.tensor_model_parallel_size", "whole", "parallelism.tensor_parallel_size", 1),

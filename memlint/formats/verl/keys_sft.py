@@ -49,11 +49,9 @@ def _accumulation(fields: Fields, config: VerlConfig) -> None:
 
 def read_loss(fields: Fields, config: VerlConfig) -> None:
     """The engine's trainer computes log-probabilities as in reinforcement learning; the older one, whose model is
-    `partial_pretrain`, torch's cross entropy over fp32 logits (verl 0.5 trainer/fsdp_sft_trainer.py)."""
+    `partial_pretrain`, torch's cross entropy, in fp32 under autocast (verl 0.5 trainer/fsdp_sft_trainer.py:369)."""
     older = config.written("model.path") == "model.partial_pretrain"
     fields.put("loss.kind", "plain" if older else "fused_ce", config.origin("model.path"))
-    if older:
-        fields.put("loss.upcast_logits", True, config.origin("model.path"))
 
 
 def _write_batch(change: FieldChange) -> Written | None:
@@ -174,6 +172,49 @@ KEYS = Keys(
         *("engine.offload_policy", "flag", "parallelism.fsdp.cpu_offload", False),
         about="Keep parameters, gradients and optimizer states in host memory.",
         older=("model.fsdp_config.offload_params", "model.fsdp_config.cpu_offload"),
+    ),
+    Key(
+        *(f"optim.{parallel.HOST_OPTIMIZER}", "flag", "offload.optimizer", False),
+        about="Megatron-LM: keep optimizer states in host memory and step there.",
+        read=parallel.read_host_optimizer,
+        read_only=True,
+    ),
+    Key(
+        *(f"optim.{parallel.HOST_SHARE}", "number", "offload.optimizer_ratio", 0),
+        about="Megatron-LM: the share of optimizer states in host memory.",
+        least=0,
+        most=1,
+        when=parallel.steps_on_host,
+        invalid="ignored",
+        read_only=True,
+    ),
+    Key(
+        *("engine.tensor_model_parallel_size", "whole", "parallelism.tensor_parallel_size", 1),
+        about="Megatron-LM: GPUs that share each matrix.",
+        least=1,
+        read_with="engine.strategy",
+        read_only=True,
+    ),
+    Key(
+        *("engine.pipeline_model_parallel_size", "whole", "parallelism.pipeline_parallel_size", 1),
+        about="Megatron-LM: stages of layers, each on GPUs of its own.",
+        least=1,
+        read_with="engine.strategy",
+        read_only=True,
+    ),
+    Key(
+        *("engine.context_parallel_size", "whole", "parallelism.context_parallel_size", 1),
+        about="Megatron-LM: GPUs that share each sequence.",
+        least=1,
+        read_with="engine.strategy",
+        read_only=True,
+    ),
+    Key(
+        *("engine.expert_model_parallel_size", "whole", "parallelism.expert_parallel_size", 1),
+        about="Megatron-LM: GPUs that share a layer's experts.",
+        least=1,
+        read_with="engine.strategy",
+        read_only=True,
     ),
     Key(
         *("data.max_length", "whole", "sequence.length", 1024),

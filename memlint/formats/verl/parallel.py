@@ -27,9 +27,10 @@ def read_world(fields: Fields, config: VerlConfig) -> None:
 
 
 def strategy(config: VerlConfig) -> str:
-    """fsdp, fsdp2, or an engine that is not modelled. A config file of another engine says so by its name."""
-    name = config.own.value.get("config_name")
-    text = name if isinstance(name, str) else ""
+    """fsdp, fsdp2, or an engine that is not modelled. A config file of another engine says so by its name, as does a
+    choice of Hydra's group `model_engine` (trainer/config/model_engine)."""
+    names = (config.own.value.get(key) for key in ("config_name", "model_engine"))
+    text = " ".join(name for name in names if isinstance(name, str))
     named = next((one for one in _OTHER_ENGINES if one in text), "")
     given = next((one for one in _OTHER_ENGINES if config.has("actor_rollout_ref", "actor", one)), "")
     key = "model.strategy" if config.is_sft else f"{ACTOR}.strategy"
@@ -50,13 +51,29 @@ def read_engine(fields: Fields, config: VerlConfig) -> None:
 
 
 def _megatron_degrees(fields: Fields, config: VerlConfig) -> None:
-    section = f"{ACTOR}.megatron"
+    section = "engine" if config.is_sft else f"{ACTOR}.megatron"
     for part in ("tensor", "pipeline"):
         key = f"{section}.{part}_model_parallel_size"
         fields.put(f"parallelism.{part}_parallel_size", config.integer(key) or 1, config.origin(key))
     for part in ("context", "expert"):
         name = f"{section}.{part}_{'model_' if part == 'expert' else ''}parallel_size"
         fields.put(f"parallelism.{part}_parallel_size", config.integer(name) or 1, config.origin(name))
+
+
+HOST_OPTIMIZER = "override_optimizer_config.optimizer_cpu_offload"
+HOST_SHARE = "override_optimizer_config.optimizer_offload_fraction"
+
+
+def steps_on_host(config: VerlConfig) -> bool:
+    """Whether Megatron-LM's optimizer steps on the CPU (megatron core 0.15 optimizer/optimizer_config.py)."""
+    section = "optim" if config.is_sft else f"{ACTOR}.optim"
+    return strategy(config) == "megatron" and config.flag(f"{section}.{HOST_OPTIMIZER}")
+
+
+def read_host_optimizer(fields: Fields, config: VerlConfig) -> None:
+    section = "optim" if config.is_sft else f"{ACTOR}.optim"
+    if steps_on_host(config):
+        fields.put("offload.optimizer", "cpu", config.origin(f"{section}.{HOST_OPTIMIZER}"))
 
 
 def fsdp_key(config: VerlConfig, name: str) -> str:

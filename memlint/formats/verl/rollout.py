@@ -5,6 +5,7 @@ from __future__ import annotations
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.releases import is_before_0_4
 from memlint.run import UNKNOWN, Origin
 
 _MIB = 1 << 20
@@ -29,6 +30,15 @@ def read_generator(fields: Fields, config: VerlConfig) -> None:
         fields.unknown("rollout.share", "the engine's share of the card is not known")
     key = f"{ROLLOUT}.free_cache_engine"
     fields.put("rollout.sleep_level", 2 if config.flag(key) else 0, config.origin(key))
+    if is_before_0_4(config):
+        _before_0_4(fields)
+
+
+def _before_0_4(fields: Fields) -> None:
+    """The engine ran in the trainer's process and woke as a whole before it got the weights of a sharded state dict
+    (verl 0.3.0 workers/sharding_manager/fsdp_vllm.py:86-97)."""
+    fields.infer("rollout.own_process", False, "verl before 0.4")
+    fields.infer("rollout.wakes_at_once", True, "verl before 0.4")
 
 
 def read_bucket(fields: Fields, config: VerlConfig) -> None:
@@ -39,12 +49,13 @@ def read_bucket(fields: Fields, config: VerlConfig) -> None:
 
 def read_entropy(fields: Fields, config: VerlConfig) -> None:
     """In the update where it is asked for, before it always (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves
-    memory only where no gradient is needed."""
+    memory only where no gradient is needed. Until 0.3 each update had it (0.3.0 workers/actor/dp_actor.py:286)."""
     chunks = config.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
     compiled = config.flag(f"{ACTOR}.use_torch_compile") and config.flag("actor_rollout_ref.model.use_remove_padding")
     plain = "compiled" if compiled else "whole"
     weight = config.get(f"{ACTOR}.entropy_coeff")
     asked = config.flag(f"{ACTOR}.calculate_entropy") or (weight is not UNKNOWN and (as_number(weight) or 0) != 0)
+    asked = asked or is_before_0_4(config)
     update = "recomputed" if config.flag(f"{ACTOR}.entropy_checkpointing") else "whole" if chunks else plain
     fields.put("loss.entropy", update if asked else "none", config.origin(f"{ACTOR}.entropy_coeff"))
     fields.infer("rollout.log_prob_entropy", "chunked" if chunks else plain, "verl computes it before the update")

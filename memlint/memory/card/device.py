@@ -232,10 +232,11 @@ def _generator_of(gpu: Gpu | None, run: Run) -> int:
 
 
 def engine_share(run: Run, gpu: Gpu | None) -> int:
-    """Bytes of such a card that an inference engine takes while it generates: its share of the whole memory."""
+    """Bytes of such a card that an inference engine takes while it generates: its share of all that CUDA reports (vllm
+    0.33.0 utils/mem_utils.py:143)."""
     return _share_of(gpu, run)
 
 
 def _share_of(gpu: Gpu | None, run: Run) -> int:
     share = run.rollout.share
-    return int(share * gpu.nominal_bytes) if gpu and isinstance(share, (int, float)) else 0
+    return int(share * gpu.usable_bytes) if gpu and isinstance(share, (int, float)) else 0

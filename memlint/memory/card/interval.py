@@ -7,6 +7,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.sharding.unsharded import weight_bytes
+from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.step import training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
@@ -32,6 +33,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         low = min(low, max(_after_loading(run, units), *(_allocated(one) for one in found if one.name != "load")))
     if run.stack.expert_kernel:
         high += _TUNING_BUFFER
+    if run.stack.use_ktransformers:
+        high += _gathered_for_the_host(run, units)
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
     traits = families.of(run.model.architecture).attention
@@ -112,6 +115,16 @@ def _least_memory_variant(run: Run) -> Run | None:
     if tiles > 1:
         changes["model.architecture"] = _with_tiled_mlps(run.model.architecture, tiles)
     return replace(run, changes) if changes else None
+
+
+def _gathered_for_the_host(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes on the first GPU of a node, whose process computes the experts for all: every rank's tokens, their results,
+    and these cut by rank (kt-kernel 0.7.2 python/sft/autograd.py:172-201, KTMoEFunction.forward)."""
+    ranks = ranks_per_node(run)
+    if ranks < 2:
+        return 0
+    step = training_step(run, units)
+    return 3 * ranks * step.tokens.count * step.architecture.hidden_size * step.width
 
 
 def _tiling_temporaries(run: Run, units: tuple[Unit, ...]) -> int:

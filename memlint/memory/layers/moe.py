@@ -8,12 +8,14 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import activate, mlp
+from memlint.memory.layers.moe_host import host_experts
 from memlint.memory.layers.moe_loop import experts_in_loop
 from memlint.memory.layers.moe_scatter import scattered_experts
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 
 _INDEX = 8  # int64
+_EXPERT_KERNELS = {"loop": experts_in_loop, "scattermoe": scattered_experts, "host": host_experts}
 
 
 def mixture(context: LayerContext, shape: Mlp, roles: Roles, x: Value, routed: Value | None = None) -> Value:
@@ -36,9 +38,7 @@ def _in_expert_space(context: LayerContext, shape: Mlp, roles: Roles, x: Value, 
     """The experts, between projections into their own hidden size and back where that is smaller (transformers 5.23
     models/nemotron_h/modeling_nemotron_h.py:741-754, NemotronHMoE.forward)."""
     tape = context.tape
-    run_experts = {"loop": experts_in_loop, "scattermoe": scattered_experts}.get(
-        context.kernels.experts, _grouped_experts
-    )
+    run_experts = _EXPERT_KERNELS.get(context.kernels.experts, _grouped_experts)
     if not shape.expert_hidden_size:
         return run_experts(context, shape, dict(roles.experts), x, scores)
     projected = project(context, "fc1_latent_proj", x, "routed")

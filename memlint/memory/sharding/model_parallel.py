@@ -136,9 +136,14 @@ def _pipeline(units: tuple[Unit, ...], size: int, stage: int) -> tuple[Unit, ...
     return tuple(found)
 
 
+def is_expert(tensor: Tensor) -> bool:
+    """Whether a tensor belongs to the routed experts of a layer: their stacks, and adapters upon them."""
+    return tensor.kind == "experts" or _EXPERTS in tensor.name
+
+
 def _shard(run: Run, tensor: Tensor) -> Tensor:
     parallel = run.parallelism
-    experts = tensor.kind == "experts" or _EXPERTS in tensor.name
+    experts = is_expert(tensor)
     if experts and parallel.expert_parallel_size > 1:
         return _divide_experts(tensor, parallel.expert_parallel_size, parallel.tensor_parallel_size)
     return _divide(tensor, parallel.tensor_parallel_size) if _is_split(run, tensor, experts) else tensor

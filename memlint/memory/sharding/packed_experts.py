@@ -1,4 +1,4 @@
-"""Stacks of experts that are quantised as they load: what loading takes, and what FSDP2 leaves whole of them."""
+"""Weights that are quantised: what loading stacks of experts takes, and what FSDP leaves whole."""
 
 from __future__ import annotations
 
@@ -22,18 +22,31 @@ def loading_peak(run: Run, weights: int, units: tuple[Unit, ...]) -> int:
 
 
 def constants(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes of all stacks' scales. They are an attribute or a buffer, which FSDP2 does not divide (bitsandbytes 0.50.2
-    nn/parametrize.py:37, `quant_state`; axolotl 0.19.0 monkeypatch/moe_quant.py:30, `row_stats`)."""
-    if not run.model.quantization.experts_on_load:
+    """Bytes of the scales of all that bitsandbytes packed. They are an attribute or a buffer, which FSDP leaves whole
+    (bitsandbytes 0.50.2 nn/modules.py:237 and nn/parametrize.py:37, `quant_state`; axolotl 0.19.0
+    monkeypatch/moe_quant.py:30, `row_stats`)."""
+    if run.model.quantization.method != "bnb":
         return 0
     bits = int(run.model.quantization.bits)
-    return sum((stack.stored_bytes - stack.numel * bits // 8) * copies for stack, copies in _stacks(run, units))
+    return sum((one.stored_bytes - one.numel * bits // 8) * copies for one, copies in _packed(run, units))
 
 
 def _stacks(run: Run, units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
     """Stacks that are quantised, and how many the model has of each."""
+    return ((one, copies) for one, copies in _packed(run, units) if one.kind == "experts")
+
+
+def _packed(run: Run, units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:
+    """Tensors that are quantised, and how many the model has of each."""
     name = dtype_name(run.model.quantization)
     for unit in units:
         for tensor in unit.tensors:
-            if tensor.kind == "experts" and tensor.dtype == name:
+            if tensor.dtype == name and not tensor.trainable:
                 yield tensor, tensor.copies * unit.repeat
+
+
+def whole_constants(run: Run, units: tuple[Unit, ...], ranks: int) -> int:
+    """Bytes of scales on a rank beyond its share, which counts with the weights that it divides. Offloaded weights have
+    theirs on the card, where they were made."""
+    every = constants(run, units)
+    return every if run.parallelism.fsdp.cpu_offload else every - every // ranks

@@ -50,7 +50,8 @@ def _of_stage(run: Run, whole: tuple[Unit, ...], stage: int) -> StageBound:
     return StageBound(
         weights=_weights(run, units),
         gradients=_GRADIENT_WIDTH * trainable,
-        optimizer_states=(_optimizer_states(run, units) + _master_weights(run, trainable)) // _data_parallel_size(run),
+        optimizer_states=int(_on_card(run) * (_optimizer_states(run, units) + _master_weights(run, trainable)))
+        // _data_parallel_size(run),
         activations=in_flight * layers * _layer_input(run),
         in_flight=in_flight,
         layers=layers,
@@ -79,9 +80,16 @@ def _optimizer_states(run: Run, units: tuple[Unit, ...]) -> int:
     return memory(run._replace(parallelism=run.parallelism._replace(engine="single")), units).states
 
 
+def _on_card(run: Run) -> float:
+    """The share of optimizer states that is not in host memory (Megatron-LM core 0.15 optimizer/cpu_offloading)."""
+    return 1 - run.offload.optimizer_ratio if run.offload.optimizer != "none" else 1
+
+
 def _data_parallel_size(run: Run) -> int:
+    """Ranks that divide optimizer states, those of context parallelism too (megatron core 0.15 optimizer/__init__.py,
+    get_megatron_optimizer: `get_data_parallel_group(with_context_parallel=True)`)."""
     ranks, shared = run.parallelism.world_size, run.parallelism
-    others = shared.tensor_parallel_size * shared.pipeline_parallel_size * shared.context_parallel_size
+    others = shared.tensor_parallel_size * shared.pipeline_parallel_size
     return max(1, ranks // others) if isinstance(ranks, int) else 1
 
 

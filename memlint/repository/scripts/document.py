@@ -100,11 +100,27 @@ def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) ->
     schema = keys_of(format_name)
     for option in named:
         yield flag(option, program, schema)
-    for word in others:
+    overrides = list(_overrides(others))
+    sections = {path[0] for _, _, path in overrides if len(path) > 1}
+    for word, length, path in overrides:
+        chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(path[0])
+        if chosen is not None:
+            yield override(word, length, chosen)
+
+
+# Config groups of Hydra whose choice is a key's value as well: verl 0.9.1 trainer/config/engine/megatron.yaml says
+# `strategy: megatron`.
+_CHOICES: Mapping[str, Path] = {"engine": ("engine", "strategy")}
+
+
+def _overrides(words: Iterable[Word]) -> Iterable[tuple[Word, int, Path]]:
+    """Words such as `a.b=value`, with the length of the key and its steps. `model=hf_model` beside `model.path=...`
+    chooses a file of Hydra's group `model`: it is no value."""
+    for word in words:
         name, joined, _ = word.text.partition("=")
         path = tuple(name.lstrip("+~").split("."))
         if joined and all(path) and len(path) <= MOST_DEPTH:
-            yield override(word, len(name), path)
+            yield word, len(name), path
 
 
 @cache
@@ -181,7 +197,17 @@ def override(word: Word, name_length: int, path: Path) -> Placed:
     value = word.after(name_length + 1)
     at = word.at
     key = Where(at.path, at.start, at.start + name_length) if at is not None else None
-    return Placed(path, scalar(value, frozenset()), key, value.at or at, value.source, value.unknown)
+    return Placed(path, _override_value(value), key, value.at or at, value.source, value.unknown)
+
+
+def _override_value(word: Word) -> Any:
+    """As Hydra's grammar has it: `null`, and lists of words without quotes (hydra 1.3 OverrideParser.g4)."""
+    if not word.unknown and word.text.lower() == "null":
+        return None
+    found = scalar(word, frozenset())
+    if isinstance(found, str) and not word.unknown and found[:1] == "[" and found[-1:] == "]":
+        return [one.strip() for one in found[1:-1].split(",") if one.strip()]
+    return found
 
 
 def _range(words: tuple[Word, ...]) -> Where | None:

@@ -142,6 +142,21 @@ FACTS: list[tuple[str, str, str, Any, str]] = [
     ("tensor_model_parallel_size: 2", "full", "parallelism.tensor_parallel_size", 2, "megatron_bridge_args.py"),
     ("", "lora", "stack.transformers", (5, 8), "pyproject.toml: transformers<=5.8.0"),
     ("use_kt: true", "lora", "checkpointing.reentrant", False, "model_utils/checkpointing.py:43"),
+    ("use_kt: true", "lora", "stack.unmodelled", "", "kt-kernel 0.7.2 sft/arch.py:272"),
+    (
+        "use_kt: true\nkt_use_lora_experts: true",
+        "lora",
+        "stack.unmodelled",
+        "`kt_use_lora_experts`: experts on the card beside those of the CPU",
+        "hparams/model_args.py: kt_use_lora_experts",
+    ),
+    (
+        "use_kt: true\nkt_optimize_rule: DeepSeek-V3-Chat-sft-amx-multi-gpu.yaml",
+        "lora",
+        "stack.unmodelled",
+        "`kt_optimize_rule`: its rules divide the layers over cards",
+        "0.9.4 examples/kt_optimize_rules",
+    ),
 ]
 
 

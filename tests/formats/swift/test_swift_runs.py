@@ -163,6 +163,22 @@ def test_a_megatron_command_is_bounded_by_what_its_degrees_leave() -> None:
     assert launched(MEGATRON.format(1, "--tuner_type lora")).method.kind == "lora"
 
 
+def test_a_task_without_logits_is_told_apart() -> None:
+    scores = read({**SFT, "task_type": "seq_cls"})
+    assert (scores.loss.kind, scores.loss.chunk_tokens, scores.stack.unmodelled) == ("chunked", 1, "")
+    assert (estimate(scores).allocated_bytes or 0) < (estimate(read(SFT)).allocated_bytes or 0)
+    assert estimate(read({**SFT, "task_type": "embedding"})).unknown[0].field == "stack.unmodelled"
+    assert read({**SFT, "task_type": "causal_lm"}).loss == read(SFT).loss
+
+
+def test_megatrons_optimizer_steps_on_the_host() -> None:
+    host = "--optimizer_cpu_offload true"
+    assert launched(MEGATRON.format(1, host)).offload.optimizer == "cpu"
+    half = launched(MEGATRON.format(1, host + " --optimizer_offload_fraction 0.5"))
+    assert half.offload.optimizer_ratio == 0.5
+    assert launched(MEGATRON.format(1, "")).offload.optimizer == "none"
+
+
 def test_files_of_megatron_are_named_and_not_judged() -> None:
     megatron = {**SFT, "micro_batch_size": 1, "global_batch_size": 16, "packing": True, "loss_type": "x"}
     parsed = swift.parse(document(megatron), known(gpus=8))

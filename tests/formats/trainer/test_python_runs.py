@@ -123,6 +123,13 @@ def test_what_scripts_do_before_they_train(before: str, arguments: str, found: d
     assert {name: seen.get(name) for name in found} == found
 
 
+def test_degrees_of_a_parallelism_config() -> None:
+    made = "ParallelismConfig(sp_backend='deepspeed', sp_size=4, dp_shard_size=2, sp_handler=Handler())"
+    code = SFT.replace("bf16=True)", f"bf16=True, parallelism_config={made})")
+    code = code.replace("import torch", "import torch\nfrom accelerate.utils import ParallelismConfig, Handler", 1)
+    assert keys(code)["parallelism_config"] == {"sp_size": 4, "dp_shard_size": 2}
+
+
 def test_unsloth() -> None:
     code = (
         "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlint.architectures.model import Resolution, StoredWeights
 from memlint.formats import recognise
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
 from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
-from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
+from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
 
 PLAIN = {
     "model_name_or_path": "some/model",
@@ -621,3 +622,20 @@ def test_an_optimizer_that_newer_releases_lack_is_gone_not_misspelt() -> None:
     gone = parsed_of({**TRL, "optim": "adamw_hf"})
     assert [(issue.code, issue.severity) for issue in gone.issues] == [("removed-value", "info")]
     assert codes(parsed_of({**TRL, "optim": "adamw_hff"})) == ["bad-value"]
+
+
+@pytest.mark.parametrize(("method", "packed"), [("awq", True), ("gptq", True), ("bnb", True), ("fp8", False)])
+def test_a_packed_checkpoint_stays_packed(method: str, packed: bool) -> None:
+    stored = LLAMA._replace(stored=StoredWeights(method, 4, "int4", 128))
+    known = context()._replace(find_model=lambda name, path: Resolution(name, "catalog", stored))
+    found = run_of(trainer.parse(document(QLORA), known)).model.quantization
+    assert (found.method, found.prequantized) == (method if packed else "bnb", packed)
+    assert found.group_size == (128 if packed else 0)
+
+
+def test_a_parallelism_config_divides_sequences_and_layers() -> None:
+    sizes = {"cp_size": 2, "tp_size": 2, "dp_shard_size": 2}
+    found = run_of(trainer.parse(document({**LORA, "parallelism_config": sizes}), context(gpus=8))).parallelism
+    assert (found.context_parallel_size, found.tensor_parallel_size, found.sequence_parallel_size) == (2, 2, 1)
+    open_one = run_of(trainer.parse(document({**LORA, "parallelism_config": {"sp_size": "${SP}"}}), context(gpus=8)))
+    assert "sp_size" in open_one.stack.unmodelled

@@ -18,6 +18,7 @@ from memlint.formats.verl import format as verl
 from memlint.memory import estimate
 from memlint.repository.scripts.read import Repository, documents
 from memlint.run import UNKNOWN, Run, get, replace
+from memlint.source.document import Start
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 from tests.memory.runs import TINY
 
@@ -120,9 +121,26 @@ def test_recognised_by_its_sections(value: Any, name: str) -> None:
         (changed(GRPO, actor_rollout_ref__model__use_fused_kernels=True), {"loss.kind": "chunked"}),
         (changed(GRPO, actor_rollout_ref__rollout__free_cache_engine=False), {"rollout.sleep_level": 0}),
         (changed(GRPO, actor_rollout_ref__rollout__name="hf"), {"rollout.generator": "model", "rollout.share": 0.0}),
+        # a rank has 4 prompts of the mini-batch, 64 of the batch: 8 completions each
+        (
+            changed(GRPO, **{ACTOR + "ppo_mini_batch_size": 8, ACTOR + "ppo_micro_batch_size_per_gpu": 16}),
+            {"batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 1},
+        ),
+        (
+            changed(GRPO, data__train_batch_size=16, actor_rollout_ref__ref={"log_prob_micro_batch_size_per_gpu": 99}),
+            {"rollout.log_prob_micro_batch_size": 4, "rollout.reference_micro_batch_size": 8},
+        ),
+        (
+            changed(
+                GRPO,
+                data__train_batch_size=16,
+                **{ACTOR + "use_dynamic_bsz": True, ACTOR + "ppo_max_token_len_per_gpu": 98304},
+            ),
+            {"batch.max_tokens": 65536, "rollout.log_prob_length": 16384},
+        ),
         (SFT, {"method.stage": "sft", "batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 4}),
         (changed(SFT, data__use_dynamic_bsz=True), {"batch.max_tokens": 8192}),
-        (changed(SFT, model={"partial_pretrain": "some/model"}), {"loss.kind": "plain", "batch.max_tokens": 0}),
+        (changed(SFT, model={"partial_pretrain": "some/model"}), {"loss.kind": "plain", "loss.upcast_logits": False}),
     ],
 )
 def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -149,6 +167,66 @@ def test_overrides_of_a_command_are_the_same_run() -> None:
     )
     assert found.batch == read(changed(GRPO, **{ACTOR + "ppo_mini_batch_size": 256})).batch
     assert found.optimizer.learning_rate == 1e-6
+
+
+@pytest.mark.parametrize(("release", "is_old"), [((0, 3), True), ((0, 4, 1), False), (None, False)])
+def test_until_0_3_every_update_has_an_entropy_and_the_engine_wakes_as_a_whole(
+    release: tuple[int, ...] | None, is_old: bool
+) -> None:
+    found = read(GRPO, versions={"verl": release} if release else {})
+    assert found.rollout.wakes_at_once is is_old
+    assert found.rollout.own_process is not is_old
+    assert found.loss.entropy == ("compiled" if is_old else "none")
+
+
+def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
+    def with_base(actor: dict[str, Any]) -> Run:
+        base = document({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 256, **actor}}}, path="base.yaml")
+        own = document(GRPO)
+        start = Start("verl", "python", named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
+        return run_of(verl.parse(own._replace(start=start), known()))
+
+    assert with_base({}).rollout.wakes_at_once
+    assert not with_base({"entropy_from_logits_with_chunking": False}).rollout.wakes_at_once
+
+
+SFT_COMMAND = "data.train_batch_size=64 data.max_length=2048 model.path=some/model trainer.total_epochs=1 "
+
+
+def test_a_choice_of_a_group_is_no_value() -> None:
+    groups = "model=hf_model optim=megatron engine=megatron engine.tensor_model_parallel_size=2 "
+    found = command(f"{groups} engine.context_parallel_size=2 {SFT_COMMAND}", "verl.trainer.sft_trainer")
+    assert found.model.name == "some/model"
+    assert (found.parallelism.engine, found.parallelism.tensor_parallel_size) == ("megatron", 2)
+    assert found.parallelism.context_parallel_size == 2
+    assert command(f"model_engine=megatron {RL_COMMAND}").parallelism.engine == "megatron"
+    assert command(f"model_engine=dp {RL_COMMAND}").parallelism.engine == "fsdp"
+
+
+RL_COMMAND = "actor_rollout_ref.model.path=some/model algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 "
+
+
+def test_null_and_lists_without_quotes_are_read_as_hydra_does() -> None:
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    wild = "algorithm.rollout_correction.rollout_is_threshold=null trainer.logger=[console,wandb] data.x=[0.9,1]"
+    (found,) = documents("/repo/run.sh", f"python3 -m verl.trainer.main_ppo {RL_COMMAND} {wild}\n", repository)
+    assert found.value["algorithm"]["rollout_correction"] == {"rollout_is_threshold": None}
+    assert found.value["trainer"]["logger"] == ["console", "wandb"]
+    assert found.value["data"]["x"] == [0.9, 1]
+    assert codes(verl.parse(found, known())) == []
+
+
+HOST = "override_optimizer_config.optimizer_cpu_offload"
+
+
+def test_megatrons_optimizer_steps_on_the_host() -> None:
+    actor = "actor_rollout_ref.actor"
+    on_host = command(f"{RL_COMMAND} {actor}.strategy=megatron +{actor}.optim.{HOST}=true")
+    assert (on_host.offload.optimizer, on_host.offload.optimizer_ratio) == ("cpu", 0)
+    whole = "override_optimizer_config.optimizer_offload_fraction=1"
+    sft = command(f"engine=megatron engine.x=1 optim.{HOST}=true optim.{whole} {SFT_COMMAND}", "verl.sft_trainer")
+    assert (sft.offload.optimizer, sft.offload.optimizer_ratio) == ("cpu", 1)
+    assert command(f"{RL_COMMAND} +{actor}.optim.{HOST}=true").offload.optimizer == "none"
 
 
 def test_ppo_trains_a_critic_beside_the_policy() -> None:

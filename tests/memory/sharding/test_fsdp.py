@@ -11,7 +11,7 @@ from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.fsdp.plan import by_size
 from memlint.memory.values import ModelState, Unit
-from memlint.run import UNKNOWN, Run, replace
+from memlint.run import UNKNOWN, Quantization, Run, replace
 from tests.memory.sharding.models import fsdp_run, model, tensor
 
 UNITS = model(dtype="float32")
@@ -130,3 +130,15 @@ def test_what_is_not_known_is_said() -> None:
     assert caught.value.field == "parallelism.world_size"
     with pytest.raises(MissingValue):
         place(replace(fsdp_run(1), {"precision.compute": UNKNOWN}))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("offload", [False, True])
+def test_scales_of_4_bit_weights_are_whole_on_each_rank(version: int, offload: bool) -> None:
+    """bitsandbytes 0.50.2 nn/modules.py:237: `quant_state` is an attribute of the parameter that is divided."""
+    packed = tensor("mlp.gate_proj.weight", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048 + 640)
+    frozen = model(trainable=False)
+    units = (frozen[0], frozen[1]._replace(tensors=(*frozen[1].tensors, packed)), frozen[2])
+    run = replace(fsdp_run(version, 8, cpu_offload=offload), {"model.quantization": Quantization("bnb", 4, "nf4")})
+    more = place(run, units).weights - place(run, frozen).weights
+    assert more == pytest.approx(4 * (640 if offload else 2048 / 8 + 640), abs=8)

@@ -49,3 +49,22 @@ def test_megatron_keeps_half_precision_and_divides_the_fp32_copy() -> None:
     )
     bound = fullest_stage(run)
     assert bound.weights == bound.gradients  # both two bytes for each parameter
+
+
+def megatron(**more: object) -> Run:
+    base = {"parallelism.engine": "megatron", "parallelism.world_size": 8}
+    return replace(run_of(members()["llama"], Step("full", True, "sdpa")), {**base, **more})
+
+
+def test_ranks_of_context_parallelism_divide_optimizer_states() -> None:
+    assert fullest_stage(megatron(**{"parallelism.context_parallel_size": 4})).optimizer_states == (
+        fullest_stage(megatron()).optimizer_states
+    )
+
+
+@pytest.mark.parametrize(("share", "left"), [(1.0, 0.0), (0.25, 0.75)])
+def test_what_the_host_steps_is_not_on_the_card(share: float, left: float) -> None:
+    host = {"offload.optimizer": "cpu", "offload.optimizer_ratio": share}
+    assert fullest_stage(megatron(**host)).optimizer_states == pytest.approx(
+        left * fullest_stage(megatron()).optimizer_states, abs=8
+    )

@@ -218,6 +218,9 @@ def _spelled(value: Value) -> Value:
     """A value as a file can say it: an enumeration's member is its word (`IntervalStrategy.STEPS` is "steps")."""
     if isinstance(value, External):
         return Known(value.last.lower()) if value.last.isupper() else Undetermined(f"`{value.name}`")
+    if isinstance(value, Made) and value.last == "ParallelismConfig":
+        degrees = {name: one for name, one in value.arguments.items() if name.endswith("_size")}
+        return Table(dict(degrees), value.source)
     if isinstance(value, Made):
         return Undetermined(f"what `{value.last}` returns is not known", value.source)
     if isinstance(value, (Known, Undetermined, Either, Items, Table)):

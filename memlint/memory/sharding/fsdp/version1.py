@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, is_adapted, merged
 from memlint.memory.sharding.fsdp.state import ShardedState, accumulates, earlier_shards, reduce_element, sharded_state
 from memlint.memory.values import ModelState, Unit, UnitState
@@ -20,7 +21,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     held = 0 if _in_place(run, plan) else _held_by_head(plan, root)
     at_loss = plan.element * (held + _not_resharded(run, units, plan, root))
     return ModelState(
-        weights=state.shards,
+        weights=state.shards + packed_experts.whole_constants(run, units, plan.ranks),
         optimizer_states=state.states,
         gradients_resident=resident,
         communication=0,

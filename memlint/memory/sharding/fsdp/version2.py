@@ -16,8 +16,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     state = sharded_state(run, units, plan)
     walk = (_RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups)(run, units, plan)
     largest = max(group.numel for group in walk.groups)
-    constants = packed_experts.constants(run, units)
-    weights = state.shards + constants - (0 if run.parallelism.fsdp.cpu_offload else constants // plan.ranks)
+    weights = state.shards + packed_experts.whole_constants(run, units, plan.ranks)
     return ModelState(
         weights=weights,
         optimizer_states=state.states,

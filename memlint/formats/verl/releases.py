@@ -1,0 +1,19 @@
+"""What verl did before 0.4: the release that a repository pins, or that its own copy of the trainer's file is of."""
+
+from __future__ import annotations
+
+from memlint.formats.fields import value_at
+from memlint.formats.verl.config import VerlConfig
+
+_SINCE = (0, 4)
+_ACTOR = ("actor_rollout_ref", "actor")
+_CAME_THEN = "entropy_from_logits_with_chunking"  # a key of the actor in 0.4.1 trainer/config/ppo_trainer.yaml
+
+
+def is_before_0_4(config: VerlConfig) -> bool:
+    """Whether the run is of verl 0.3 or older."""
+    pinned = config.context.versions.get("verl")
+    if pinned:
+        return pinned < _SINCE
+    actor = value_at(config.base.value, _ACTOR) if config.base is not None else None
+    return isinstance(actor, dict) and "ppo_mini_batch_size" in actor and _CAME_THEN not in actor
