@@ -203,6 +203,8 @@ class PlanSearch:
         self._steps: dict[frozenset[str], Steps] = {}
         self._can_write: dict[str, bool] = {}
         self._prices: dict[str, Cost] = {}
+        self._failed: list = []
+        self._rank: dict = {}
 
     def plan(self, chosen: Steps) -> Plan:
         """The run after these changes, with its estimate and price."""
@@ -233,6 +235,10 @@ class PlanSearch:
             self._steps[key] = tuple(
                 self._priced(changed, step) for step in steps(changed) if self._allows(chosen, step)
             )
+            seen: dict = {}
+            for step in self._steps[key]:
+                seen[step.group] = seen.get(step.group, 0) + 1
+                self._rank.setdefault(step.title, seen[step.group])
         return self._steps[key]
 
     def _allows(self, chosen: Steps, step: ProposedChange) -> bool:
@@ -252,6 +258,27 @@ class PlanSearch:
             models = (self._model, _trained(self._model, run, changed))
             self._prices[step.title] = between(run, changed, models, step.changes)
         return step._replace(price=self._prices[step.title])
+
+    def fitting(self, chosen: Steps) -> Plan | None:
+        if self._fails(chosen):
+            return None
+        plan = self.plan(chosen)
+        if self.fits(plan):
+            return plan
+        if (plan.estimate.device_high_bytes or 0) > plan.estimate.budget_bytes:
+            self._failed.append({s.group: s.title for s in chosen})
+        return None
+
+    def _fails(self, chosen: Steps) -> bool:
+        import os
+        if os.environ.get("NODOM"): return False
+        mine = {s.group: s.title for s in chosen}
+        for other in self._failed:
+            if len(other) >= len(mine) and all(other.get(g) == t or (g in GRADED_GROUPS and other.get(g) and self._rank.get(other[g],-1) > self._rank.get(t,99)) for g, t in mine.items()):
+                extra = set(other) - set(mine)
+                if not extra & set(STRUCTURE):
+                    return True
+        return False
 
     def fits(self, plan: Plan) -> bool:
         high = plan.estimate.device_high_bytes
@@ -290,8 +317,9 @@ def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str =
     # One GPU has nobody to share with: what goes to the host is asked for last.
     alone = search.run.parallelism.engine == "single"
     for also in ("zero", "", "method") if alone else ("", *_MAY_COST_MEMORY):
-        whole = search.plan(strongest(search, quality, (without, also)))
-        if whole.steps and search.fits(whole):
+        chosen = strongest(search, quality, (without, also))
+        whole = search.fitting(chosen) if chosen else None
+        if whole is not None:
             return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
     return None
 
@@ -333,7 +361,7 @@ def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         rest = search.possible((*kept, *left[middle:]))
-        if rest and search.fits(search.plan(rest)):
+        if rest and search.fitting(rest):
             low = middle
         else:
             high = middle - 1
@@ -366,8 +394,7 @@ def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rival
     weakest to the strongest, so that bisection finds it."""
 
     def tried(rival: ProposedChange) -> Plan | None:
-        found = search.plan(tuple(rival if other is step else other for other in plan.steps))
-        return found if search.fits(found) else None
+        return search.fitting(tuple(rival if other is step else other for other in plan.steps))
 
     if step.group not in GRADED_GROUPS:
         return next(filter(None, map(tried, rivals[:_RIVALS_TRIED])), None)
@@ -386,8 +413,8 @@ def _single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
         if _is_within(step, quality):
             groups.setdefault(step.group, []).append(step)
     for options in groups.values():
-        plan = search.plan((options[-1],))
-        if search.fits(plan):
+        plan = search.fitting((options[-1],))
+        if plan is not None:
             yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
 
 

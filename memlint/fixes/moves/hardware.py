@@ -69,14 +69,22 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
     if sharded is None or not isinstance(world, int):
         return
     least = max(1, world)
-    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), least)
-    titles: tuple[str, ...] = ()
-    if found is None or found[0] > least + 1:
-        leaner, named = _with_free_changes(run, sharded[0], express)
-        most = MOST_GPUS if found is None else found[0] - 1
-        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least, most)
-        if fewer is not None:
-            found, titles = fewer, named
+    leaner, titles = _with_free_changes(run, sharded[0], express)
+
+    def plain(count: int) -> Estimate:
+        return estimator(with_cards(sharded[0], count))
+
+    def lean(count: int) -> Estimate:
+        return estimator(with_cards(leaner, count))
+
+    if lean(least).verdict == "fits":  # there is a plan for the cards at hand; one card more may do without its changes
+        found, titles = smallest_number(plain, least, least + 1) if least + 1 in _COUNTS else None, ()
+    else:
+        found = smallest_number(plain, least)
+        fewer = None
+        if found is None or found[0] > least + 1:
+            fewer = smallest_number(lean, least, MOST_GPUS if found is None else found[0] - 1)
+        found, titles = (found, ()) if fewer is None else (fewer, titles)
     if found is not None and found[0] > world:
         yield _more_cards(before, found, sharded[1], titles)
 
