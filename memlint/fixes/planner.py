@@ -17,6 +17,7 @@ without the group of the dearest change, and from single changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -203,8 +204,8 @@ class PlanSearch:
         self._steps: dict[frozenset[str], Steps] = {}
         self._can_write: dict[str, bool] = {}
         self._prices: dict[str, Cost] = {}
-        self._failed: list = []
-        self._rank: dict = {}
+        self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
+        self._strengths: dict[str, int] = {}  # of changes within their group, by title: the weakest has 0
 
     def plan(self, chosen: Steps) -> Plan:
         """The run after these changes, with its estimate and price."""
@@ -235,10 +236,9 @@ class PlanSearch:
             self._steps[key] = tuple(
                 self._priced(changed, step) for step in steps(changed) if self._allows(chosen, step)
             )
-            seen: dict = {}
-            for step in self._steps[key]:
-                seen[step.group] = seen.get(step.group, 0) + 1
-                self._rank.setdefault(step.title, seen[step.group])
+            for _, group in groupby(sorted(self._steps[key], key=_group), _group):
+                for strength, step in enumerate(group):
+                    self._strengths.setdefault(step.title, strength)
         return self._steps[key]
 
     def _allows(self, chosen: Steps, step: ProposedChange) -> bool:
@@ -260,25 +260,31 @@ class PlanSearch:
         return step._replace(price=self._prices[step.title])
 
     def fitting(self, chosen: Steps) -> Plan | None:
-        if self._fails(chosen):
+        """The plan of these changes where it fits. Fewer or weaker changes than some that were not enough are not
+        estimated."""
+        by_group = {step.group: step.title for step in chosen}
+        if any(self._is_no_more(by_group, other) for other in self._too_large):
             return None
         plan = self.plan(chosen)
         if self.fits(plan):
             return plan
         if (plan.estimate.device_high_bytes or 0) > plan.estimate.budget_bytes:
-            self._failed.append({s.group: s.title for s in chosen})
+            self._too_large.append(by_group)
         return None
 
-    def _fails(self, chosen: Steps) -> bool:
-        import os
-        if os.environ.get("NODOM"): return False
-        mine = {s.group: s.title for s in chosen}
-        for other in self._failed:
-            if len(other) >= len(mine) and all(other.get(g) == t or (g in GRADED_GROUPS and other.get(g) and self._rank.get(other[g],-1) > self._rank.get(t,99)) for g, t in mine.items()):
-                extra = set(other) - set(mine)
-                if not extra & set(STRUCTURE):
-                    return True
-        return False
+    def _is_no_more(self, few: Mapping[str, str], many: Mapping[str, str]) -> bool:
+        """Whether a run with `few` needs at least what one with `many` needs (titles of changes by group): `many` has
+        each of its changes or a stronger one, and beyond them none that may raise a peak."""
+        if not all(group in many and self._is_as_strong(many[group], few[group], group) for group in few):
+            return False
+        return not any(group in many and group not in few for group in STRUCTURE)
+
+    def _is_as_strong(self, title: str, other: str, group: str) -> bool:
+        if title == other:
+            return True
+        return group in GRADED_GROUPS and self._strengths.get(title, 0) > self._strengths.get(
+            other, len(self._strengths)
+        )
 
     def fits(self, plan: Plan) -> bool:
         high = plan.estimate.device_high_bytes
@@ -300,6 +306,10 @@ class PlanSearch:
         return chosen
 
 
+def _group(step: ProposedChange) -> str:
+    return step.group
+
+
 def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:
     return frozenset(step.title for step in chosen)
 
@@ -317,8 +327,8 @@ def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str =
     # One GPU has nobody to share with: what goes to the host is asked for last.
     alone = search.run.parallelism.engine == "single"
     for also in ("zero", "", "method") if alone else ("", *_MAY_COST_MEMORY):
-        chosen = strongest(search, quality, (without, also))
-        whole = search.fitting(chosen) if chosen else None
+        changes = strongest(search, quality, (without, also))
+        whole = search.fitting(changes) if changes else None
         if whole is not None:
             return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
     return None

@@ -70,23 +70,21 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
         return
     least = max(1, world)
     leaner, titles = _with_free_changes(run, sharded[0], express)
-
-    def plain(count: int) -> Estimate:
-        return estimator(with_cards(sharded[0], count))
-
-    def lean(count: int) -> Estimate:
-        return estimator(with_cards(leaner, count))
-
-    if lean(least).verdict == "fits":  # there is a plan for the cards at hand; one card more may do without its changes
-        found, titles = smallest_number(plain, least, least + 1) if least + 1 in _COUNTS else None, ()
+    plain, lean = _on_cards(sharded[0], estimator), _on_cards(leaner, estimator)
+    if lean(least).verdict == "fits":  # there is a plan; one more card that does without its changes is worth a word
+        found, fewer = smallest_number(plain, least, least + 1) if least + 1 in _COUNTS else None, None
     else:
         found = smallest_number(plain, least)
-        fewer = None
-        if found is None or found[0] > least + 1:
-            fewer = smallest_number(lean, least, MOST_GPUS if found is None else found[0] - 1)
-        found, titles = (found, ()) if fewer is None else (fewer, titles)
-    if found is not None and found[0] > world:
-        yield _more_cards(before, found, sharded[1], titles)
+        most = MOST_GPUS if found is None else found[0] - 1
+        fewer = smallest_number(lean, least, most) if most > least else None
+    if fewer is not None:
+        yield _more_cards(before, fewer, sharded[1], titles)
+    elif found is not None and found[0] > world:
+        yield _more_cards(before, found, sharded[1], ())
+
+
+def _on_cards(run: Run, estimator: Estimator) -> Callable[[int], Estimate]:
+    return lambda count: estimator(with_cards(run, count))
 
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:
