@@ -1,9 +1,10 @@
-"""One plan in three verbs: `python benchmarks/corpus/plan_verbs.py FOLDER [--sample N] [-v]`.
+"""One plan in three verbs: `python benchmarks/corpus/plan_verbs.py FOLDER [--sample N] [--setting NAME] [-v]`.
 
-FOLDER is laid out as for plans.py. For every file with one run over the budget of a 24 GB card, and for N = 1 to 3, the
-patch of `plan --diff N`, that of `fix --plan N --diff` and the patches of the N-th plan that `check` shows are made by
-the functions that the verbs call. Printed: of the plans that any verb has, the share in which the three write the same
-bytes. `fix` goes on until no finding about memory is left, so that files with several such runs are counted apart.
+FOLDER is laid out as for plans.py, and the cards are those of plans.py. For every file with one run over the budget,
+and for N = 1 to 3, the patch of `plan --diff N`, that of `fix --plan N --diff` and the patches of the N-th plan that
+`check` shows are made by the functions that the verbs call. Printed: of the plans that any verb has, the share in which
+the three write the same bytes. `fix` goes on until no finding about memory is left, so that files with several such
+runs are counted apart.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.corpus.plans import KINDS, files
+from benchmarks.corpus.plans import KINDS, SETTINGS, files
 from memlint.commands import fix as fix_verb
 from memlint.commands import options
 from memlint.findings import Fix, Patch
@@ -32,7 +33,6 @@ from memlint.lint.plans import PlanRequest, plan_targets, plans_of
 from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
-HARDWARE = ("--gpu", "RTX4090", "--gpus", "1")
 NUMBERS = (1, 2, 3)
 
 
@@ -40,26 +40,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, default=0, help="so many files of each kind, drawn with a fixed seed")
+    parser.add_argument("--setting", action="append", choices=list(SETTINGS), help="may be repeated (default: all)")
     parser.add_argument("-v", action="store_true", help="name the plans that differ, and how")
     given = parser.parse_args()
+    paths = [str(path) for kind in KINDS for path in files(given.folder / kind, given.sample)]
+    same = [_setting(name, paths, given.v) for name in given.setting or SETTINGS]
+    return int(not all(same))
+
+
+def _setting(name: str, paths: list[str], verbose: bool) -> bool:
+    """Counts the plans of one setting and prints the counts. Whether all are the same in the three verbs."""
+    card, number = SETTINGS[name]
+    hardware = ("--gpu", card, "--gpus", str(number))
     counts: collections.Counter[str] = collections.Counter()
-    for path in (str(path) for kind in KINDS for path in files(given.folder / kind, given.sample)):
-        for number, outcome in _outcomes(path):
+    for path in paths:
+        for plan, outcome in _outcomes(path, hardware):
             counts[outcome] += 1
-            if given.v and outcome not in ("same", "several runs"):
-                print(f"  {outcome}: {path}: plan {number}")
+            if verbose and outcome not in ("same", "several runs"):
+                print(f"  {outcome}: {path}: plan {plan}")
     several = counts.pop("several runs", 0)
     total = sum(counts.values())
-    print(
-        f"{total} plans, {100 * counts['same'] / max(1, total):.1f} % the same in plan, fix and check: {dict(counts)}"
-    )
-    print(f"files with several runs over the budget: {several}")
-    return int(counts["same"] != total)
+    share = 100 * counts["same"] / max(1, total)
+    print(f"{name}: {total} plans, {share:.1f} % the same in plan, fix and check: {dict(counts)}")
+    print(f"{name}: files with several runs over the budget: {several}", flush=True)
+    return counts["same"] == total
 
 
-def _outcomes(path: str) -> Iterator[tuple[int, str]]:
+def _outcomes(path: str, hardware: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """For each number of a plan what differs between the verbs, or `same`."""
-    request = options.lint_request(_arguments(fix_verb._parser("memlint plan"), path), fixes=False)
+    request = options.lint_request(_arguments(fix_verb._parser("memlint plan"), hardware, path), fixes=False)
     over = [(target, index) for target in plan_targets(Linter(request), path) for index in _over(target.analysis)]
     if len(over) > 1:
         yield 0, "several runs"
@@ -67,20 +76,20 @@ def _outcomes(path: str) -> Iterator[tuple[int, str]]:
         return
     target, index = over[0]
     planned = plans_of(target, index, PlanRequest(), target.hooks(())).options
-    shown = _of_check(path)
+    shown = _of_check(path, hardware)
     for number in NUMBERS:
         tried = planned[number - 1].tried if number <= len(planned) else None
         found = (
             _patches(tried.before, tried.contents) if tried else {},
-            _of_fix(path, number),
+            _of_fix(path, hardware, number),
             shown.get(number, {}),
         )
         if any(found):
             yield number, _compared(*found)
 
 
-def _arguments(parser: options.Parser, *words: str) -> options.Options:
-    given = parser.parse_args([*words, *HARDWARE])
+def _arguments(parser: options.Parser, hardware: tuple[str, ...], *words: str) -> options.Options:
+    given = parser.parse_args([*words, *hardware])
     options.fill_defaults(given)
     return given
 
@@ -107,17 +116,17 @@ def _patches(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> dict[st
     return {path: patch(path, before[path], new) for path, new in after.items() if before[path] != new}
 
 
-def _of_fix(path: str, number: int) -> dict[str, bytes]:
+def _of_fix(path: str, hardware: tuple[str, ...], number: int) -> dict[str, bytes]:
     """What `fix --plan N --diff` prints."""
-    given = _arguments(fix_verb._parser("memlint fix"), path, "--plan", str(number))
+    given = _arguments(fix_verb._parser("memlint fix"), hardware, path, "--plan", str(number))
     settled = fix_files((path,), FixRequest(plan=number), linter_maker(options.lint_request(given)))
     return _patches(settled.before, settled.contents)
 
 
-def _of_check(path: str) -> dict[int, dict[str, bytes]]:
+def _of_check(path: str, hardware: tuple[str, ...]) -> dict[int, dict[str, bytes]]:
     """The patches of the plans that `check` shows of its finding about memory, by number. Changes that do not make the
     run fit are shown as well, and are no plans."""
-    linter = Linter(options.lint_request(_arguments(fix_verb._parser("memlint check"), path)))
+    linter = Linter(options.lint_request(_arguments(fix_verb._parser("memlint check"), hardware, path)))
     linter.analyser.folds_causes = False
     analysed = linter.analyse(path)
     documents = _documents(analysed)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Fix
-from memlint.fixes.attempt import Attempt, Reanalyse, attempt
+from memlint.fixes.attempt import Attempt, attempt
 from memlint.fixes.laws import MAX_ROUNDS, BrokenLaw, Identity, identity
-from memlint.ruleset.engine import Analysis
+from memlint.ruleset.engine import Analysis, Reanalyse
 
 
 class Proposal(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import memlint.fixes.costs as costs
@@ -16,10 +17,10 @@ import memlint.fixes.planner as planner
 import memlint.fixes.proposed_change as proposals
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Fix
-from memlint.fixes.attempt import Attempt, Reanalyse, attempt, check_finding
+from memlint.fixes.attempt import Attempt, attempt, check_finding
 from memlint.fixes.laws import identity
 from memlint.memory.values import Estimate
-from memlint.ruleset.engine import Analysis, Found, Judged
+from memlint.ruleset.engine import Analysis, Found, Judged, Reanalyse
 from memlint.run import Run, get
 
 Estimator = Callable[[Run], Estimate]
@@ -202,11 +203,21 @@ def _without_unneeded_changes(
         return option
     search = planner.PlanSearch(analysis.runs[index], analysis.estimates[index], hooks)
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
-        fewer = search.plan(tuple(other for other in option.plan.steps if other is not step))
-        rest = written(analysis, index, fewer, reanalyse) if fewer.steps else None
+        fewer = tuple(other for other in option.plan.steps if other is not step)
+        if not fewer or not _fits_as_written(analysis, index, fewer, reanalyse):
+            continue
+        rest = written(analysis, index, search.plan(fewer), reanalyse)
         if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest
     return option
+
+
+def _fits_as_written(analysis: Analysis, index: int, steps: planner.Steps, reanalyse: Reanalyse) -> bool:
+    """Whether the run fits with these changes in its files, whatever rules say of them."""
+    changes = {name: value for step in steps for name, value in step.changes.items()}
+    edits = _edits(analysis, analysis.runs[index], changes) or ()
+    after = attempt(analysis, edits, None, partial(reanalyse, rules=False)).after
+    return after is not None and len(after.estimates) > index and after.estimates[index].verdict == "fits"
 
 
 def edit_writer(analysis: Analysis) -> Callable[[Run, Mapping[str, Any]], tuple[Edit, ...] | None]:

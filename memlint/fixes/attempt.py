@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Finding, Patch
@@ -10,11 +10,8 @@ from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import BrokenLaw, broken, unsolved
-from memlint.ruleset.engine import Analysis
+from memlint.ruleset.engine import Analysis, Reanalyse
 from memlint.source.document import Document
-
-# Analyses the same file again, with these bytes in place of what the files hold.
-Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Attempt(NamedTuple):

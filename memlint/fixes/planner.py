@@ -17,6 +17,7 @@ without the group of the dearest change, and from single changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -203,6 +204,8 @@ class PlanSearch:
         self._steps: dict[frozenset[str], Steps] = {}
         self._can_write: dict[str, bool] = {}
         self._prices: dict[str, Cost] = {}
+        self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
+        self._strengths: dict[str, int] = {}  # of changes within their group, by title: the weakest has 0
 
     def plan(self, chosen: Steps) -> Plan:
         """The run after these changes, with its estimate and price."""
@@ -233,6 +236,9 @@ class PlanSearch:
             self._steps[key] = tuple(
                 self._priced(changed, step) for step in steps(changed) if self._allows(chosen, step)
             )
+            for _, group in groupby(sorted(self._steps[key], key=_group), _group):
+                for strength, step in enumerate(group):
+                    self._strengths.setdefault(step.title, strength)
         return self._steps[key]
 
     def _allows(self, chosen: Steps, step: ProposedChange) -> bool:
@@ -252,6 +258,33 @@ class PlanSearch:
             models = (self._model, _trained(self._model, run, changed))
             self._prices[step.title] = between(run, changed, models, step.changes)
         return step._replace(price=self._prices[step.title])
+
+    def fitting(self, chosen: Steps) -> Plan | None:
+        """The plan of these changes where it fits. Fewer or weaker changes than some that were not enough are not
+        estimated."""
+        by_group = {step.group: step.title for step in chosen}
+        if any(self._is_no_more(by_group, other) for other in self._too_large):
+            return None
+        plan = self.plan(chosen)
+        if self.fits(plan):
+            return plan
+        if (plan.estimate.device_high_bytes or 0) > plan.estimate.budget_bytes:
+            self._too_large.append(by_group)
+        return None
+
+    def _is_no_more(self, few: Mapping[str, str], many: Mapping[str, str]) -> bool:
+        """Whether a run with `few` needs at least what one with `many` needs (titles of changes by group): `many` has
+        each of its changes or a stronger one, and beyond them none that may raise a peak."""
+        if not all(group in many and self._is_as_strong(many[group], few[group], group) for group in few):
+            return False
+        return not any(group in many and group not in few for group in STRUCTURE)
+
+    def _is_as_strong(self, title: str, other: str, group: str) -> bool:
+        if title == other:
+            return True
+        return group in GRADED_GROUPS and self._strengths.get(title, 0) > self._strengths.get(
+            other, len(self._strengths)
+        )
 
     def fits(self, plan: Plan) -> bool:
         high = plan.estimate.device_high_bytes
@@ -273,6 +306,10 @@ class PlanSearch:
         return chosen
 
 
+def _group(step: ProposedChange) -> str:
+    return step.group
+
+
 def _titles(chosen: Iterable[ProposedChange]) -> frozenset[str]:
     return frozenset(step.title for step in chosen)
 
@@ -290,8 +327,9 @@ def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str =
     # One GPU has nobody to share with: what goes to the host is asked for last.
     alone = search.run.parallelism.engine == "single"
     for also in ("zero", "", "method") if alone else ("", *_MAY_COST_MEMORY):
-        whole = search.plan(strongest(search, quality, (without, also)))
-        if whole.steps and search.fits(whole):
+        changes = strongest(search, quality, (without, also))
+        whole = search.fitting(changes) if changes else None
+        if whole is not None:
             return _with_weaker(search, _without_unneeded(search, whole, order), quality, order)
     return None
 
@@ -333,7 +371,7 @@ def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:
     while low < high:
         middle = (low + high + 1) // 2
         rest = search.possible((*kept, *left[middle:]))
-        if rest and search.fits(search.plan(rest)):
+        if rest and search.fitting(rest):
             low = middle
         else:
             high = middle - 1
@@ -366,8 +404,7 @@ def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rival
     weakest to the strongest, so that bisection finds it."""
 
     def tried(rival: ProposedChange) -> Plan | None:
-        found = search.plan(tuple(rival if other is step else other for other in plan.steps))
-        return found if search.fits(found) else None
+        return search.fitting(tuple(rival if other is step else other for other in plan.steps))
 
     if step.group not in GRADED_GROUPS:
         return next(filter(None, map(tried, rivals[:_RIVALS_TRIED])), None)
@@ -386,8 +423,8 @@ def _single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
         if _is_within(step, quality):
             groups.setdefault(step.group, []).append(step)
     for options in groups.values():
-        plan = search.plan((options[-1],))
-        if search.fits(plan):
+        plan = search.fitting((options[-1],))
+        if plan is not None:
             yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
 
 

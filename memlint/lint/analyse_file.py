@@ -5,18 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.engine import Analysis, Engine, Judged, folded
+from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse, folded
 from memlint.source.document import Document
-
-if TYPE_CHECKING:
-    from memlint.fixes.attempt import Reanalyse
 
 UNREADABLE = "SRC000"
 CONFIGS = (".yaml", ".yml", ".json")  # that a script of the repository reads
@@ -115,12 +112,18 @@ class FileAnalyser:
         return partial(self._analyse_changed, engine, analysis.document, workspace)
 
     def _analyse_changed(
-        self, engine: Engine, document: Document, workspace: Workspace, contents: Mapping[str, bytes]
+        self,
+        engine: Engine,
+        document: Document,
+        workspace: Workspace,
+        contents: Mapping[str, bytes],
+        /,
+        rules: bool = True,
     ) -> Analysis:
         changed = workspace.overlaid(contents)
         again = _same_run(document, changed)
         # Without fixes: of a changed file only the findings and estimates are used.
-        return engine.analyse(again, self.context_for(again, changed), fixes=False)
+        return engine.analyse(again, self.context_for(again, changed), fixes=False, rules=rules)
 
 
 def _same_run(document: Document, changed: Workspace) -> Document:

@@ -13,7 +13,6 @@ from memlint.findings import Fix
 from memlint.fixes import goals
 from memlint.fixes.attach import Estimator, PlanOptions, WrittenPlan, edit_writer, fix_of, written
 from memlint.fixes.attach import options as plans_for
-from memlint.fixes.attempt import Reanalyse
 from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.goals import BATCH, LENGTH, LONGEST
@@ -21,7 +20,7 @@ from memlint.fixes.moves.hardware import MOST_GPUS
 from memlint.fixes.planner import Plan, PlanSearch, SearchHooks, largest
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
-from memlint.ruleset.engine import Analysis
+from memlint.ruleset.engine import Analysis, Reanalyse
 from memlint.run import SERVERS, UNKNOWN, Run
 
 _FIELDS = {"batch": BATCH, "length": LENGTH}

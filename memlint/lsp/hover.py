@@ -11,7 +11,7 @@ from typing import Any
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
 from memlint.findings import Edit
-from memlint.fixes.attempt import Reanalyse, attempt
+from memlint.fixes.attempt import attempt
 from memlint.lsp.keys import (
     KeyFacts,
     as_written,
@@ -26,7 +26,7 @@ from memlint.lsp.session import CheckedFile
 from memlint.memory.values import Estimate
 from memlint.report.model import PART
 from memlint.report.units import gib
-from memlint.ruleset.engine import Analysis
+from memlint.ruleset.engine import Analysis, Reanalyse
 from memlint.source.document import Document, Path, Span
 
 MOST_VALUES = 3  # other values that are tried

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import memlint.settings.files as settings_files
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
-from memlint.fixes.attempt import Reanalyse
 from memlint.lint.analyse_file import FileAnalyser
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
@@ -19,7 +18,7 @@ from memlint.lsp.schedule import Superseded
 from memlint.memory.values import Estimate
 from memlint.report.model import FileReport
 from memlint.repository.workspace import PYTHON
-from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.engine import Analysis, Engine, Reanalyse
 from memlint.run import Run
 from memlint.source.document import Document
 

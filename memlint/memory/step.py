@@ -202,33 +202,60 @@ def segments(
     `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
     """
     step_segments = [_embedding_segment(step, units[0], state.units[0])]
-    lora_dropout = step.run.method.dropout > 0
-    cached: dict[tuple[int, int], tuple[Roles, tuple[TensorBytes, TensorBytes]]] = {}
+    kinds: dict[tuple[int, int], _LayerKind] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
             continue
         kind = step.architecture.layer_type_ids[unit.layer_index]
         key = (kind, id(unit.tensors))
-        if key not in cached:
-            shape = step.architecture.layer_types[kind]
-            counts = dict(step.counts)
-            inner = parallel.activation_divisors(step.run).inner
-            layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
-            counts.update({extent: count // inner for extent, count in layer_counts.items()})
-            counts.update(extents(unit.tensors, step.tokens.count))
-            cached[key] = roles(unit.tensors, lora_dropout), (TensorBytes(counts, False), TensorBytes(counts, True))
+        if key not in kinds:
+            kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
         for part_run, part in _split_every_n(step, unit):
             part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
-            step_segments += _layer_segments(
-                step._replace(run=part_run), part, part_state, *cached[key], input_requires_grad
-            )
-            step = step._replace(width=step_segments[-1].profile.width)
+            part_step = step if part_run is step.run else step._replace(run=part_run)
+            step_segments += _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad)
+            width = step_segments[-1].profile.width
+            step = step if width == step.width else step._replace(width=width)
         input_requires_grad = input_requires_grad or _trains(unit)
     if step.counts["per_layer"]:
         step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
     step_segments.append(_head_segment(step, units, state, input_requires_grad))
     return step_segments
+
+
+class _LayerKind:
+    """What equal layers share: their code and parameters, and the bytes of their tensors, without and with gradients
+    that stay where autograd made them."""
+
+    __slots__ = ("_profiles", "kernels", "roles", "shape", "sizes")
+
+    def __init__(
+        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, sizes: tuple[TensorBytes, TensorBytes]
+    ) -> None:
+        self.shape = shape
+        self.roles = layer_roles
+        self.kernels = kernels
+        self.sizes = sizes
+        self._profiles: dict[LayerMode, Profile] = {}
+
+    def profile(self, mode: LayerMode) -> Profile:
+        """The recording of such a layer; kept here since the mode alone is cheaper to look up than all of it."""
+        found = self._profiles.get(mode)
+        if found is None:
+            found = self._profiles[mode] = layer_profile(self.shape, self.roles, self.kernels, mode)
+        return found
+
+
+def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKind:
+    counts = dict(step.counts)
+    inner = parallel.activation_divisors(step.run).inner
+    layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
+    counts.update({extent: count // inner for extent, count in layer_counts.items()})
+    counts.update(extents(unit.tensors, step.tokens.count))
+    sizes = TensorBytes(counts, False), TensorBytes(counts, True)
+    layer_roles = roles(unit.tensors, step.run.method.dropout > 0)
+    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, sizes)
 
 
 def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
@@ -265,8 +292,7 @@ def _layer_segments(
     step: TrainingStep,
     unit: Unit,
     unit_state: UnitState,
-    layer_roles: Roles,
-    sizes: tuple[TensorBytes, TensorBytes],
+    kind: _LayerKind,
     input_requires_grad: bool,
 ) -> list[Segment]:
     """The segments of consecutive equal layers: one, or two where the first layer differs.
@@ -274,37 +300,29 @@ def _layer_segments(
     The input of the first layer may need no gradient. It may also be narrower: after fp32 norms, 4-bit layers add fp32
     to a residual stream in half precision.
     """
-    shape = step.architecture.layer_types[step.architecture.layer_type_ids[unit.layer_index]]
-    shape = shape._replace(weights=())
     checkpoint = step.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
     offloads = checkpoint.offload or step.run.offload.activations != "none"
     mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, offloads)
-    first = _layer(step, shape, layer_roles, sizes, mode, unit_state, unit, unit.repeat)
+    first = _layer(step, kind, mode, unit_state, unit, unit.repeat)
     later_mode = mode._replace(
         width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit)
     )
     if later_mode == mode or unit.repeat == 1:
         return [first]
-    later = _layer(step, shape, layer_roles, sizes, later_mode, unit_state, unit, unit.repeat - 1)
+    later = _layer(step, kind, later_mode, unit_state, unit, unit.repeat - 1)
     return [first._replace(repeat=1, moments=first.moments[-1:]), later._replace(moments=later.moments[:-1])]
 
 
 def _layer(
-    step: TrainingStep,
-    shape: DecoderLayer,
-    layer_roles: Roles,
-    sizes: tuple[TensorBytes, TensorBytes],
-    mode: LayerMode,
-    unit_state: UnitState,
-    unit: Unit,
-    repeat: int,
+    step: TrainingStep, kind: _LayerKind, mode: LayerMode, unit_state: UnitState, unit: Unit, repeat: int
 ) -> Segment:
-    profile = layer_profile(shape, layer_roles, step.kernels, mode)
-    found = segment(profile, sizes[autograd_owns_grads(step.run, unit_state)], unit_state, repeat)
-    return found._replace(kept_after_backward=_kept_by_fsdp1(step, unit, mode))
+    sizes = kind.sizes[autograd_owns_grads(step.run, unit_state)]
+    found = segment(kind.profile(mode), sizes, unit_state, repeat)
+    kept = _kept_by_fsdp1(step, unit, mode)
+    return found._replace(kept_after_backward=kept) if kept else found
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:

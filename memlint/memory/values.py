@@ -7,7 +7,7 @@ unit (phases.py): forward from first to last, backward from last to first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -34,6 +34,16 @@ class Unit(NamedTuple):
     tensors: tuple[Tensor, ...]
     repeat: int = 1  # consecutive identical units
     layer_index: int = -1
+
+
+def with_tensors(units: tuple[Unit, ...], change: Callable[[Tensor], Tensor]) -> tuple[Unit, ...]:
+    """The units with `change` of each tensor. Layers that share one tuple of tensors still do: what is computed of it
+    is then computed once for all of them."""
+    known: dict[int, tuple[Tensor, ...]] = {}
+    for unit in units:
+        if id(unit.tensors) not in known:
+            known[id(unit.tensors)] = tuple(map(change, unit.tensors))
+    return tuple(unit._replace(tensors=known[id(unit.tensors)]) for unit in units)
 
 
 class Moment(NamedTuple):

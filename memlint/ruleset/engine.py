@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
@@ -67,12 +67,19 @@ class Analysis(NamedTuple):
         return self.parsed.runs if self.parsed else ()
 
 
+class Reanalyse(Protocol):
+    """Analyses the same file again, with `contents` in place of what the files hold. `rules`: False where estimates are
+    all that is wanted."""
+
+    def __call__(self, contents: Mapping[str, bytes], /, rules: bool = True) -> Analysis: ...
+
+
 class Judged(NamedTuple):
     """An analysis with every rule that plans are judged by, and a function that repeats it under other contents of
     files."""
 
     analysis: Analysis
-    reanalyse: Callable[[Mapping[str, bytes]], Analysis]
+    reanalyse: Reanalyse
 
 
 class Engine:
@@ -86,19 +93,21 @@ class Engine:
         self.folds_into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
 
-    def analyse(self, document: Document, context: Context, format_name: str = "", fixes: bool = True) -> Analysis:
+    def analyse(
+        self, document: Document, context: Context, format_name: str = "", fixes: bool = True, rules: bool = True
+    ) -> Analysis:
         """Analyses one document; never raises.
 
         `format_name`: the format to use (default: recognised by its keys). `fixes`: whether findings carry the fixes
-        that their rules define.
+        that their rules define. `rules`: False where runs and estimates are all that is wanted.
         """
         try:
-            return self._analyse(document, context, format_name, fixes)
+            return self._analyse(document, context, format_name, fixes, rules)
         except Exception as error:
             found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
-    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool) -> Analysis:
+    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool, rules: bool) -> Analysis:
         document = at_gpus(document, context)
         recognised = _recognise(document, format_name)
         follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
@@ -119,7 +128,7 @@ class Engine:
             parsed = with_release_readings(parsed, estimates, format_.parse, context)
             estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
-        for index, estimate in enumerate(estimates):
+        for index, estimate in enumerate(estimates) if rules else ():
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))

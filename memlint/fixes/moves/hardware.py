@@ -69,16 +69,22 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
     if sharded is None or not isinstance(world, int):
         return
     least = max(1, world)
-    found = smallest_number(lambda count: estimator(with_cards(sharded[0], count)), least)
-    titles: tuple[str, ...] = ()
-    if found is None or found[0] > least + 1:
-        leaner, named = _with_free_changes(run, sharded[0], express)
+    leaner, titles = _with_free_changes(run, sharded[0], express)
+    plain, lean = _on_cards(sharded[0], estimator), _on_cards(leaner, estimator)
+    if lean(least).verdict == "fits":  # there is a plan; one more card that does without its changes is worth a word
+        found, fewer = smallest_number(plain, least, least + 1) if least + 1 in _COUNTS else None, None
+    else:
+        found = smallest_number(plain, least)
         most = MOST_GPUS if found is None else found[0] - 1
-        fewer = smallest_number(lambda count: estimator(with_cards(leaner, count)), least, most)
-        if fewer is not None:
-            found, titles = fewer, named
-    if found is not None and found[0] > world:
-        yield _more_cards(before, found, sharded[1], titles)
+        fewer = smallest_number(lean, least, most) if most > least else None
+    if fewer is not None:
+        yield _more_cards(before, fewer, sharded[1], titles)
+    elif found is not None and found[0] > world:
+        yield _more_cards(before, found, sharded[1], ())
+
+
+def _on_cards(run: Run, estimator: Estimator) -> Callable[[int], Estimate]:
+    return lambda count: estimator(with_cards(run, count))
 
 
 def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles: tuple[str, ...]) -> Fix:

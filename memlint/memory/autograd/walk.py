@@ -95,6 +95,9 @@ class HeadProduct(NamedTuple):
     gradient: int = 0
 
 
+_NO_PRODUCT = HeadProduct()  # of segments that are no head
+
+
 class Segment(NamedTuple):
     """`repeat` equal units of the model, one after the other. The other numbers are bytes for one of them; those that
     are named as in `UnitState` mean the same."""
@@ -110,7 +113,7 @@ class Segment(NamedTuple):
     moments: tuple[Moment, ...] = ()
     kept_after_backward: int = 0  # activations that its backward does not free
     concurrent_activations: int = 0  # of another segment, alive while this one runs
-    product: HeadProduct = HeadProduct()
+    product: HeadProduct = _NO_PRODUCT
 
 
 class PeakPosition(NamedTuple):
@@ -170,7 +173,8 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
         total = other_activations + sizes.peak(profile.forward) + segment.gathered_forward
         if total > best.total:
             best = PeakPosition(total, index, other_activations, 0, segment.gathered_forward)
-        best = max(best, _at_product(segment.product, index, other_activations, 0, backward=False), key=_total)
+        if segment.product is not _NO_PRODUCT:
+            best = max(best, _at_product(segment.product, index, other_activations, 0, backward=False), key=_total)
         earlier += segment.repeat * saved_by_one
         saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
     return best, saved
@@ -196,7 +200,8 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
             if total > best.total:
                 here = gradients + moment.end
                 best = PeakPosition(total, index, activations, here, segment.gathered_backward, without_own=True)
-        best = max(best, _at_product(segment.product, index, around, gradients, backward=True), key=_total)
+        if segment.product is not _NO_PRODUCT:
+            best = max(best, _at_product(segment.product, index, around, gradients, backward=True), key=_total)
         gradients += segment.repeat * segment.gradient_kept
         kept_activations += segment.repeat * segment.kept_after_backward
     return best
@@ -207,9 +212,7 @@ def _total(position: PeakPosition) -> int:
 
 
 def _at_product(product: HeadProduct, index: int, others: int, gradients: int, backward: bool) -> PeakPosition:
-    """The moment of the head's product; nothing for other segments."""
-    if product == HeadProduct():
-        return PeakPosition(-1, 0, 0, 0, 0)
+    """The moment of the head's product."""
     activations = others + (product.activations_backward if backward else product.activations_forward)
     gathered = product.gathered_backward if backward else product.gathered_forward
     gradients += product.gradient if backward else 0

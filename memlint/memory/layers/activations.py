@@ -39,6 +39,23 @@ def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Lay
 
 def _checkpointed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:
     """The forward runs without autograd and keeps the input, or offloads it. The backward runs the forward again."""
+    forward = _forward_of_checkpointed(shape, roles, kernels, mode)
+    recomputation = _recomputation(shape, roles, kernels, mode._replace(input_needs_gradient=True, offload=False))
+    return Profile(*forward, recomputation.backward, recomputation.after, recomputation.width)
+
+
+def record_offloading(
+    shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode, keeping: Profile
+) -> Profile:
+    """The profile of a checkpointed layer that offloads its input. `keeping`: that of the same layer that keeps it,
+    whose backward is the same."""
+    return Profile(*_forward_of_checkpointed(shape, roles, kernels, mode), *keeping[3:])
+
+
+def _forward_of_checkpointed(
+    shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode
+) -> tuple[PeakCandidates, PeakCandidates, PeakCandidates]:
+    """The first three fields of the profile: the forward, and what is alive during and after it."""
     tape, x, y, returned = _forward(shape, roles, kernels, mode, grad=False)
     if mode.offload:
         tape.drop(x)
@@ -48,11 +65,7 @@ def _checkpointed(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode
     tape.drop(*returned)
     live_in_forward = tape.live_now(minus=y)
     tape.end_autocast()
-    live_until_backward = tape.live_now(minus=y)
-    recomputation = _recomputation(shape, roles, kernels, mode._replace(input_needs_gradient=True, offload=False))
-    return Profile(
-        forward, live_in_forward, live_until_backward, recomputation.backward, recomputation.after, recomputation.width
-    )
+    return forward, live_in_forward, tape.live_now(minus=y)
 
 
 class _Recomputation(NamedTuple):

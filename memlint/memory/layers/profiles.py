@@ -26,15 +26,22 @@ _MOST = 512
 
 
 def _profile(key: Key) -> Profile:
-    found = _BY_STRUCTURE.pop(key, None) or find(*key)
-    if found is None:
-        from memlint.memory.layers.activations import record  # the code of every kind of layer
-
-        found = record(*key)
+    found = _BY_STRUCTURE.pop(key, None) or find(*key) or _recorded(key)
     if len(_BY_STRUCTURE) >= _MOST:
         del _BY_STRUCTURE[next(iter(_BY_STRUCTURE))]
     _BY_STRUCTURE[key] = found
     return found
+
+
+def _recorded(key: Key) -> Profile:
+    """The profile recorded now. That of a layer with an offloaded checkpoint shares its larger part, the backward, with
+    that of a layer that keeps it, which is at hand more often."""
+    from memlint.memory.layers.activations import record, record_offloading  # the code of every kind of layer
+
+    mode = key[3]
+    if not (mode.checkpoint and mode.offload):
+        return record(*key)
+    return record_offloading(*key, _profile((*key[:3], mode._replace(offload=False))))
 
 
 def in_use() -> Mapping[Key, Profile]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.memory.storage import BYTES
-from memlint.memory.values import Tensor, Unit
+from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import SERVERS, Run
 
 _EXPERTS = ".experts."
@@ -28,7 +28,7 @@ def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     def computed(tensor: Tensor) -> Tensor:
         return tensor if is_quantized(tensor) else _in_dtype(tensor, dtype)
 
-    return tuple(unit._replace(tensors=tuple(map(computed, unit.tensors))) for unit in units)
+    return with_tensors(units, computed)
 
 
 _OTHER_HALF_DTYPE = {"float16": "bfloat16", "bfloat16": "float16"}
@@ -43,7 +43,7 @@ def _mixed_halves_as_fp32(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]
     other = _OTHER_HALF_DTYPE.get(str(run.precision.compute)) if run.precision.autocast else None
     if other is None or run.model.weights_dtype != other:
         return units
-    return tuple(unit._replace(tensors=tuple(_as_fp32(tensor, other) for tensor in unit.tensors)) for unit in units)
+    return with_tensors(units, lambda tensor: _as_fp32(tensor, other))
 
 
 def _as_fp32(tensor: Tensor, other: str) -> Tensor:
@@ -88,7 +88,7 @@ def shard_units(run: Run, units: tuple[Unit, ...], stage: int = 0) -> tuple[Unit
         units = _pipeline(units, parallel.pipeline_parallel_size, stage)
     if parallel.tensor_parallel_size == 1 and parallel.expert_parallel_size == 1:
         return units
-    return tuple(unit._replace(tensors=tuple(_shard(run, tensor) for tensor in unit.tensors)) for unit in units)
+    return with_tensors(units, lambda tensor: _shard(run, tensor))
 
 
 def activation_divisors(run: Run, stage: int = 0) -> Divisors:

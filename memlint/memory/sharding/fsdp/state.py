@@ -10,7 +10,7 @@ from memlint.memory.optimizers import OptimizerMemory
 from memlint.memory.sharding.fsdp.plan import WrapPlan, divide, has_decoder_apart, stored_element
 from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.storage import BYTES
-from memlint.memory.values import Tensor, Unit
+from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import Run
 
 
@@ -60,7 +60,7 @@ def _optimizer_memory(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> Opti
 
 def _sharded(run: Run, units: tuple[Unit, ...], ranks: int) -> tuple[Unit, ...]:
     """The units as FSDP2's optimizer sees them on the first rank: rows of each tensor."""
-    return tuple(unit._replace(tensors=tuple(_shard(run, t, ranks) for t in unit.tensors)) for unit in units)
+    return with_tensors(units, lambda tensor: _shard(run, tensor, ranks))
 
 
 def _shard(run: Run, tensor: Tensor, ranks: int) -> Tensor:

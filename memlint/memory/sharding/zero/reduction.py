@@ -76,12 +76,14 @@ def reduction_moments(
 
     While the logits are alive there is only the head's gradient.
     """
-    trained = tuple((_trained(unit), unit.repeat) for unit in units)
+    different = {id(unit.tensors): unit for unit in units}
+    gradients = {key: _trained(unit) for key, unit in different.items()}
+    trained = tuple((gradients[id(unit.tensors)], unit.repeat) for unit in units)
     moments = iter(_replayed(trained, _without_ranks(trained, settings)))
     found = []
     for unit in units:
-        own = [next(moments) for _ in range(unit.repeat)]
-        found.append(tuple(Moment(one.live + shared, one.end + shared) for one in reversed(own)))
+        own = [next(moments) for _ in range(unit.repeat)][::-1]
+        found.append(tuple(Moment(one.live + shared, one.end + shared) for one in own) if shared else tuple(own))
     if len(units) > 1:
         largest = max((tensor.numel for tensor in units[-1].tensors if tensor.trainable), default=0)
         found[-1] = (Moment(max(settings.element * largest, shared), found[-1][0].end),)
@@ -163,8 +165,10 @@ class _Reduction:
     def _touch(self, more: int = 0) -> None:
         """A moment with `more` bytes. The gradient that arrives is one of the unit's activations as well."""
         now = self._now() + more
-        self.peak = max(self.peak, now - self.arriving)
-        self.peak_with_arriving = max(self.peak_with_arriving, now)
+        if now > self.peak_with_arriving:
+            self.peak_with_arriving = now
+        if now - self.arriving > self.peak:
+            self.peak = now - self.arriving
 
     def _arrive(self, gradient: Gradient) -> None:
         """A gradient is complete."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlint.memory import optimizers as optimizer
 from memlint.memory.sharding.zero.layout import ZeroLayout
 from memlint.memory.sharding.zero.stages12 import engine_weights, whole_gradients
-from memlint.memory.values import ModelState, Unit
+from memlint.memory.values import ModelState, Unit, with_tensors
 from memlint.run import Run
 
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, deepspeed 0.19.8 runtime/engine.py
@@ -38,4 +38,4 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
 
 
 def _in_fp32(units: tuple[Unit, ...]) -> tuple[Unit, ...]:
-    return tuple(u._replace(tensors=tuple(t._replace(dtype="float32") for t in u.tensors)) for u in units)
+    return with_tensors(units, lambda tensor: tensor._replace(dtype="float32"))

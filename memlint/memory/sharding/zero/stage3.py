@@ -18,7 +18,7 @@ from memlint.memory.sharding.zero.layout import (
 )
 from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
 from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, Replay, replay
-from memlint.memory.values import ModelState, Tensor, Unit, UnitState
+from memlint.memory.values import ModelState, Tensor, Unit, UnitState, with_tensors
 from memlint.run import UNKNOWN, Run
 
 _EXPERTS = ".experts"
@@ -28,7 +28,7 @@ _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: v
 def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     """The model state on one rank: partitions, persistent parameters, and what is gathered for each unit."""
     loaded, packed = _stored_bytes(units), any(t.dtype in _PACKED_DTYPES for unit in units for t in unit.tensors)
-    units = tuple(unit._replace(tensors=tuple(_packed(t, layout.element) for t in unit.tensors)) for unit in units)
+    units = with_tensors(units, lambda tensor: _packed(tensor, layout.element))
     zero = run.parallelism.zero
     shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
     threshold = required_setting(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
@@ -234,9 +234,12 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
     )
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     trained = [any(tensor.trainable for tensor in unit.tensors) for unit in units]
+    different = {id(unit.tensors): unit for unit in units}
+    leaves = bool(zero.leaf_modules)
+    calls = {key: _module_calls(unit, weights.threshold, leaves) for key, unit in different.items()}
     segments = [
         RepeatedUnit(
-            _module_calls(unit, weights.threshold, bool(zero.leaf_modules)),
+            calls[id(unit.tensors)],
             unit.repeat,
             checkpointing and unit.name == "layer",
             backward=checkpointing or any(trained[: index + 1]),
