@@ -178,8 +178,7 @@ def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[s
     """Title, folder, and the options that memlint is measured with; the first is compared with the others."""
     if published is not None:
         vary(published, folder / "published" / "configs", files)
-        named = {"no card named": [], "a card named": ["--gpu", "A100-80GB"], "no fixes": ["--no-fixes"]}
-        yield f"{files:,} published configs", folder / "published", named
+        yield f"{files:,} published configs", folder / "published", {"no card named": [], "no fixes": ["--no-fixes"]}
     write(folder / "cards" / "configs", files)
     title = f"{files:,} configs that name cards, with fixes"
     yield title, folder / "cards", {"with fixes": [], "no fixes": ["--no-fixes"]}
@@ -187,7 +186,7 @@ def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[s
 
 def _many(tools: Tools, tree: Path, files: int, runs: int, options: Mapping[str, list[str]]) -> Iterator[str]:
     (tree / "schema.json").write_text(json.dumps(ANY_MAPPING))
-    cache = str(tree / "cache")
+    cache = str(tree.with_name(f"{tree.name}-cache"))  # what is written below the tree would change it
     listed = sorted(str(path.relative_to(tree)) for path in (tree / "configs").rglob("*.*") if path.is_file())
     commands = {f"memlint, {name}": tools.check("configs", "--no-cache", *more) for name, more in options.items()}
     commands["memlint, unchanged tree (cache)"] = tools.check("configs", "--cache-dir", cache)
