@@ -88,8 +88,8 @@ def families(session: nox.Session) -> None:
 
 @nox.session
 def speed(session: nox.Session) -> None:
-    """What memlint costs beside other linters: arguments as in benchmarks/speed/cold_start.py --help."""
-    session.run("python", "benchmarks/speed/cold_start.py", *session.posargs)
+    """What memlint costs beside other linters, docs/speed.md: arguments as in benchmarks/speed/linters.py --help."""
+    session.run("python", "benchmarks/speed/linters.py", *session.posargs)
 
 
 @nox.session

@@ -30,6 +30,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -121,11 +122,12 @@ def page(tools: Tools, folder: Path, published: Path | None, files: int, starts:
     """docs/speed.md, line by line."""
     yield "# Speed"
     yield ""
-    yield "A check beside two linters that read the same files and estimate nothing. `benchmarks/speed/linters.py --write`"
-    yield "writes this page, and its docstring says how it measures: the commands take turns, and medians count. Measured on"
-    yield f"{date.today():%Y-%m-%d} with Python {platform.python_version()} on {_processors()} processors."
+    yield "A check beside two linters that read the same files and estimate nothing. This page is written by"
+    yield "`benchmarks/speed/linters.py --write`, and its docstring says how it measures: the commands take turns, and"
+    yield f"medians count. Measured on {date.today():%Y-%m-%d} with Python {platform.python_version()} on"
+    yield f"{_processors()} processors."
     yield ""
-    yield "*Beside yamllint* is yamllint's processor time divided by the command's: more than 1 is faster than yamllint."
+    yield "*Beside yamllint* is yamllint's processor time divided by the command's: more than 1 is faster than it."
     yield "Files a second are files for each second of processor time."
     yield ""
     yield "## One config, cold"
@@ -176,8 +178,7 @@ def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[s
     """Title, folder, and the options that memlint is measured with; the first is compared with the others."""
     if published is not None:
         vary(published, folder / "published" / "configs", files)
-        named = {"no card named": [], "a card named": ["--gpu", "A100-80GB"], "no fixes": ["--no-fixes"]}
-        yield f"{files:,} published configs", folder / "published", named
+        yield f"{files:,} published configs", folder / "published", {"no card named": [], "no fixes": ["--no-fixes"]}
     write(folder / "cards" / "configs", files)
     title = f"{files:,} configs that name cards, with fixes"
     yield title, folder / "cards", {"with fixes": [], "no fixes": ["--no-fixes"]}
@@ -185,7 +186,7 @@ def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[s
 
 def _many(tools: Tools, tree: Path, files: int, runs: int, options: Mapping[str, list[str]]) -> Iterator[str]:
     (tree / "schema.json").write_text(json.dumps(ANY_MAPPING))
-    cache = str(tree / "cache")
+    cache = str(tree.with_name(f"{tree.name}-cache"))  # what is written below the tree would change it
     listed = sorted(str(path.relative_to(tree)) for path in (tree / "configs").rglob("*.*") if path.is_file())
     commands = {f"memlint, {name}": tools.check("configs", "--no-cache", *more) for name, more in options.items()}
     commands["memlint, unchanged tree (cache)"] = tools.check("configs", "--cache-dir", cache)
@@ -271,11 +272,16 @@ def vary(source: Path, folder: Path, files: int) -> None:
         copy, original = number // len(originals), originals[number % len(originals)]
         text = original.read_text(encoding="utf-8", errors="surrogateescape")
         if copy:
-            text = NUMBER.sub(lambda m, by=copy: f"{m[1]}{int(m[2]) + by * (8 if int(m[2]) > 100 else 1)}", text)
-            text += f"# copy {copy}\n"
+            text = NUMBER.sub(partial(_raised, by=copy), text) + f"# copy {copy}\n"
         path = folder / f"copy-{copy}" / original.relative_to(source)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", errors="surrogateescape")
+
+
+def _raised(found: re.Match[str], by: int) -> str:
+    """The line of a key with another number."""
+    number = int(found[2])
+    return f"{found[1]}{number + by * (8 if number > 100 else 1)}"
 
 
 if __name__ == "__main__":

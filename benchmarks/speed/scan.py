@@ -4,8 +4,8 @@
 
 The configs are those of make_configs.py, no two the same, in folders of fifty; a third of them name one of their
 folder's two DeepSpeed files. Printed are, for each `step` files, the process's memory and its processor seconds, then
-what a thousand files add to each over the second half. Options that follow go to `memlint check` (--no-fixes, --gpu ...).
-Linux, for the memory.
+what a thousand files add to each over the second half, and the peak of the whole check. Options that follow go to
+`memlint check` (--no-fixes, --gpu ...). Linux, for the memory.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def counted(self, path, named=True):
 Linter.lint_file = counted
 with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
     memlint.cli.main(sys.argv[2:])
+with open("/proc/self/status") as stream:
+    print("peak", round(int(stream.read().split("VmHWM:")[1].split()[0]) / 1024, 1), file=sys.stderr)
 """
 
 
@@ -57,7 +59,8 @@ def main() -> int:
         with subprocess.Popen(command, cwd=name, stderr=subprocess.PIPE, text=True) as process:
             for line in process.stderr or ():
                 print(line, end="", flush=True)
-                found.append([float(word) for word in line.split()])
+                if line[0].isdigit():
+                    found.append([float(word) for word in line.split()])
     (files, memory, seconds), (last, most, end) = found[len(found) // 2], found[-1]
     thousands = (last - files) / 1000
     print(f"a thousand more files: {(most - memory) / thousands:.2f} MiB, {(end - seconds) / thousands:.1f} s")

@@ -24,7 +24,7 @@ from memlint.report.model import FileReport, Report, RuleFacts
 from memlint.repository.discovery import FoundFile
 
 NEEDS_RULES = ("sarif", "html")
-# Below this many files a check takes about as long as asking the cache (benchmarks/speed/repository.py).
+# Below this many files a check takes about as long as asking the cache (benchmarks/speed/linters.py).
 WORTH_CACHE = 16
 # From so many files on garbage is collected more often than at a start, where memlint.cli puts it off: in a check of
 # 1,400 published configs that took 15 to 20 MiB.

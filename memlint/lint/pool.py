@@ -12,7 +12,7 @@ from memlint.lint.request import LintRequest
 from memlint.report.progress import watched
 from memlint.repository.discovery import FoundFile
 
-# Below this many files starting workers costs more than they save (measured: benchmarks/speed/repository.py).
+# Below this many files starting workers costs more than they save (measured: benchmarks/speed/linters.py).
 WORTH_WORKERS = 500
 FILES_A_TASK = 16  # files that a worker gets at a time
 

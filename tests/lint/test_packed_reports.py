@@ -43,7 +43,7 @@ def test_what_cannot_be_pickled_is_kept_as_it_is() -> None:
 
 
 def test_a_packed_report_takes_little_memory() -> None:
-    """The bar of benchmarks/speed/cold_start.py, held here without the time it takes: 1 KiB a report."""
+    """At most 1 KiB a report (benchmarks/speed/scan.py measures a whole check)."""
     text = BASE * 8
     number = 40 * BLOCK
     tracemalloc.start()
