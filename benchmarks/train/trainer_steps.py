@@ -98,9 +98,17 @@ def train_with_trl(kind: str) -> None:
         "grpo": {"prompt": text},
     }[kind]
     common: dict[str, Any] = {
-        **{"output_dir": tempfile.mkdtemp(), "per_device_train_batch_size": 2, "max_steps": 4, "report_to": []},
-        **{"save_strategy": "no", "use_cpu": True, "disable_tqdm": True, "bf16": False},
-        **{"gradient_checkpointing": False, "dataloader_pin_memory": False, "optim": "adamw_torch"},
+        "output_dir": tempfile.mkdtemp(),
+        "per_device_train_batch_size": 2,
+        "max_steps": 4,
+        "report_to": [],
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        "optim": "adamw_torch",
     }
     options: dict[str, Any] = {"processing_class": tokenizer, "train_dataset": Dataset.from_list([columns] * 32)}
     if kind == "grpo":
