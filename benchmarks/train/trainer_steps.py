@@ -1,8 +1,10 @@
-"""A tiny training under plain, DDP or DeepSpeed on the CPU: predicted beside measured by phase.
+"""A tiny training under plain, DDP, FSDP or DeepSpeed on the CPU: predicted beside measured by phase.
 
     python benchmarks/train/trainer_steps.py plain
     torchrun --nproc-per-node 2 benchmarks/train/trainer_steps.py ddp
     torchrun --nproc-per-node 2 benchmarks/train/trainer_steps.py zero2      (zero3; needs deepspeed and a C++ compiler)
+    torchrun --nproc-per-node 2 benchmarks/train/trainer_steps.py fsdp2      (fsdp1)
+    python benchmarks/train/trainer_steps.py sft                              (dpo, grpo; needs trl and datasets)
     python benchmarks/train/trainer_steps.py cost
 
 `cost` prints what the callback adds to a step where it reads counters, as it does on a GPU: the hooks and their Python,
@@ -31,6 +33,8 @@ from memlint.train.session import Session
 SIZES = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 4, "num_attention_heads": 8}
 SIZES |= {"num_key_value_heads": 4, "vocab_size": 8192, "max_position_embeddings": 512}
 LENGTH = 256
+TRL = ("sft", "dpo", "grpo")
+FSDP = {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
 AUTO = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size", "gradient_clipping")
 
 
@@ -53,10 +57,11 @@ def model() -> LlamaForCausalLM:
 
 
 def train(kind: str) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
     more: dict[str, Any] = {}
     if kind.startswith("zero"):
         more["deepspeed"] = {"zero_optimization": {"stage": int(kind[4:])}, **dict.fromkeys(AUTO, "auto")}
+    if kind.startswith("fsdp"):
+        more |= {"fsdp": True, "fsdp_config": {**FSDP, "version": int(kind[4:])}}
     arguments = TrainingArguments(
         output_dir=tempfile.mkdtemp(),
         per_device_train_batch_size=2,
@@ -71,6 +76,47 @@ def train(kind: str) -> None:
     )
     rows = [{"input_ids": torch.arange(LENGTH), "labels": torch.arange(LENGTH)} for _ in range(16)]
     trainer = Trainer(model(), arguments, train_dataset=rows)
+    memlint.train.watch(trainer, gpu="A100-80GB")
+    trainer.train()
+
+
+def train_with_trl(kind: str) -> None:
+    """A tiny training of TRL, of words that a tokenizer of its own knows."""
+    import trl
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: number for number, word in enumerate(("<pad>", "<eos>", *map(str, range(1000))))}
+    inner = Tokenizer(models.WordLevel(words, unk_token="<pad>"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
+    text = " ".join(map(str, range(100)))
+    columns = {
+        "sft": {"text": text},
+        "dpo": {"prompt": text, "chosen": text, "rejected": text},
+        "grpo": {"prompt": text},
+    }[kind]
+    common: dict[str, Any] = {
+        "output_dir": tempfile.mkdtemp(),
+        "per_device_train_batch_size": 2,
+        "max_steps": 4,
+        "report_to": [],
+        "save_strategy": "no",
+        "use_cpu": True,
+        "disable_tqdm": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        "optim": "adamw_torch",
+    }
+    options: dict[str, Any] = {"processing_class": tokenizer, "train_dataset": Dataset.from_list([columns] * 32)}
+    if kind == "grpo":
+        common |= {"num_generations": 2, "max_completion_length": 16}
+        options["reward_funcs"] = lambda completions, **told: [float(len(one)) for one in completions]
+    made = {"sft": (trl.SFTTrainer, trl.SFTConfig), "dpo": (trl.DPOTrainer, trl.DPOConfig)}
+    trainer_class, config_class = made.get(kind) or (trl.GRPOTrainer, trl.GRPOConfig)
+    trainer = trainer_class(model=model(), args=config_class(**common), **options)
     memlint.train.watch(trainer, gpu="A100-80GB")
     trainer.train()
 
@@ -101,4 +147,5 @@ def _seconds(layer: torch.nn.Module, optimizer: torch.optim.Optimizer, inputs: t
 
 
 if __name__ == "__main__":
-    cost() if sys.argv[1] == "cost" else train(sys.argv[1])
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    {"cost": cost}.get(sys.argv[1], lambda: (train_with_trl if sys.argv[1] in TRL else train)(sys.argv[1]))()

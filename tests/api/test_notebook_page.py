@@ -16,7 +16,6 @@ nbconvert = pytest.importorskip("nbconvert")
 pytest.importorskip("ipykernel")
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = browser.find()
 CELLS = (
     "import memlint\nconfig = 'examples/llamafactory/qwen2_5_7b_lora_sft.yaml'",
     "memlint.estimate(config, gpu='A100-80GB')",
@@ -26,8 +25,6 @@ CELLS = (
     "memlint.estimate(model='llama-3-8b', inference=True, gpu='RTX4090')",
 )
 SHOWN = "document.querySelectorAll('.memlint')"
-
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +50,7 @@ def opened(request: pytest.FixtureRequest, executed: Any, tmp_path_factory: pyte
     exporter = nbconvert.HTMLExporter(theme=theme, require_js_url="", jquery_url="", mathjax_url="")
     page = tmp_path_factory.mktemp("page") / f"{theme}.html"
     page.write_text(exporter.from_notebook_node(executed)[0], encoding="utf-8")
-    with browser.Browser(str(PROGRAM), tmp_path_factory.mktemp("profile")) as found:
+    with browser.Browser(browser.program(), tmp_path_factory.mktemp("profile")) as found:
         found.colours(theme)
         found.open(page)
         yield found
