@@ -43,6 +43,8 @@ def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
         found = method(reader, owner, node.func.attr, given)
         if found is not None:
             return found
+        if isinstance(target, Undetermined):
+            reader.observe(Made(f"unknown().{node.func.attr}", given.positional, given.named, given.source))
     return apply(reader, target, given, owner)
 
 

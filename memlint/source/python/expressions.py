@@ -9,7 +9,15 @@ from typing import Any
 from memlint.source.python import operations
 from memlint.source.python.calls import apply, call
 from memlint.source.python.limits import MAX_ITEMS
-from memlint.source.python.members import attribute, elements, has_decorator, item, merge, set_attribute
+from memlint.source.python.members import (
+    PARAMETERS,
+    attribute,
+    elements,
+    has_decorator,
+    item,
+    merge,
+    set_attribute,
+)
 from memlint.source.python.reader import Call, Frame, Reader, constant
 from memlint.source.python.values import (
     Either,
@@ -218,7 +226,9 @@ def _awaited(reader: Reader, node: ast.Await, frame: Frame) -> Value:
 def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
     rounds = _rounds(reader, node.generators, frame)
     if rounds is None:
-        return Items([], _source(node, frame), is_open=True)
+        iterated = evaluate(reader, node.generators[0].iter, frame)
+        is_parameters = isinstance(iterated, Made) and iterated.last in PARAMETERS
+        return Items([iterated] if is_parameters else [], _source(node, frame), is_open=True)
     return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from memlint.source.python.calls import follow
 from memlint.source.python.classes import instance
-from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
     External,
@@ -22,6 +22,7 @@ from memlint.source.python.values import (
 )
 
 _OPTIONS = "options of the command line"  # a key that no attribute has
+OPTIONS = "command line"  # the name of what is observed where a script parses its command line: the options
 
 
 def _path_of(function: Callable[[str], str]) -> Library:
@@ -46,8 +47,12 @@ def _exists(reader: Reader, given: Call) -> Value:
 
 
 def _environment(reader: Reader, given: Call) -> Value:
-    """`os.environ.get(name, default)`: the default, as nobody says otherwise."""
+    """`os.environ.get(name, default)`: the default where the command line says nothing else."""
     default = given.argument(1, "default")
+    name = given.argument(0, "key")
+    said = reader.command.environment.get(str(name.value)) if isinstance(name, Known) else None
+    if said is not None:
+        return said
     if default is None:
         return Known(None, given.source._replace(how="environment"))
     if isinstance(default, Known):
@@ -77,12 +82,62 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     names = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
     given_name = given.named.get("dest")
     name = str(given_name.value) if isinstance(given_name, Known) else option_name(names)
-    if name and reader.option(name) is not None:
-        options.values[name] = reader.option(name) or Known(None)
-    elif name:
+    if name:
+        said = _said(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
-        options.values[name] = _option_default(reader, given, name, is_positional)
+        options.values[name] = _option_default(reader, given, name, is_positional) if said is None else said
     return Known(None)
+
+
+def _said(reader: Reader, given: Call, names: list[str]) -> Value | None:
+    """What the command line gives for `add_argument(*names, ...)`; None where it gives nothing."""
+    words = reader.words(*names)
+    if words is None and names and not names[0].startswith("-"):
+        words = _next_positional(reader, given)
+    if words is None:
+        negated = reader.words(*(f"no_{name.lstrip('-')}" for name in names))
+        if negated is not None and _of_named(given, "action") is None:
+            return Known(False)  # argparse.BooleanOptionalAction
+        return reader.option(option_name(names)) if names else None
+    action = _of_named(given, "action")
+    if not words:
+        return Known(action != "store_false")
+    converted = [_word(reader, one, given) for one in words]
+    takes_many = _of_named(given, "nargs") not in (None, "?") or action in ("append", "extend")
+    return Items(converted, given.source) if takes_many else converted[0]
+
+
+def _of_named(given: Call, key: str) -> object:
+    value = given.named.get(key)
+    return value.value if isinstance(value, Known) else None
+
+
+def _next_positional(reader: Reader, given: Call) -> tuple[Value, ...] | None:
+    words = reader.command.positional[reader.taken :]
+    if not words:
+        return None
+    many = _of_named(given, "nargs") in ("*", "+", "...")
+    reader.taken += len(words) if many else 1
+    return words if many else words[:1]
+
+
+def _word(reader: Reader, word: Value, given: Call) -> Value:
+    """One word as the option's `type=` reads it."""
+    kind = given.named.get("type")
+    if not isinstance(word, Known) or not isinstance(word.value, str):
+        return word
+    if isinstance(kind, External):
+        if kind.name == "bool":
+            return word._replace(value=bool(word.value))  # any text is true
+        return _converted(word, kind) if kind.name in ("int", "float") else word
+    if not isinstance(kind, PythonFunction):
+        return word
+    found = follow(reader, kind, Call("", (word,), {}, given.source))
+    if isinstance(found, Known):
+        return found._replace(source=word.source)
+    plain = plain_word((word,))
+    is_switch = isinstance(plain, Known) and isinstance(plain.value, bool)
+    return plain if is_switch else Undetermined("what its type makes of it", word.source)
 
 
 def option_name(names: list[str]) -> str:
@@ -121,7 +176,11 @@ def _converted(value: Known, kind: Value | None) -> Known:
 
 def _parse_arguments(reader: Reader, given: Call) -> Value | None:
     options = _options(given.owner)
-    return None if options is None else reader.made(Table(dict(options.values), given.source))
+    if options is None:
+        return None
+    names = {name: value for name, value in options.values.items() if isinstance(name, str)}
+    reader.observe(Made(OPTIONS, (), names, given.source))
+    return reader.made(Table(dict(options.values), given.source))  # type: ignore[no-any-return]
 
 
 def _parse_known(reader: Reader, given: Call) -> Value | None:
@@ -177,9 +236,11 @@ def _partial(reader: Reader, given: Call) -> Value | None:
     return value
 
 
-def constants(config: str) -> Mapping[str, Value]:
-    """Values of the standard library's names, for a script that is started with this configuration file."""
-    arguments: list[Value] = [Known("script"), *([Known(config)] if config else [])]
+def constants(command: CommandLine) -> Mapping[str, Value]:
+    """Values of the standard library's names, for a script that is started so."""
+    arguments: list[Value] = [Known("script"), *([Known(command.config)] if command.config else command.positional)]
+    if command.options:
+        return {"sys.argv": Items(arguments, is_open=True), "os.sep": Known("/")}
     return {"sys.argv": Items(arguments), "os.sep": Known("/")}
 
 

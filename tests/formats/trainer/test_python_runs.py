@@ -10,7 +10,7 @@ import pytest
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
 from memlint.source import load
 from memlint.source.document import Document
-from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
 from tests.source.python.following import shown
 
@@ -38,7 +38,7 @@ def runs(code: str, files: Mapping[str, str] = {}, config: str = "") -> tuple[Py
 
     script = parse("train.py", code)
     assert isinstance(script, SourceText), script
-    return runs_of(script, ScriptFiles(module, document), config)
+    return runs_of(script, ScriptFiles(module, document), CommandLine(config))
 
 
 def keys(code: str, files: Mapping[str, str] = {}, config: str = "") -> dict[str, Any]:

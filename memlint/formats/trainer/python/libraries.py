@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memlint.source.python.calls import follow
-from memlint.source.python.classes import instance
-from memlint.source.python.config_files import load
-from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.calls import external_bases, follow
+from memlint.source.python.classes import field_types, instance
+from memlint.source.python.config_files import find, load, of_document
+from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
     External,
@@ -25,9 +25,13 @@ from memlint.source.python.values import (
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+CAST = "dtype that it is cast to"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
 FROM_COMMAND_LINE = "from the command line"
-FREEZES = "memlint.freezes"  # the name of what is observed where a script freezes parameters one by one
+
+
+_DTYPES = frozenset({"float32", "float16", "bfloat16", "half", "float"})
+_CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}  # methods of a module
 
 
 def _checkpointing(value: bool) -> Library:
@@ -55,11 +59,37 @@ def _prepare(reader: Reader, given: Call) -> Value | None:
     return Items(list(given.positional), given.source) if given.positional else None
 
 
+def _engine(reader: Reader, given: Call) -> Value:
+    """`engine, optimizer, loader, scheduler = deepspeed.initialize(...)`."""
+    made = Made(given.name, given.positional, given.named, given.source)
+    reader.observe(made)
+    model = given.argument(1, "model") or Undetermined("the engine's model", given.source)
+    others: list[Value] = [Undetermined(f"DeepSpeed's {name}", given.source) for name in ("optimizer", "loader")]
+    return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)
+
+
 def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
         return given.owner
     return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+
+
+def _cast(reader: Reader, given: Call) -> Value | None:
+    """`model.to(torch.bfloat16)`, `model.to(device, dtype=torch.float16)`."""
+    found = _same(reader, given)
+    kinds = (given.named.get("dtype"), *given.positional)
+    dtype = next((one for one in kinds if isinstance(one, External) and one.last in _DTYPES), None)
+    if isinstance(found, Made) and found is given.owner and dtype is not None:
+        reader.set(found.attributes, found, CAST, dtype)
+    return found
+
+
+def _cast_to(name: str) -> Library:
+    def apply(reader: Reader, given: Call) -> Value | None:
+        return _cast(reader, given._replace(named={"dtype": External(f"torch.{name}")}))
+
+    return apply
 
 
 def _is_module(owner: Made) -> bool:
@@ -78,7 +108,36 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
         return None
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    return Items([_defaults(reader, one, given) for one in classes], given.source)
+    if not reader.command.is_given:
+        return Items([_defaults(reader, one, given) for one in classes], given.source)
+    options = _options(reader)
+    return Items([_defaults(reader, one, given, _of_class(one, classes, options)) for one in classes], given.source)
+
+
+def _options(reader: Reader) -> dict[str, Value]:
+    """The options of the command line, over those of the file that TrlParser's `--config` names."""
+    options = {name: plain_word(words) for name, words in reader.command.options.items()}
+    config = options.get("config")
+    if not isinstance(config, Known) or not isinstance(config.value, str):
+        return options
+    document = find(reader, config.value)
+    read = of_document(document) if document is not None else None
+    said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
+    return {**said, **options}
+
+
+def _of_class(of: Value, classes: list[Value], options: Mapping[str, Value]) -> dict[str, Value]:
+    """The options that an argument class takes: its fields, and those of its library that no other class has."""
+    own = set(field_types(of)) if isinstance(of, Class) else set()
+    others = {name for one in classes if isinstance(one, Class) and one is not of for name in field_types(one)}
+    of_library = not isinstance(of, Class) or bool(external_bases(of))
+    found: dict[str, Value] = {}
+    for name, value in options.items():
+        if name in own or (of_library and name not in others):
+            found[name] = value
+        elif name[:3] == "no_" and name[3:] in own and value == Known(True):
+            found[name[3:]] = Known(False)
+    return found
 
 
 def _defaults(reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None) -> Value:
@@ -144,7 +203,10 @@ LIBRARIES: Mapping[str, Library] = {
     },
     ".TorchTrainer": _train_loop,
     ".prepare": _prepare,
-    **dict.fromkeys((".to", ".cuda", ".train", ".eval", ".compile"), _same),
+    **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
+    ".to": _cast,
+    **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
+    "deepspeed.initialize": _engine,
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.libraries import (
-    CHECKPOINTS,
-    CONSTANTS,
-    FREEZES,
-    FROM_COMMAND_LINE,
-    LIBRARIES,
-)
+from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES
+from memlint.formats.trainer.python.loop import freezes, loop_of
 from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys
 from memlint.source.document import Span
 from memlint.source.python.calls import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
 from memlint.source.python.parameters import BOUND
-from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
+from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import (
     Either,
@@ -61,7 +57,8 @@ _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "process
 
 
 class PythonRun(NamedTuple):
-    """One trainer that a script makes. `trainer` and `arguments`: the classes' names; `source`: the call.
+    """One trainer that a script makes. `trainer` and `arguments`: the classes' names, "" of a loop of the script's own;
+    `source`: the call.
 
     `loads_model`: the script loads the model itself; a trainer of TRL that gets a name has defaults of its own.
     """
@@ -72,19 +69,23 @@ class PythonRun(NamedTuple):
     source: ValueSource
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
+    unmodelled: str = ""  # what the script does that no key says
 
 
-def runs_of(script: SourceText, files: ScriptFiles, config: str = "") -> tuple[PythonRun, ...]:
+def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE) -> tuple[PythonRun, ...]:
     """The runs that `script` starts, in its order. Nothing of it is executed.
 
-    `config`: the configuration file that the command line names; "" for a start without arguments.
+    `command`: how it is started.
     """
     seen: list[Made] = []
-    follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, config)
+    follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, command)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
     lengths = _lengths(seen)
-    freezes = any(made.name == FREEZES for made in seen)
-    return tuple(_run(trainer, lengths, freezes) for trainer in trainers if _says_something(trainer))
+    found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    if found or trainers:
+        return found
+    loop = loop_of(seen, lengths or _lengths_of_options(seen))
+    return () if loop is None else (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled),)
 
 
 def _is_trainer(made: Made) -> bool:
@@ -128,6 +129,12 @@ def _lengths(seen: list[Made]) -> list[Value]:
     return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
 
 
+def _lengths_of_options(seen: list[Made]) -> list[Value]:
+    """Lengths that the command line gives under such a name."""
+    parsed = [made.arguments for made in seen if made.name == OPTIONS]
+    return [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES][:1]
+
+
 def _cuts(made: Made) -> bool:
     """`ids[:max_length]`: a script that tokenizes by itself cuts its sequences so."""
     length = made.arguments.get("length")
@@ -146,7 +153,7 @@ def _model_of(trainer: Made) -> Value | None:
     return trainer.arguments.get("model") or (trainer.positional[0] if trainer.positional else None)
 
 
-def _run(trainer: Made, lengths: list[Value], freezes: bool) -> PythonRun:
+def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
     own_model = model_keys(model) if model is not None else {}
@@ -160,7 +167,7 @@ def _run(trainer: Made, lengths: list[Value], freezes: bool) -> PythonRun:
         keys[CHECKPOINTS] = of_model
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
-    if freezes and "use_peft" not in keys:
+    if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
     return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call)
