@@ -31,11 +31,13 @@ MOST_STEPS = 12  # of an author's path that are looked up
 MAX_CACHED = 64  # files whose documents are cached: the one being checked, and companions that many files share
 
 if TYPE_CHECKING:
+    from memlint.formats.trainer.python.runs import PythonRun
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python.configs import ConfigIndex
     from memlint.repository.python.documents import PythonRepository
     from memlint.repository.python_arguments import Python
     from memlint.repository.scripts.definitions import TrainingProgram
+    from memlint.source.python.reader import CommandLine
     from memlint.source.python.text import ParsedModules
 
 ReadBytes = Callable[[str], bytes]
@@ -111,7 +113,7 @@ class Workspace:
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
         find = partial(self._find, posixpath.dirname(absolute))
-        repository = Repository(self.root, self._script_text, find, self._named, self._programs)
+        repository = Repository(self.root, self._script_text, find, self._named, self._programs, self._follow)
         launches = documents(absolute, decode(data).text, repository, path)
         return launches or (found if path.endswith((".yaml", ".yml")) else ())
 
@@ -132,6 +134,12 @@ class Workspace:
             lambda name: self.display_path(f"{root}/{name}"),
             self._parsed_modules().parse,
         )
+
+    def _follow(self, path: str, command: CommandLine) -> tuple[PythonRun, ...]:
+        """The runs of the program at `path` (absolute) that is started so."""
+        from memlint.repository.python.documents import followed  # as above
+
+        return followed(path.removeprefix(f"{self.root.rstrip('/')}/"), self._scripts_repository(), command)
 
     def _parsed_modules(self) -> ParsedModules:
         if not self._modules:

@@ -38,22 +38,9 @@ _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.
 MAX_IMPORTS = 40
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
-_TASKS: Mapping[str, str] = {
-    "SFTTrainer": "sft",
-    "DPOTrainer": "dpo",
-    "KTOTrainer": "kto",
-    "ORPOTrainer": "orpo",
-    "CPOTrainer": "cpo",
-    "GRPOTrainer": "grpo",
-    "RewardTrainer": "rm",
-    "PPOTrainer": "ppo",
-    "Trainer": "sft",
-    "Seq2SeqTrainer": "sft",
-}
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
 # Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
 _OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
-_OF_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer"})
 
 
 class PythonRepository(NamedTuple):
@@ -82,6 +69,15 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
             return True
         found += [inner] if inner is not None else []
     return any(map(_LOOP.search, found)) and any(map(_MODEL_LOADED.search, found))
+
+
+def followed(path: str, repository: PythonRepository, command: CommandLine) -> tuple[PythonRun, ...]:
+    """The runs of the script at `path` (below the root) that is started so; none where it trains nothing."""
+    text = repository.read(path)
+    if text is None or not may_train(path, text, repository.read):
+        return ()
+    script = repository.parse(path, text)
+    return () if isinstance(script, Problem) else runs_of(script, _Cache(repository).files(), command)
 
 
 def documents(path: str, file: Document | str, repository: PythonRepository, config: str = "") -> tuple[Document, ...]:
@@ -190,18 +186,17 @@ def _home(run: PythonRun, path: str) -> str:
 
 
 def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path, str]) -> Start:
-    is_trl = bool(run.trainer) and run.trainer not in _OF_TRANSFORMERS
     call = run.arguments_call if is_script else None
     return Start(
         "trainer",
         "",
         display,
         unknown=unknown,
-        framework="trl" if is_trl else "transformers" if run.trainer else "torch",
-        task=_TASKS.get(run.trainer, ""),
+        framework=run.framework,
+        task=run.task,
         loads_model=run.loads_model,
         sources={(): (call.start, call.end)} if call is not None else {},
-        accepts=_OF_TRAINER | _OF_TRL if is_trl else _OF_TRAINER,
+        accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         unmodelled=run.unmodelled,
     )
 

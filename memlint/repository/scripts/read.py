@@ -21,6 +21,7 @@ from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values, flags, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
+from memlint.repository.scripts.followed import Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
@@ -32,6 +33,7 @@ from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
+_FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
 MOST_DOCUMENTS = 32  # of one script
 MOST_LETTERS = 262_144
 # A cheap look: without one of these no command of a script trains.
@@ -47,7 +49,8 @@ class Repository(NamedTuple):
 
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
-    `programs`: those that were read so far, by path; it is added to.
+    `programs`: those that were read so far, by path; it is added to. `follow(path, command)`: the runs of a program's
+    code that is started so.
     """
 
     root: str
@@ -55,6 +58,7 @@ class Repository(NamedTuple):
     find: Callable[[str, str], str | None]
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
+    follow: Follow = lambda path, command: ()
 
 
 def may_launch(text: str) -> bool:
@@ -190,15 +194,19 @@ class _Reader:
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
         format_name = format_of(launched, definitions, entry is not None)
-        if format_name is None or (format_name == "trainer" and _leaves_to_a_file(launched, definitions)):
+        size = world(launched, invocation.variables, invocation.wrappers, self.job)
+        run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
+        leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
+        if run is None and (format_name is None or leaves):
             return
+        format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)
-        for one in completed(launched, definitions, format_name, flags(launched, definitions, format_name)):
+        given = completed(launched, definitions, format_name, flags(launched, definitions, format_name))
+        for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
             for one in environment(invocation.variables):
                 values.put(one)
-        size = world(launched, invocation.variables, invocation.wrappers, self.job)
         read = partial(self._named, invocation.folder, dict(invocation.files))
         file = (
             launch_file(launched, self.display, self.text, invocation.at, read)
@@ -206,8 +214,11 @@ class _Reader:
             else None
         )
         yield values.document(
-            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file)
+            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file, run)
         )
+
+    def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
+        return followed(entry, launched, command_line(launched, invocation.variables, size), self.repository.follow)
 
     def _start(
         self,
@@ -217,9 +228,10 @@ class _Reader:
         invocation: Invocation,
         size: World,
         file: Document | None,
+        run: Followed | None,
     ) -> Start:
         at = size.at if size.at is not None and size.at.path == self.path else invocation.at
-        framework, task = task_of(launched, definitions)
+        framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
         return Start(
             format_name,
             launched.launcher,
@@ -238,7 +250,8 @@ class _Reader:
             switches=switches_of(format_name)
             | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
             refused=refused_flags(launched, definitions),
-            unmodelled="" if format_name in WHOLE_PROGRAMS else definitions.unmodelled,
+            unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
+            loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),
         )
 

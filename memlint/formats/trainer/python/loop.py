@@ -7,6 +7,7 @@ not say is undetermined. A loop that trains no language model of transformers is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
@@ -58,7 +59,7 @@ class Loop(NamedTuple):
     unmodelled: str = ""
 
 
-def loop_of(seen: list[Made], lengths: list[Value]) -> Loop | None:
+def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     """The loop that a script runs; None where it runs none, or trains no language model that memlint reads."""
     if not any(made.last == BACKWARD for made in seen):
         return None
@@ -81,7 +82,7 @@ def loop_of(seen: list[Made], lengths: list[Value]) -> Loop | None:
     )
     if "use_peft" not in keys and freezes(seen, trained):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
-    return Loop(keys, trained.source, _beside(seen, models, optimizers))
+    return Loop(keys, trained.source, _beside(seen, models, optimizers, text))
 
 
 def freezes(seen: list[Made], model: Value) -> bool:
@@ -150,7 +151,8 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
         found = given or (
             Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
         )
-    found = found or _named(seen, _BATCH_NAMES) or Undetermined("the loop has no loader that memlint sees")
+    found = found or _named(seen, _BATCH_NAMES) or _passed(seen)
+    found = found or Undetermined("the loop has no loader that memlint sees")
     accumulation = next(
         (
             made.arguments[_ACCUMULATION]
@@ -160,6 +162,13 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
         None,
     )
     return {_BATCH: _whole(found), _ACCUMULATION: accumulation or _named(seen, _ACCUMULATION_NAMES) or Known(1)}
+
+
+def _passed(seen: list[Made]) -> Value | None:
+    """The `batch_size` that a loader of the script's own is given, else that of the command line."""
+    calls = [made.arguments["batch_size"] for made in seen if made.name != OPTIONS and "batch_size" in made.arguments]
+    numbers = [one for one in calls if isinstance(one, Known) and isinstance(one.value, int)]
+    return either(list(numbers), "loaders of several sizes") if numbers else _named(seen, ("batch_size",))
 
 
 def _whole(value: Value) -> Value:
@@ -254,8 +263,13 @@ def _optimizer(optimizers: list[Made]) -> Value:
     return either(words, "the script chooses among optimizers") if words else Undetermined("DeepSpeed makes it")
 
 
-def _beside(seen: list[Made], models: list[Made], optimizers: list[Made]) -> str:
+_REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)
+
+
+def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
     """What the script keeps beside the model that it trains; "" where nothing is seen."""
+    if any(made.last == "generate" for made in seen) and _REINFORCES.search(text):
+        return "generates and scores sequences in its loop"
     if len(models) > 1:
         return "loads several models"
     own = any(made.name in ("torch.nn.Module", "nn.Module") for made in seen)

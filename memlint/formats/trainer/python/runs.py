@@ -35,6 +35,7 @@ _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
+_NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
 MAX_RUNS = 32  # of one script
 # trl 1.16.0: the second argument is the arguments, but for these.
 _THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
@@ -56,6 +57,20 @@ _MAY_BE_PASSED = (
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
 
+_TASKS: Mapping[str, str] = {
+    "SFTTrainer": "sft",
+    "DPOTrainer": "dpo",
+    "KTOTrainer": "kto",
+    "ORPOTrainer": "orpo",
+    "CPOTrainer": "cpo",
+    "GRPOTrainer": "grpo",
+    "RewardTrainer": "rm",
+    "PPOTrainer": "ppo",
+    "Trainer": "sft",
+    "Seq2SeqTrainer": "sft",
+}
+
+
 class PythonRun(NamedTuple):
     """One trainer that a script makes. `trainer` and `arguments`: the classes' names, "" of a loop of the script's own;
     `source`: the call.
@@ -71,6 +86,18 @@ class PythonRun(NamedTuple):
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
 
+    @property
+    def framework(self) -> str:
+        """Whose trainer it is: "trl", "transformers", or "torch" for a loop of the script's own."""
+        if not self.trainer:
+            return "torch"
+        return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+
+    @property
+    def task(self) -> str:
+        """What the trainer trains: sft, dpo, ...; "" where its name does not say."""
+        return _TASKS.get(self.trainer, "")
+
 
 def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE) -> tuple[PythonRun, ...]:
     """The runs that `script` starts, in its order. Nothing of it is executed.
@@ -84,7 +111,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
     if found or trainers:
         return found
-    loop = loop_of(seen, lengths or _lengths_of_options(seen))
+    loop = loop_of(seen, lengths or _lengths_of_options(seen), script.text)
     return () if loop is None else (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled),)
 
 
@@ -114,8 +141,10 @@ def _is_configuration(arguments: Made | Instance) -> bool:
 
 def _tokenizes(made: Made) -> bool:
     """`tokenizer(text, max_length=..., truncation=True)`."""
-    truncation = made.arguments.get("truncation")
-    return "max_length" in made.arguments and isinstance(truncation, Known) and bool(truncation.value)
+    truncation, length = made.arguments.get("truncation"), made.arguments.get("max_length")
+    if isinstance(length, Known) and isinstance(length.value, int) and length.value >= _NO_LIMIT:
+        return False
+    return length is not None and isinstance(truncation, Known) and bool(truncation.value)
 
 
 def _lengths(seen: list[Made]) -> list[Value]:
