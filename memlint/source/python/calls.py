@@ -149,6 +149,11 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
 
 def _construct(reader: Reader, target: Class, given: Call) -> Value:
     """An object of a class of the repository; what a library makes of a class that derives from it."""
+    for base in external_bases(target):
+        known_class = reader.library(f"class {base.name}")
+        found = known_class(reader, given._replace(name=base.name)) if known_class else None
+        if found is not None:
+            return found
     made = instance(reader, target, given)
     initialise = attribute(made, "__init__")
     if isinstance(initialise, PythonFunction):

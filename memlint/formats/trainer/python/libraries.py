@@ -115,9 +115,11 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
 
 
 def _options(reader: Reader) -> dict[str, Value]:
-    """The options of the command line, over those of the file that TrlParser's `--config` names."""
+    """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
+    as the parser of the alignment handbook takes it."""
     options = {name: plain_word(words) for name, words in reader.command.options.items()}
-    config = options.get("config")
+    files = (one for one in reader.command.positional if isinstance(one, Known))
+    config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
         return options
     document = find(reader, config.value)
@@ -171,6 +173,54 @@ def _parsed_file(reader: Reader, given: Call) -> Value | None:
     return Items(found, given.source)
 
 
+# trl 1.16.0 trainer/model_config.py: ModelConfig's defaults, by the argument of LoraConfig.
+_PEFT_OF_MODEL: Mapping[str, tuple[str, Value]] = {
+    "r": ("lora_r", Known(16)),
+    "lora_alpha": ("lora_alpha", Known(32)),
+    "lora_dropout": ("lora_dropout", Known(0.05)),
+    "target_modules": ("lora_target_modules", Known(None)),
+    "modules_to_save": ("lora_modules_to_save", Known(None)),
+    "use_rslora": ("use_rslora", Known(False)),
+    "use_dora": ("use_dora", Known(False)),
+}
+
+
+def _of_model_arguments(given: Call) -> Mapping[str, Value] | None:
+    (model,) = given.positional[:1] or (given.named.get("model_args"),)
+    if isinstance(model, Instance):
+        return model.attributes
+    return {**model.arguments, **model.attributes} if isinstance(model, Made) else None
+
+
+def _peft_config(reader: Reader, given: Call) -> Value | None:
+    """trl 1.16.0 trainer/utils.py: `get_peft_config(model_args)` is a LoraConfig where `use_peft` is set."""
+    said = _of_model_arguments(given)
+    uses = (said or {}).get("use_peft", Known(False))
+    if said is None or not isinstance(uses, Known):
+        return None
+    if not uses.value:
+        return Known(None, given.source)
+    arguments = {name: said.get(key, default) for name, (key, default) in _PEFT_OF_MODEL.items()}
+    return Made("peft.LoraConfig", (), arguments, given.source)
+
+
+def _quantization_config(reader: Reader, given: Call) -> Value | None:
+    """trl 1.16.0 trainer/utils.py: `get_quantization_config(model_args)`; 4 bits are nf4 unless said."""
+    said = _of_model_arguments(given)
+    bits = [(said or {}).get(name, Known(False)) for name in ("load_in_4bit", "load_in_8bit")]
+    if said is None or not all(isinstance(one, Known) for one in bits):
+        return None
+    if not any(isinstance(one, Known) and one.value for one in bits):
+        return Known(None, given.source)
+    four = {
+        "bnb_4bit_quant_type": said.get("bnb_4bit_quant_type", Known("nf4")),
+        "bnb_4bit_use_double_quant": said.get("use_bnb_nested_quant", Known(False)),
+    }
+    given_bits = {name: one for name, one in zip(("load_in_4bit", "load_in_8bit"), bits) if one != Known(False)}
+    arguments = {**given_bits, **(four if "load_in_4bit" in given_bits else {})}
+    return Made("transformers.BitsAndBytesConfig", (), arguments, given.source)
+
+
 def _train_loop(reader: Reader, given: Call) -> Value | None:
     """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)`."""
     loop = given.argument(0, "train_loop_per_worker")
@@ -201,6 +251,8 @@ LIBRARIES: Mapping[str, Library] = {
         for module in ("unsloth", "unsloth.models", "FastLanguageModel")
         for name in ("FastLanguageModel", "FastModel", "FastVisionModel")
     },
+    **dict.fromkeys(("trl.get_peft_config", "trl.trainer.utils.get_peft_config"), _peft_config),
+    **dict.fromkeys(("trl.get_quantization_config", "trl.trainer.utils.get_quantization_config"), _quantization_config),
     ".TorchTrainer": _train_loop,
     ".prepare": _prepare,
     **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
@@ -208,6 +260,7 @@ LIBRARIES: Mapping[str, Library] = {
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
+    **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.

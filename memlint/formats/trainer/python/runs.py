@@ -35,6 +35,7 @@ _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
+_OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
 _NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
 MAX_RUNS = 32  # of one script
 # trl 1.16.0: the second argument is the arguments, but for these.
@@ -111,7 +112,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
     if found or trainers:
         return found
-    loop = loop_of(seen, lengths or _lengths_of_options(seen), script.text)
+    loaders = [made for made in seen if made.last == "DataLoader"]
+    own = next((length for one in loaders for length in map(_length_of_dataset, one.positional[:1]) if length), [])
+    loop = loop_of(seen, own or lengths or _lengths_of_options(seen), script.text)
     return () if loop is None else (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled),)
 
 
@@ -195,11 +198,29 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if of_model is not None and not _is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
+        lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call)
+    beside = _second_model(trainer)
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+
+
+def _second_model(trainer: Made) -> str:
+    """A model that a trainer of the script's own gets beside the one that it trains; "" without one."""
+    if trainer.last not in _TRANSFORMERS:
+        return ""
+    given = {name: trainer.arguments[name] for name in _OTHER_MODELS if name in trainer.arguments}
+    other = next((name for name, value in given.items() if not (isinstance(value, Known) and value.value is None)), "")
+    return f"gives its trainer a second model, `{other}`" if other else ""
+
+
+def _length_of_dataset(dataset: Value | None) -> list[Value]:
+    """The length that a dataset of the script's own class keeps: `TextDataset(rows, tokenizer, max_length=512)`."""
+    kept = dataset.attributes if isinstance(dataset, Instance) else {}
+    found = [value for name, value in kept.items() if name in _LENGTH_NAMES]
+    return [value for value in found if isinstance(value, Known) and isinstance(value.value, int)][:1]
 
 
 def _of_trainer(trainer: Made, has_unsloth: bool) -> Keys:
