@@ -135,11 +135,18 @@ class Workspace:
             self._parsed_modules().parse,
         )
 
-    def _follow(self, path: str, command: CommandLine) -> tuple[PythonRun, ...]:
-        """The runs of the program at `path` (absolute) that is started so."""
+    def _follow(self, path: str, command: CommandLine, written: Mapping[str, str]) -> tuple[PythonRun, ...]:
+        """The runs of the program at `path` (absolute) that is started so, where files were `written` before."""
         from memlint.repository.python.documents import followed  # as above
 
-        return followed(path.removeprefix(f"{self.root.rstrip('/')}/"), self._scripts_repository(), command)
+        root = self.root.rstrip("/")
+
+        def document(name: str) -> Document | None:
+            text = written.get(f"{root}/{name}")
+            return self._config_file(name) if text is None else load(text.encode("utf-8", "replace"), name)[0]
+
+        repository = self._scripts_repository()._replace(document=document)
+        return followed(path.removeprefix(f"{root}/"), repository, command)
 
     def _parsed_modules(self) -> ParsedModules:
         if not self._modules:

@@ -19,9 +19,11 @@ from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
 from memlint.source.python.reader import CommandLine
 from memlint.source.python.values import Either, Known, Undetermined, Value, ValueSource, plain, source_of
-from memlint.source.shell.text import Text, Word, known, why_unknown
+from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 
-Follow = Callable[[str, CommandLine], "tuple[PythonRun, ...]"]
+# A program's path, how it is started, and the files that were written before, by absolute path.
+Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
+MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 # Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
@@ -73,9 +75,14 @@ def _environment(launched: LaunchCommand, variables: Mapping[str, Text], size: W
         yield from ((name, Known("0")) for name in ("RANK", "LOCAL_RANK"))
 
 
-def followed(entry: str, launched: LaunchCommand, line: CommandLine, follow: Follow) -> Followed | None:
-    """The run of the program at `entry`; None where none or several are found, or nothing is known of it."""
-    runs = follow(entry, line)
+def followed(
+    entry: str, launched: LaunchCommand, line: CommandLine, written: Mapping[str, Text], follow: Follow
+) -> Followed | None:
+    """The run of the program at `entry`; None where none or several are found, or nothing is known of it.
+
+    `written`: files that the script has written, by absolute path.
+    """
+    runs = follow(entry, line, {path: shown(text) for path, text in written.items()})
     if len(runs) != 1:
         return None
     return Followed(runs[0], {one.name: one for one in options(launched.arguments)[0]})

@@ -21,7 +21,7 @@ from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values, flags, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
-from memlint.repository.scripts.followed import Follow, Followed, command_line, corrected, followed
+from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
@@ -49,8 +49,8 @@ class Repository(NamedTuple):
 
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
-    `programs`: those that were read so far, by path; it is added to. `follow(path, command)`: the runs of a program's
-    code that is started so.
+    `programs`: those that were read so far, by path; it is added to. `follow`: the runs of a program's
+    code (followed.py).
     """
 
     root: str
@@ -58,7 +58,7 @@ class Repository(NamedTuple):
     find: Callable[[str, str], str | None]
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
-    follow: Follow = lambda path, command: ()
+    follow: Follow = lambda path, command, written: ()
 
 
 def may_launch(text: str) -> bool:
@@ -175,6 +175,7 @@ class _Reader:
         self.display = display
         self.job = job
         self._programs = repository.programs
+        self._runs: dict[tuple[str, str], Followed | None] = {}
 
     def all(self, invocations: list[Invocation]) -> list[Document]:
         found: dict[tuple[Any, ...], Document] = {}
@@ -218,7 +219,11 @@ class _Reader:
         )
 
     def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
-        return followed(entry, launched, command_line(launched, invocation.variables, size), self.repository.follow)
+        line = command_line(launched, invocation.variables, size)
+        key = entry, repr(line)
+        if key not in self._runs and len(self._runs) < MOST_FOLLOWED:
+            self._runs[key] = followed(entry, launched, line, invocation.files, self.repository.follow)
+        return self._runs.get(key)
 
     def _start(
         self,

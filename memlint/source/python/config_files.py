@@ -9,15 +9,19 @@ from typing import Any
 
 from memlint.source.document import Document, Path
 from memlint.source.load import in_dialect
+from memlint.source.python import modules
+from memlint.source.python.calls import apply
 from memlint.source.python.classes import instance
 from memlint.source.python.members import merge
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import (
     Class,
+    External,
     Items,
     Known,
     Made,
     PythonFunction,
+    Scope,
     Table,
     Undetermined,
     Value,
@@ -208,7 +212,44 @@ def _merge_default(reader: Reader, merged: Table, folder: str, entry: Value, dep
                 _merge_deep(merged, inner)
 
 
+def _instantiate(reader: Reader, given: Call) -> Value | None:
+    """`hydra.utils.instantiate(config, **arguments)`: what `_target_` names, made of the other keys."""
+    (config,) = given.positional[:1] or (given.named.get("config"),)
+    if not isinstance(config, Table):
+        return None
+    target = config.values.get("_target_")
+    if not isinstance(target, Known) or not isinstance(target.value, str):
+        return None
+    values = {key: _instantiated(reader, one, given) for key, one in config.values.items() if key not in _OF_HYDRA}
+    named = {str(key): one for key, one in {**values, **given.named}.items() if key != "config"}
+    return apply(reader, _object_at(reader, target.value), Call("", (), named, given.source, config.is_open))
+
+
+_OF_HYDRA = frozenset({"_target_", "_partial_", "_convert_", "_recursive_", "_args_"})
+
+
+def _instantiated(reader: Reader, value: Value, given: Call) -> Value:
+    if isinstance(value, Table) and "_target_" in value.values:
+        return _instantiate(reader, given._replace(positional=(value,), named={})) or value
+    return value
+
+
+def _object_at(reader: Reader, name: str) -> Value:
+    """What a dotted name stands for: a class of the repository, else one outside of it."""
+    module, _, last = name.rpartition(".")
+    found = modules.imported_name(reader, module, 0, last, reader.script, reader.execute)
+    return External(name) if isinstance(found, Scope) or found is None else found
+
+
+def _object_named(reader: Reader, given: Call) -> Value | None:
+    (name,) = given.positional[:1] or (None,)
+    is_name = isinstance(name, Known) and isinstance(name.value, str)
+    return _object_at(reader, str(name.value)) if is_name and isinstance(name, Known) else None
+
+
 LIBRARIES: Mapping[str, Library] = {
+    **dict.fromkeys(("hydra.utils.instantiate", "hydra.utils.call", "instantiate"), _instantiate),
+    **dict.fromkeys((f"hydra.utils.get_{kind}" for kind in ("class", "object", "method")), _object_named),
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "safe_load", "ruamel.yaml.YAML().load"), load),
     **dict.fromkeys(("json.load", "json.loads", "toml.load", "toml.loads", "tomllib.load", "tomli.load"), load),
     **dict.fromkeys(("omegaconf.OmegaConf.load", "OmegaConf.load"), load),

@@ -41,10 +41,13 @@ def follow_script(
 
 
 def _commands(scope: Scope) -> Iterator[PythonFunction]:
-    """Functions under `@app.command()` or `@click.command()`: an installed package starts them by name."""
+    """Functions under `@app.command()`, `@click.command()` or fastcore's `@call_parse`: an installed package starts
+    them by name."""
     for value in list(scope.names.values()):
         node = value.node if isinstance(value, PythonFunction) else None
         for decorator in node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if isinstance(target, ast.Attribute) and target.attr == "command" and isinstance(value, PythonFunction):
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            starts = name == "call_parse" or (isinstance(target, ast.Attribute) and name == "command")
+            if starts and isinstance(value, PythonFunction):
                 yield value

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memlint.source.python import operations
+from memlint.source.python.classes import instance
 from memlint.source.python.members import elements, merge
 from memlint.source.python.reader import Call, Reader
-from memlint.source.python.values import Instance, Items, Known, Made, Table, Undetermined, Value, either
+from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
 
 
 def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
@@ -24,6 +25,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Items):
         function_of_list = _LIST.get(name)
         return function_of_list(reader, owner, given) if function_of_list else None
+    if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
+        return _validated(reader, owner, given)
     if (
         isinstance(owner, Instance)
         and name in ("model_dump", "dict", "to_dict", "_asdict")
@@ -31,6 +34,20 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     ):
         return Table(dict(owner.attributes), owner.source)
     return None
+
+
+# pydantic 2.13 main.py: class methods that make an object of a mapping.
+_VALIDATES = frozenset({"model_validate", "parse_obj", "model_construct"})
+
+
+def _validated(reader: Reader, owner: Class, given: Call) -> Value | None:
+    values = Table(dict(given.named), given.source, given.is_open)
+    for value in given.positional[:1]:
+        if not isinstance(value, Table):
+            return value if isinstance(value, (Instance, Undetermined)) else None
+        merge(values, value)
+    names = {key: value for key, value in values.values.items() if isinstance(key, str)}
+    return instance(reader, owner, Call("", (), names, given.source, values.is_open))
 
 
 _DUMPS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 
 from memlint.source.python.calls import follow
-from memlint.source.python.classes import instance
+from memlint.source.python.classes import field_types, instance
 from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -22,6 +23,8 @@ from memlint.source.python.values import (
 )
 
 _OPTIONS = "options of the command line"  # a key that no attribute has
+_COMMANDS = "subcommands"
+_TRAINS = re.compile(r"train|sft|finetune|fine-tune|dpo|grpo|fit", re.IGNORECASE)
 OPTIONS = "command line"  # the name of what is observed where a script parses its command line: the options
 
 
@@ -73,6 +76,41 @@ def _options(parser: Value | None) -> Table | None:
 
 def _group(reader: Reader, given: Call) -> Value | None:
     return given.owner if _options(given.owner) else None
+
+
+def _subparsers(reader: Reader, given: Call) -> Value | None:
+    """`parser.add_subparsers(dest="command")`: it has the parser that it belongs to."""
+    if _options(given.owner) is None:
+        return None
+    made = Made("argparse.subparsers", (), given.named, given.source, given.owner)
+    made.attributes[_COMMANDS] = Table({})
+    if isinstance(given.owner, Made):
+        given.owner.attributes[_COMMANDS] = made
+    return made
+
+
+def _add_parser(reader: Reader, given: Call) -> Value | None:
+    commands = given.owner.attributes.get(_COMMANDS) if isinstance(given.owner, Made) else None
+    (name,) = given.positional[:1] or (None,)
+    if not isinstance(commands, Table) or not isinstance(name, Known):
+        return None
+    made = Made("argparse.ArgumentParser", (), {}, given.source)
+    made.attributes[_OPTIONS] = Table({})
+    commands.values[name.value] = made
+    return made
+
+
+def _command_of(reader: Reader, parser: Made) -> tuple[str, Made] | None:
+    """The subcommand that the command line names, else the one whose name is that of a training; None without one."""
+    holder = parser.attributes.get(_COMMANDS)
+    commands = holder.attributes.get(_COMMANDS) if isinstance(holder, Made) else None
+    if not isinstance(commands, Table):
+        return None
+    names = [str(name) for name in commands.values]
+    said = [str(one.value) for one in reader.command.positional if isinstance(one, Known) and one.value in names]
+    chosen = said[:1] or [name for name in names if _TRAINS.search(name)]
+    found = commands.values.get(chosen[0]) if chosen else None
+    return (chosen[0], found) if isinstance(found, Made) else None
 
 
 def _add_argument(reader: Reader, given: Call) -> Value | None:
@@ -178,6 +216,13 @@ def _parse_arguments(reader: Reader, given: Call) -> Value | None:
     options = _options(given.owner)
     if options is None:
         return None
+    chosen = _command_of(reader, given.owner) if isinstance(given.owner, Made) else None
+    if chosen is not None and isinstance(given.owner, Made):
+        inner, holder = _options(chosen[1]), given.owner.attributes[_COMMANDS]
+        options = Table({**options.values, **(inner.values if inner is not None else {})})
+        name = holder.arguments.get("dest") if isinstance(holder, Made) else None
+        if isinstance(name, Known):
+            options.values[name.value] = Known(chosen[0])
     names = {name: value for name, value in options.values.items() if isinstance(name, str)}
     reader.observe(Made(OPTIONS, (), names, given.source))
     return reader.made(Table(dict(options.values), given.source))  # type: ignore[no-any-return]
@@ -211,7 +256,40 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
     if isinstance(target, PythonFunction):
         given_names = {one.arg: reader.option(one.arg) for one in target.node.args.args}
         return follow(reader, target, empty._replace(named={key: one for key, one in given_names.items() if one}))
-    return instance(reader, target, empty) if isinstance(target, Class) else None
+    if not isinstance(target, Class):
+        return None
+    fields = {name: reader.option(name) for name in field_types(target)}
+    return instance(reader, target, empty._replace(named={key: one for key, one in fields.items() if one}))
+
+
+def _spawned(reader: Reader, given: Call) -> Value | None:
+    """`torch.multiprocessing.spawn(fn, args=(...), nprocs=n)` calls `fn(rank, *args)`."""
+    return _run(reader, given.argument(0, "fn"), given.argument(1, "args"), (Known(0),), given)
+
+
+def _launched(reader: Reader, given: Call) -> Value | None:
+    """accelerate 1.15 launchers.py: `notebook_launcher(function, args)` calls `function(*args)`."""
+    return _run(reader, given.argument(0, "function"), given.argument(1, "args"), (), given)
+
+
+def _run(
+    reader: Reader, function: Value | None, arguments: Value | None, first: tuple[Value, ...], given: Call
+) -> Value | None:
+    if not isinstance(function, PythonFunction):
+        return None
+    others = tuple(arguments.values) if isinstance(arguments, Items) else ()
+    is_open = arguments is not None and not isinstance(arguments, Items)
+    follow(reader, function, Call("", (*first, *others), {}, given.source, is_open))
+    return Known(None)
+
+
+def _from_dict(reader: Reader, given: Call) -> Value | None:
+    """`dacite.from_dict(data_class=Config, data=values)`."""
+    of, data = given.argument(0, "data_class"), given.argument(1, "data")
+    if not isinstance(of, Class) or not isinstance(data, Table):
+        return None
+    names = {key: value for key, value in data.values.items() if isinstance(key, str)}
+    return instance(reader, of, Call("", (), names, given.source, data.is_open))
 
 
 def _copy(reader: Reader, given: Call) -> Value | None:
@@ -257,12 +335,20 @@ LIBRARIES: Mapping[str, Library] = {
     "input": _typed,
     ".ArgumentParser": _parser,
     **dict.fromkeys((".add_argument_group", ".add_mutually_exclusive_group"), _group),
+    ".add_subparsers": _subparsers,
+    ".add_parser": _add_parser,
     ".add_argument": _add_argument,
     ".parse_args": _parse_arguments,
     ".parse_known_args": _parse_known,
     ".set_defaults": _set_defaults,
     **dict.fromkeys(("argparse.Namespace", "types.SimpleNamespace", "SimpleNamespace", "Namespace"), _namespace),
-    **dict.fromkeys(("fire.Fire", "Fire", "typer.run", "tyro.cli"), call_without_arguments),
+    **dict.fromkeys(
+        ("fire.Fire", "Fire", "typer.run", "tyro.cli", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI"),
+        call_without_arguments,
+    ),
+    **dict.fromkeys((".spawn", ".start_processes"), _spawned),
+    **dict.fromkeys((".notebook_launcher", ".debug_launcher"), _launched),
+    "dacite.from_dict": _from_dict,
     **dict.fromkeys(("copy.deepcopy", "deepcopy", "copy.copy"), _copy),
     **dict.fromkeys(("dataclasses.replace",), _replaced),
     **dict.fromkeys(("functools.partial", "partial"), _partial),

@@ -5,7 +5,7 @@ Read in transformers 5.23.0, trl 1.16.0, peft 0.21.2, accelerate 1.15.0 and unsl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from memlint.source.python.calls import external_bases, follow
 from memlint.source.python.classes import field_types, instance
@@ -30,6 +30,11 @@ CAST = "dtype that it is cast to"  # attribute of a model
 FROM_COMMAND_LINE = "from the command line"
 
 
+# What decides about memory, of TrainingArguments and SFTConfig.
+MAY_BE_PASSED = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
+    *("max_length", "packing", "eval_strategy"),
+)
 _DTYPES = frozenset({"float32", "float16", "bfloat16", "half", "float"})
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}  # methods of a module
 
@@ -110,25 +115,26 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
     classes = types.values if isinstance(types, Items) else [types]
     if not reader.command.is_given:
         return Items([_defaults(reader, one, given) for one in classes], given.source)
-    options = _options(reader)
-    return Items([_defaults(reader, one, given, _of_class(one, classes, options)) for one in classes], given.source)
+    options, is_open = _options(reader)
+    found = (_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes)
+    return Items(list(found), given.source)
 
 
-def _options(reader: Reader) -> dict[str, Value]:
+def _options(reader: Reader) -> tuple[dict[str, Value], bool]:
     """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
-    as the parser of the alignment handbook takes it."""
+    as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
     options = {name: plain_word(words) for name, words in reader.command.options.items()}
     files = (one for one in reader.command.positional if isinstance(one, Known))
     config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
-        return options
+        return options, config is not None
     document = find(reader, config.value)
     read = of_document(document) if document is not None else None
     said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
-    return {**said, **options}
+    return {**said, **options}, not isinstance(read, Table)
 
 
-def _of_class(of: Value, classes: list[Value], options: Mapping[str, Value]) -> dict[str, Value]:
+def _of_class(of: Value, classes: Sequence[Value], options: Mapping[str, Value]) -> dict[str, Value]:
     """The options that an argument class takes: its fields, and those of its library that no other class has."""
     own = set(field_types(of)) if isinstance(of, Class) else set()
     others = {name for one in classes if isinstance(one, Class) and one is not of for name in field_types(one)}
@@ -142,12 +148,16 @@ def _of_class(of: Value, classes: list[Value], options: Mapping[str, Value]) -> 
     return found
 
 
-def _defaults(reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None) -> Value:
+def _defaults(
+    reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None, is_open: bool = False
+) -> Value:
     made: Instance | Made
     if isinstance(of, Class):
-        made = instance(reader, of, Call("", (), values or {}, given.source))
+        made = instance(reader, of, Call("", (), values or {}, given.source, is_open))
+        for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
+            made.attributes.setdefault(name, Undetermined("a file that cannot be read may say it", given.source))
     elif isinstance(of, External):
-        made = Made(of.name, (), values or {}, given.source)
+        made = Made(of.name, (), values or {}, given.source, is_open=is_open)
         reader.observe(made)
     else:
         return Undetermined("an argument class that memlint does not know", given.source)

@@ -27,7 +27,6 @@ from memlint.source.python.values import (
     either,
 )
 
-BACKWARD = "backward"
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 # torch 2.13 optim, bitsandbytes 0.49 optim, transformers 5.23 optimization.py and training_args.py (OptimizerNames):
 # a class, and the name of the Trainer's that keeps the same states. Adam keeps what AdamW keeps.
@@ -43,11 +42,16 @@ _OPTIMIZERS: Mapping[str, str] = {
     "RMSprop": "rmsprop",
     "FusedAdam": "adamw_torch",
 }
-_OPTIMIZER_MODULES = ("torch.optim", "optim.", "transformers.", "bitsandbytes.", "bnb.", "deepspeed.ops", "apex.")
-_UNREAD_OPTIMIZERS = ("SGD", "Lion", "Muon", "Shampoo", "LAMB", "DeepSpeedCPUAdam", "Adamax", "Adadelta", "CPUAdam")
+# Names of optimizers, of libraries that are not read as well.
+_OPTIMIZER = re.compile(
+    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
+    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
+)
 _WRAPS_SHARDED = ("FullyShardedDataParallel", "FSDP", "fully_shard")
-_ACCUMULATION_NAMES = ("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum")
-_ACCUMULATION_NAMES += ("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps")
+_ACCUMULATION_NAMES = (
+    *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
+    *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
+)
 _BATCH_NAMES = ("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size", "per_gpu_train_batch_size")
 
 
@@ -61,7 +65,7 @@ class Loop(NamedTuple):
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     """The loop that a script runs; None where it runs none, or trains no language model that memlint reads."""
-    if not any(made.last == BACKWARD for made in seen):
+    if not {"backward", "step"} <= {made.last for made in seen}:
         return None
     optimizers = [made for made in seen if _is_optimizer(made)]
     engines = [made for made in seen if made.name == "deepspeed.initialize"]
@@ -100,8 +104,8 @@ def _distinct(made: Iterable[Made]) -> Iterator[Made]:
 
 
 def _is_optimizer(made: Made) -> bool:
-    known = made.last in _OPTIMIZERS or made.last in _UNREAD_OPTIMIZERS or made.last.startswith("Paged")
-    return known and (made.name.startswith(_OPTIMIZER_MODULES) or "optim" in made.name)
+    is_other = made.last.endswith(("Scheduler", "Config", "Arguments", "Wrapper", "LR"))
+    return _OPTIMIZER.match(made.last) is not None and not is_other
 
 
 def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) -> Made | None:

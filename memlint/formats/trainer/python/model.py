@@ -101,8 +101,10 @@ def _of_made(model: Made) -> Keys:
 
 
 # Classes of transformers and unsloth that load a language model, by how their names end.
-_LANGUAGE_MODELS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSeq2SeqLM", "ForImageTextToText")
-_LANGUAGE_MODELS += ("ForVision2Seq", "FastLanguageModel", "FastModel", "FastVisionModel", "WithLMHead")
+_LANGUAGE_MODELS = (
+    *("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSeq2SeqLM", "ForImageTextToText"),
+    *("ForVision2Seq", "FastLanguageModel", "FastModel", "FastVisionModel", "WithLMHead"),
+)
 
 
 def origin_of(model: Value) -> Value:

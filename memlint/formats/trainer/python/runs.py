@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES
+from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
 from memlint.formats.trainer.python.loop import freezes, loop_of
 from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys
 from memlint.source.document import Span
@@ -50,11 +50,6 @@ _TRL = frozenset(
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12).
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
-# What decides about memory, of TrainingArguments and SFTConfig.
-_MAY_BE_PASSED = (
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
-    *("max_length", "packing", "eval_strategy"),
-)
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
 
@@ -219,8 +214,9 @@ def _second_model(trainer: Made) -> str:
 def _length_of_dataset(dataset: Value | None) -> list[Value]:
     """The length that a dataset of the script's own class keeps: `TextDataset(rows, tokenizer, max_length=512)`."""
     kept = dataset.attributes if isinstance(dataset, Instance) else {}
-    found = [value for name, value in kept.items() if name in _LENGTH_NAMES]
-    return [value for value in found if isinstance(value, Known) and isinstance(value.value, int)][:1]
+    found = (value for name, value in kept.items() if name in _LENGTH_NAMES)
+    length = next((value for value in found if isinstance(value, Known) and isinstance(value.value, int)), None)
+    return [] if length is None else [length]
 
 
 def _of_trainer(trainer: Made, has_unsloth: bool) -> Keys:
@@ -256,7 +252,7 @@ def _not_seen(arguments: Made, keys: Keys) -> Keys:
     if not arguments.is_open:
         return {}
     reason = Undetermined("the script passes on arguments that memlint does not see", arguments.source)
-    return {key: reason for key in _MAY_BE_PASSED if key not in keys}
+    return {key: reason for key in MAY_BE_PASSED if key not in keys}
 
 
 def _unknown(value: Value) -> Undetermined:
