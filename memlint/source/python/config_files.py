@@ -39,7 +39,7 @@ def load(reader: Reader, given: Call) -> Value:
     path = _path(stream)
     if path is None:
         return Table({}, given.source, is_open=True)
-    document = find(reader, path)
+    document = reader.find(path)
     if document is None:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
     if "OmegaConf" in given.name:
@@ -56,20 +56,6 @@ def _path(stream: Value) -> str | None:
             return None
         stream = stream.positional[0] if stream.last in ("open",) and stream.positional else stream.base or stream
     return None
-
-
-def find(reader: Reader, path: str) -> Document | None:
-    """The file that a script means by `path`: from the script's folder, or a folder above it."""
-    folder = posixpath.dirname(reader.script)
-    path = path.removeprefix("./")
-    while True:
-        for base in (folder, ""):
-            found = reader.document(posixpath.normpath(posixpath.join(base, path)))
-            if found is not None:
-                return found
-        if not folder:
-            return None
-        folder = posixpath.dirname(folder)
 
 
 def of_document(document: Document) -> Value:
@@ -174,7 +160,7 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
 
 def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
     """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`."""
-    document = find(reader, posixpath.join(folder, f"{name}.yaml"))
+    document = reader.find(posixpath.join(folder, f"{name}.yaml"))
     own = of_document(in_dialect(document, "omegaconf")) if document is not None else None
     if not isinstance(own, Table) or depth > 8:
         return None

@@ -131,6 +131,8 @@ def _boolean(reader: Reader, node: ast.BoolOp, frame: Frame) -> Value:
     found: list[Value] = []
     for part in node.values:
         value = evaluate(reader, part, frame)
+        if stops_at and isinstance(value, Undetermined) and value.source.how == "typed" and part is not node.values[-1]:
+            continue  # `input("Batch [1]: ") or 1`: who only presses Enter gets the default
         known = operations.truth(value)
         if known is stops_at:
             found.append(value)

@@ -16,6 +16,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Known) and isinstance(owner.value, str):
         if name in ("resolve", "absolute", "expanduser", "as_posix"):  # a path
             return owner
+        if name in ("exists", "is_file"):
+            return is_there(reader, owner, given)
         if name in ("read_text", "open", "read_bytes"):
             return Made("open", (owner,), source=given.source)
         return operations.text_method(owner.value, name, list(given.positional), dict(given.named))
@@ -34,6 +36,16 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     ):
         return Table(dict(owner.attributes), owner.source)
     return None
+
+
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def is_there(reader: Reader, path: Value, given: Call) -> Value:
+    """Whether a file is there: known of configuration files, which a repository holds or does not."""
+    if isinstance(path, Known) and isinstance(path.value, str) and path.value.endswith(_CONFIG_SUFFIXES):
+        return Known(reader.find(path.value) is not None, given.source)
+    return Undetermined("whether a file exists", given.source)
 
 
 # pydantic 2.13 main.py: class methods that make an object of a mapping.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -125,6 +126,19 @@ class Reader:
         self.modules: dict[str, Scope] = {}  # path -> its names
         self._doubts: list[str] = []
         self._fresh: list[dict[int, object]] = []  # objects that were made since each doubt began
+
+    def find(self, path: str) -> Document | None:
+        """The configuration file that a script means by `path`: from the script's folder, or a folder above it."""
+        folder = posixpath.dirname(self.script)
+        path = path.removeprefix("./")
+        while True:
+            for base in (folder, ""):
+                found = self.document(posixpath.normpath(posixpath.join(base, path)))
+                if found is not None:
+                    return found
+            if not folder:
+                return None
+            folder = posixpath.dirname(folder)
 
     def words(self, *names: str) -> tuple[Value, ...] | None:
         """The words that the command line gives an option under one of its names; None where it is not given."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from memlint.source.python.calls import follow
 from memlint.source.python.classes import field_types, instance
+from memlint.source.python.methods import is_there
 from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -46,7 +47,8 @@ def _join(reader: Reader, given: Call) -> Value:
 
 
 def _exists(reader: Reader, given: Call) -> Value:
-    return Undetermined("whether a file exists", given.source)
+    (path,) = given.positional[:1] or (Undetermined("nothing"),)
+    return is_there(reader, path, given)
 
 
 def _environment(reader: Reader, given: Call) -> Value:
@@ -242,7 +244,7 @@ def _set_defaults(reader: Reader, given: Call) -> Value | None:
 
 
 def _typed(reader: Reader, given: Call) -> Value:
-    return Undetermined("what somebody types", given.source)
+    return Undetermined("what somebody types", given.source._replace(how="typed"))
 
 
 def _namespace(reader: Reader, given: Call) -> Value:
@@ -329,7 +331,8 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(
         ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "Path", "pathlib.Path"), _path_of(str)
     ),
-    **dict.fromkeys(("os.path.exists", "os.path.isfile", "os.path.isdir"), _exists),
+    **dict.fromkeys(("os.path.exists", "os.path.isfile"), _exists),
+    "os.path.isdir": lambda reader, given: Undetermined("whether a folder exists", given.source),
     **dict.fromkeys(("os.environ.get", "os.getenv", "os.environ.setdefault"), _environment),
     "os.getcwd": lambda reader, given: Known("", given.source),
     "input": _typed,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from memlint.source.python.calls import external_bases, follow
 from memlint.source.python.classes import field_types, instance
-from memlint.source.python.config_files import find, load, of_document
+from memlint.source.python.config_files import load, of_document
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -128,7 +128,7 @@ def _options(reader: Reader) -> tuple[dict[str, Value], bool]:
     config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
         return options, config is not None
-    document = find(reader, config.value)
+    document = reader.find(config.value)
     read = of_document(document) if document is not None else None
     said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
     return {**said, **options}, not isinstance(read, Table)
