@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from memlint.source.python import builtin_functions
-from memlint.source.python.classes import instance
+from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.limits import MAX_DEPTH
 from memlint.source.python.members import attribute, has_decorator, merge
 from memlint.source.python.methods import method
@@ -168,11 +168,3 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         seen = Made(base.name, given.positional, known, given.source)
         reader.observe(seen)
     return made
-
-
-def external_bases(target: Class) -> tuple[External, ...]:
-    """The classes outside of the repository that a class derives from."""
-    found: list[External] = []
-    for base in target.bases:
-        found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
-    return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memlint.source.python import operations
-from memlint.source.python.classes import instance
+from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.members import elements, merge
 from memlint.source.python.reader import Call, Reader
 from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
@@ -27,6 +27,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Items):
         function_of_list = _LIST.get(name)
         return function_of_list(reader, owner, given) if function_of_list else None
+    if isinstance(owner, Class) and name == "from_pretrained" and name not in owner.methods and external_bases(owner):
+        return _loaded(reader, owner, given)
     if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
         return _validated(reader, owner, given)
     if (
@@ -36,6 +38,18 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     ):
         return Table(dict(owner.attributes), owner.source)
     return None
+
+
+OWN_CLASS = "class of the repository"  # attribute of what such a class loads: its name
+
+
+def _loaded(reader: Reader, owner: Class, given: Call) -> Value:
+    """`MyModelForCausalLM.from_pretrained(...)`, of a class that derives from one of a library."""
+    made = Made(f"{owner.name}.from_pretrained", given.positional, given.named, given.source, None, given.is_open)
+    made.attributes[OWN_CLASS] = Known(owner.name)
+    reader.made(made)
+    reader.observe(made)
+    return made
 
 
 _CONFIG_SUFFIXES = (".json", ".yaml", ".yml")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from memlint.source.python.calls import external_bases, follow
-from memlint.source.python.classes import field_types, instance
+from memlint.source.python.calls import follow
+from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, of_document
+from memlint.source.python.members import FREEZES, PARAMETERS
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -95,6 +96,17 @@ def _cast_to(name: str) -> Library:
         return _cast(reader, given._replace(named={"dtype": External(f"torch.{name}")}))
 
     return apply
+
+
+def _frozen(reader: Reader, given: Call) -> Value | None:
+    """`model.requires_grad_(False)` and the same of a part of it: seen, not followed."""
+    (value,) = given.positional[:1] or (given.named.get("requires_grad"),)
+    if isinstance(value, Known) and value.value is False:
+        owner = given.owner
+        base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
+        of = {"of": Known(owner.name)} if isinstance(owner, External) else {}
+        reader.observe(Made(FREEZES, (value,), of, given.source, base if isinstance(base, Made) else None))
+    return given.owner if isinstance(given.owner, Made) else None
 
 
 def _is_module(owner: Made) -> bool:
@@ -266,6 +278,7 @@ LIBRARIES: Mapping[str, Library] = {
     ".TorchTrainer": _train_loop,
     ".prepare": _prepare,
     **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
+    ".requires_grad_": _frozen,
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,

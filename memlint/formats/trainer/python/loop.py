@@ -90,9 +90,16 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
 
 
 def freezes(seen: list[Made], model: Value) -> bool:
-    """Whether the script sets `requires_grad` of parameters of `model` one by one."""
+    """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
     wanted = origin_of(model)
-    return any(made.name == FREEZES and made.base is not None and origin_of(made.base) is wanted for made in seen)
+    return any(made.name == FREEZES and _concerns(made, wanted) for made in seen)
+
+
+def _concerns(made: Made, model: Value) -> bool:
+    if made.base is not None:
+        return origin_of(made.base) is model
+    part = made.arguments.get("of")  # a part: `AutoModel.from_pretrained().model.layers`
+    return isinstance(model, Made) and isinstance(part, Known) and str(part.value).startswith(f"{model.name}().")
 
 
 def _distinct(made: Iterable[Made]) -> Iterator[Made]:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
 from memlint.formats.trainer.python.loop import freezes, loop_of
-from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys
+from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of
 from memlint.source.document import Span
-from memlint.source.python.calls import external_bases
+from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
+from memlint.source.python.methods import OWN_CLASS
 from memlint.source.python.parameters import BOUND
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
 from memlint.source.python.standard_library import OPTIONS
@@ -198,8 +199,24 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    beside = _second_model(trainer)
+    beside = _second_model(trainer) or (_of_its_own(trainer, model) if model is not None else "")
     return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+
+
+_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+
+
+def _of_its_own(trainer: Made, model: Value) -> str:
+    """A class of model whose memory is not known: one of the repository, a classifier; "" for others."""
+    loaded = origin_of(model)
+    if not isinstance(loaded, Made):
+        return ""
+    own = loaded.attributes.get(OWN_CLASS)
+    if isinstance(own, Known):
+        return f"loads `{own.value}`, a class of the repository"
+    name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
+    is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
+    return f"loads `{name}`, a classifier" if is_head else ""
 
 
 def _second_model(trainer: Made) -> str:
