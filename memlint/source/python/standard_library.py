@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 
-from memlint.source.python.calls import follow
+from memlint.source.python.calls import apply, follow
 from memlint.source.python.classes import field_types, instance
 from memlint.source.python.methods import is_there
 from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
@@ -261,7 +261,23 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
     if not isinstance(target, Class):
         return None
     fields = {name: reader.option(name) for name in field_types(target)}
-    return instance(reader, target, empty._replace(named={key: one for key, one in fields.items() if one}))
+    made = apply(reader, target, empty._replace(named={key: one for key, one in fields.items() if one}))
+    for name, words in reader.command.options.items():
+        _set_nested(reader, made, name.split("."), plain_word(words))
+    return made
+
+
+def _set_nested(reader: Reader, owner: Value, names: list[str], value: Value) -> None:
+    """`--optimizer.lr 1e-5` sets `lr` of the object or mapping `optimizer`."""
+    for name in names[:-1]:
+        inner = owner.attributes.get(name) if isinstance(owner, Instance) else None
+        inner = owner.values.get(name) if isinstance(owner, Table) else inner
+        if inner is None:
+            return
+        owner = inner
+    holder = owner.attributes if isinstance(owner, Instance) else owner.values if isinstance(owner, Table) else None
+    if holder is not None and len(names) > 1 and names[-1] in holder:
+        reader.set(holder, owner, names[-1], value)
 
 
 def _spawned(reader: Reader, given: Call) -> Value | None:

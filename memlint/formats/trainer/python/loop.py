@@ -234,7 +234,7 @@ def _autocast(contexts: list[Made]) -> Value:
             else ""
         )
         enabled = one.arguments.get("enabled")
-        unsure = enabled is not None and not _is_true(enabled)
+        unsure = one.is_open or (enabled is not None and not _is_true(enabled))
         kinds.append(Undetermined("autocast's dtype") if not word or unsure else Known(word, one.source))
     return either(kinds, "several dtypes of autocast")
 
