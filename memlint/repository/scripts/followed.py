@@ -7,7 +7,7 @@ followed to its end, what it hands to the trainer counts, and a flag that it han
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
@@ -88,7 +88,7 @@ def followed(
     return Followed(runs[0], {one.name: one for one in options(launched.arguments)[0]})
 
 
-def corrected(given: Iterator[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
+def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
     """The command's flags as keys, corrected by what the program makes of them."""
     placed = {str(one.path[0]): one for one in given}
     keys = of.run.keys

@@ -18,13 +18,22 @@ from memlint._record import NamedTuple
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
-from memlint.repository.scripts.document import Values, flags, switches_of
+from memlint.repository.scripts.document import Placed, Values, flags, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
-from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
+from memlint.repository.scripts.translate import (
+    WHOLE_PROGRAMS,
+    completed,
+    config_word,
+    flag_names,
+    format_of,
+    of_file,
+    overrides_file,
+    task_of,
+)
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
 from memlint.source.document import Document, Start
@@ -202,7 +211,9 @@ class _Reader:
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)
-        given = completed(launched, definitions, format_name, flags(launched, definitions, format_name))
+        given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
+        for one in self._of_file(launched, format_name, invocation, given):
+            values.put(one)
         for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
@@ -217,6 +228,15 @@ class _Reader:
         yield values.document(
             self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file, run)
         )
+
+    def _of_file(
+        self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
+    ) -> Iterator[Placed]:
+        word = config_word(launched, format_name)
+        if word is None or not overrides_file(launched, format_name):
+            return
+        file = self._named(invocation.folder, dict(invocation.files), word.text) if word.known else None
+        yield from of_file(word, file, {str(one.path[0]) for one in given})
 
     def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
         line = command_line(launched, invocation.variables, size)
