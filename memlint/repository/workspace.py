@@ -110,19 +110,26 @@ class Workspace:
             found = load(data, path)
             if not path.endswith((".yaml", ".yml")) or not _holds_commands(found[0]):
                 return found
+        launches = self._launches(path, absolute, decode(data).text)
+        return launches or (found if path.endswith((".yaml", ".yml")) else ())
+
+    def _launches(self, path: str, absolute: str, text: str) -> tuple[Document, ...]:
+        """The training commands of a script, a configuration file with steps, or a notebook."""
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
         find = partial(self._find, posixpath.dirname(absolute))
         repository = Repository(self.root, self._script_text, find, self._named, self._programs, self._follow)
-        launches = documents(absolute, decode(data).text, repository, path)
-        return launches or (found if path.endswith((".yaml", ".yml")) else ())
+        return documents(absolute, text, repository, path)
 
     def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
         from memlint.repository.python.documents import documents  # where Python is read
 
         inner = absolute.removeprefix(f"{self.root.rstrip('/')}/")
         file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
-        return documents(inner, file, self._scripts_repository())
+        found = documents(inner, file, self._scripts_repository())
+        if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
+            found += self._launches(path, absolute, decode(data).text)
+        return found
 
     def _scripts_repository(self) -> PythonRepository:
         from memlint.repository.python.documents import PythonRepository  # as above

@@ -19,7 +19,7 @@ from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Placed, Values, flags, switches_of
-from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
+from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
@@ -31,7 +31,6 @@ from memlint.repository.scripts.translate import (
     flag_names,
     format_of,
     of_file,
-    overrides_file,
     task_of,
 )
 from memlint.repository.scripts.world import World, world
@@ -82,7 +81,7 @@ def documents(
 
     `gpus`: the number of GPUs of the machine that is asked about, for values that depend on it.
     """
-    if not may_launch(text):
+    if not may_launch(text) and not path.endswith(".ipynb"):
         return ()
     job = slurm.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
@@ -122,6 +121,9 @@ def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
     """The scripts that a file holds: itself, or those in its recipes and steps."""
     if holds_recipes(path):
         return recipes(path, text)
+    if path.endswith(".ipynb"):
+        notebook = load(text.encode("utf-8", "replace"), path, syntax="json")[0]
+        return [part for part in commands_in_notebook(notebook) if may_launch(shown(part.text))]
     if path.endswith((".yaml", ".yml")):
         loaded = load(text.encode("utf-8", "replace"), path)
         return [part for document in loaded for part in commands_in_yaml(document)]
@@ -204,7 +206,8 @@ class _Reader:
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
         format_name = format_of(launched, definitions, entry is not None)
-        size = world(launched, invocation.variables, invocation.wrappers, self.job)
+        text_of = partial(self._text, invocation.folder, dict(invocation.files))
+        size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
         run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         if run is None and (format_name is None or leaves):
@@ -233,7 +236,7 @@ class _Reader:
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
     ) -> Iterator[Placed]:
         word = config_word(launched, format_name)
-        if word is None or not overrides_file(launched, format_name):
+        if word is None:
             return
         file = self._named(invocation.folder, dict(invocation.files), word.text) if word.known else None
         yield from of_file(word, file, {str(one.path[0]) for one in given})
@@ -287,6 +290,14 @@ class _Reader:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
         found = self.repository.find(path, "file")
         return self.repository.load(found, folder) if found is not None else None
+
+    def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
+        """The text of a file that the command names: one that the script wrote before, else one of the repository."""
+        path = posixpath.normpath(posixpath.join(folder, reference))
+        if path in written:
+            return known(written[path])
+        found = self.repository.find(path, "file")
+        return self.repository.read(found) if found is not None else None
 
     def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
         """The program's file, absolute; None where the repository has none."""

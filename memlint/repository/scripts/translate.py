@@ -69,7 +69,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
     if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift"
     if is_axolotl(command):
-        return "axolotl" if overrides_file(command, "axolotl") else ""
+        return "axolotl" if config_word(command, "axolotl") else ""
     if _is_verl(command):
         return "verl"
     if is_openrlhf(command):
@@ -97,12 +97,6 @@ def config_word(command: LaunchCommand, format_name: str) -> Word | None:
         found = [one for one in options(command.arguments)[0] if one.name == "config" and one.values]
         return found[-1].values[0] if found else None
     return None
-
-
-def overrides_file(command: LaunchCommand, format_name: str) -> bool:
-    """Whether the command names a file and says values beside it."""
-    others = len(command.arguments) - (2 if command.launcher == "trl" else 1)
-    return config_word(command, format_name) is not None and others > 0
 
 
 def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
