@@ -29,6 +29,7 @@ SUFFIXES = (".py", ".ipynb")
 MAX_BYTES = 4 << 20  # a notebook may hold pictures
 # A cheap look: what makes no trainer is not parsed.
 _TRAINER = re.compile(r"\b\w*Trainer\s*\(")
+_IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _MODEL_LOADED = re.compile(
     r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel)\b"
@@ -56,7 +57,10 @@ class PythonRepository(NamedTuple):
 
 
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
-    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does."""
+    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does. A test
+    with a training loop is none."""
+    if _IS_TEST.search(path) and not _TRAINER.search(text):
+        return False
     if _TRAINER.search(text) or (_LOOP.search(text) and _MODEL_LOADED.search(text)):
         return True
     if not _IS_SCRIPT.search(text):
