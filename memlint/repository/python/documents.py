@@ -23,7 +23,7 @@ from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
 from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, source_of
+from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, source_of
 
 SUFFIXES = (".py", ".ipynb")
 MAX_BYTES = 4 << 20  # a notebook may hold pictures
@@ -225,6 +225,8 @@ class _Placed:
     def put(self, key: str, value: Value) -> None:
         if isinstance(value, Known) and value.value is None:
             return
+        if not is_small(value):
+            value = Undetermined("a very large value", source_of(value))
         if key in _ENGINES and isinstance(value, (Undetermined, Either)):
             self.unknown[key,] = _reason(value)  # a placeholder would turn the engine on
             return

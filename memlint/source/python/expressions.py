@@ -190,8 +190,8 @@ def _items(reader: Reader, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -
             values.append(evaluate(reader, element, frame))
             continue
         inner = evaluate(reader, element.value, frame)
-        values += inner.values if isinstance(inner, Items) else []
-        is_open = is_open or not isinstance(inner, Items) or inner.is_open
+        values += inner.values[:MAX_ITEMS] if isinstance(inner, Items) else []
+        is_open = is_open or not isinstance(inner, Items) or inner.is_open or len(inner.values) > MAX_ITEMS
     is_open = is_open or len(node.elts) > MAX_ITEMS
     return reader.made(Items(values, _source(node, frame, "literal"), is_open))  # type: ignore[no-any-return]
 
