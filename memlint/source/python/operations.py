@@ -24,6 +24,7 @@ from memlint.source.python.values import (
 )
 
 MAX_TEXT = 10_000
+_MOST_WORK = 1_000_000  # letters that a replacement may make
 MAX_NUMBER = 2**128
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -176,6 +177,11 @@ def text_method(text: str, name: str, arguments: list[Value], named: dict[str, V
         return Undetermined("a text of unknown parts")
     if name in ("split", "rsplit", "splitlines"):
         return _parts(getattr(text, name), values)
+    if (
+        name in ("replace", "format")
+        and len(text) * sum(len(one) for one in values if isinstance(one, str)) > _MOST_WORK
+    ):
+        return Undetermined("a very long text")
     if name not in _TEXT_METHODS or (name == "format" and ":" in text):
         return Undetermined(f"`.{name}()` of a text")
     try:
