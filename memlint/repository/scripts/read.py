@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
@@ -41,6 +42,8 @@ from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
+_WITH_FILES = ("trainer", "llamafactory", "axolotl")  # formats whose values a command may take from a file
+_TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
 MOST_DOCUMENTS = 32  # of one script
 MOST_LETTERS = 262_144
@@ -215,8 +218,12 @@ class _Reader:
         format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)
         given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
-        for one in self._of_file(launched, format_name, invocation, given):
-            values.put(one)
+        if run is None:
+            said = [
+                one for one in given if one.key is not None
+            ]  # what the program sets by itself comes before the file
+            defaults = [one for one in given if one.key is None]
+            given = [*defaults, *self._of_file(launched, format_name, invocation, given), *said]
         for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
@@ -235,11 +242,12 @@ class _Reader:
     def _of_file(
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
     ) -> Iterator[Placed]:
-        word = config_word(launched, format_name)
+        word = config_word(launched, format_name) if format_name in _WITH_FILES else None
         if word is None:
             return
         file = self._named(invocation.folder, dict(invocation.files), word.text) if word.known else None
-        yield from of_file(word, file, {str(one.path[0]) for one in given})
+        needs = _TELLING if format_name == "trainer" else frozenset()
+        yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None}, needs)
 
     def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
         line = command_line(launched, invocation.variables, size)

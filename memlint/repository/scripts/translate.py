@@ -89,20 +89,27 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 
 def config_word(command: LaunchCommand, format_name: str) -> Word | None:
-    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, TRL's `--config`."""
+    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, `--config` or a YAML
+    file of TRL and of scripts with such a parser."""
     if format_name in ("llamafactory", "axolotl"):
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
-    if command.launcher == "trl":
-        found = [one for one in options(command.arguments)[0] if one.name == "config" and one.values]
-        return found[-1].values[0] if found else None
-    return None
+    named, others = options(command.arguments)
+    found = [one.values[0] for one in named if one.name in _CONFIG_OPTIONS and one.values]
+    files = [one for one in others if one.text.endswith((".yaml", ".yml"))]
+    return next(iter([*found[-1:], *files]), None)
 
 
-def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
+_CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
+
+
+def of_file(
+    word: Word, file: Document | None, given: set[str], needs: frozenset[str] = frozenset()
+) -> Iterator[Placed]:
     """The values of the file that a command names, for the command to override; what memory needs is unknown where
-    the file cannot be read."""
-    if file is not None and isinstance(file.value, dict):
+    the file cannot be read, or has fewer than two of the keys in `needs`."""
+    keys = set(file.value) if file is not None and isinstance(file.value, dict) else set()
+    if file is not None and (not needs or len(keys & needs) > 1):
         yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
         return
     reason = f"`{word.text}` says it, which is not there or cannot be read"

@@ -453,3 +453,20 @@ def test_who_only_presses_enter_gets_the_default() -> None:
     code = 'from trl import SFTConfig, SFTTrainer\nbatch = int(input("Batch [4]: ").strip() or "4")\n'
     code += 'SFTTrainer("gpt2", SFTConfig("out", per_device_train_batch_size=batch)).train()\n'
     assert keys(code)["per_device_train_batch_size"] == 4
+
+
+def test_a_model_that_scores_is_beside_the_policy() -> None:
+    code = "from transformers import AutoModelForSequenceClassification\nfrom trl import GRPOConfig, GRPOTrainer\n"
+    code += 'judge = AutoModelForSequenceClassification.from_pretrained("judge")\n'
+    code += (
+        'GRPOTrainer("gpt2", lambda texts: judge(texts), GRPOConfig("out", per_device_train_batch_size=2)).train()\n'
+    )
+    (run,) = runs(code)
+    assert run.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
+
+
+def test_the_rest_of_the_command_line_comes_last() -> None:
+    code = TRL.replace("arguments, model = parser.parse_args_and_config()", "arguments, model, _ = parser.parse_args_a")
+    code = code.replace("parse_args_a", "parse_args_and_config(return_remaining_strings=True)")
+    found = started(code, model_name_or_path="gpt2", per_device_train_batch_size="3")
+    assert found["per_device_train_batch_size"] == 3

@@ -125,11 +125,18 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
         return None
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
+    rest: list[Value] = [Items([])] if _asks_for_the_rest(given) else []
     if not reader.command.is_given:
-        return Items([_defaults(reader, one, given) for one in classes], given.source)
+        return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
     options, is_open = _options(reader)
     found = (_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes)
-    return Items(list(found), given.source)
+    return Items([*found, *rest], given.source)
+
+
+def _asks_for_the_rest(given: Call) -> bool:
+    """`return_remaining_strings=True` adds what no class takes."""
+    asked = given.named.get("return_remaining_strings")
+    return isinstance(asked, Known) and bool(asked.value)
 
 
 def _options(reader: Reader) -> tuple[dict[str, Value], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
@@ -199,8 +200,26 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    beside = _second_model(trainer) or (_of_its_own(trainer, model) if model is not None else "")
+    beside = (
+        _second_model(trainer) or _scores(trainer, seen) or (_of_its_own(trainer, model) if model is not None else "")
+    )
     return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+
+
+_REINFORCES = frozenset({"GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer"})
+
+
+def _scores(trainer: Made, seen: list[Made]) -> str:
+    """A model that was loaded before, beside the one that learns from rewards; "" without one."""
+    if trainer.last not in _REINFORCES:
+        return ""
+    model = _model_of(trainer)
+    own = origin_of(model) if model is not None else None
+    for made in seen[: seen.index(trainer)]:
+        is_model = made.last == "from_pretrained" and re.search(r"For[A-Z]\w+\.from_pretrained$", made.name)
+        if is_model and made is not own and (own is None or source_of(own) != made.source):
+            return f"loads `{made.name.removesuffix('.from_pretrained').rpartition('.')[2]}` beside its policy"
+    return ""
 
 
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
