@@ -213,7 +213,7 @@ class _Reader:
         size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
         run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        if run is None and (format_name is None or leaves):
+        if run is None and (format_name is None or (leaves and self._config(launched, "trainer", invocation) is None)):
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)
@@ -243,11 +243,20 @@ class _Reader:
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
     ) -> Iterator[Placed]:
         word = config_word(launched, format_name) if format_name in _WITH_FILES else None
-        if word is None:
-            return
-        file = self._named(invocation.folder, dict(invocation.files), word.text) if word.known else None
-        needs = _TELLING if format_name == "trainer" else frozenset()
-        yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None}, needs)
+        if word is not None:
+            file = self._config(launched, format_name, invocation)
+            yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None})
+
+    def _config(self, launched: LaunchCommand, format_name: str, invocation: Invocation) -> Document | None:
+        """The file with the run's values that the command names; None where it names none that can be read."""
+        word = config_word(launched, format_name)
+        if word is None or not word.known:
+            return None
+        file = self._named(invocation.folder, dict(invocation.files), word.text)
+        if file is None or not isinstance(file.value, dict):
+            return None
+        is_other = format_name == "trainer" and len(_TELLING & set(file.value)) < 2
+        return None if is_other else file
 
     def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
         line = command_line(launched, invocation.variables, size)

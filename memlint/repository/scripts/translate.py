@@ -103,13 +103,10 @@ def config_word(command: LaunchCommand, format_name: str) -> Word | None:
 _CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
 
 
-def of_file(
-    word: Word, file: Document | None, given: set[str], needs: frozenset[str] = frozenset()
-) -> Iterator[Placed]:
+def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
     """The values of the file that a command names, for the command to override; what memory needs is unknown where
-    the file cannot be read, or has fewer than two of the keys in `needs`."""
-    keys = set(file.value) if file is not None and isinstance(file.value, dict) else set()
-    if file is not None and (not needs or len(keys & needs) > 1):
+    the file cannot be read."""
+    if file is not None:
         yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
         return
     reason = f"`{word.text}` says it, which is not there or cannot be read"

@@ -348,7 +348,8 @@ def test_a_command_overrides_the_file_that_it_names(command: str, batch: int, le
 
 
 def test_a_file_that_is_not_there_leaves_its_values_unknown() -> None:
-    run = analysed("trl sft --config away.yaml --bf16 true --max_length 512").runs[0]
+    assert not documents("trl sft --config away.yaml --bf16 true --max_length 512")
+    run = analysed("llamafactory-cli train away.yaml cutoff_len=512").runs[0]
     assert run.batch.micro_batch_size is UNKNOWN
     assert "away.yaml" in run.origins["batch.micro_batch_size"].detail
     assert run.sequence.length == 512
