@@ -42,6 +42,7 @@ from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
+_FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs read nothing but a file where they are given one
 _WITH_FILES = ("trainer", "llamafactory", "axolotl")  # formats whose values a command may take from a file
 _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
@@ -213,7 +214,10 @@ class _Reader:
         size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
         run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        if run is None and (format_name is None or (leaves and self._config(launched, "trainer", invocation) is None)):
+        leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
+        if run is None and (
+            format_name is None or (leaves and self._config(launched, format_name, invocation) is None)
+        ):
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)

@@ -360,6 +360,12 @@ def test_trls_model_arguments_make_an_adapter() -> None:
     assert "use_peft" not in started(TRL, model_name_or_path="gpt2")
 
 
+def test_what_the_models_arguments_say_is_not_the_trainers() -> None:
+    found = started(TRL, model_name_or_path="gpt2", attn_implementation="sdpa", bf16="true")
+    assert "attn_implementation" not in found  # the script hands it to nothing
+    assert found["bf16"] is True
+
+
 def test_a_file_that_cannot_be_read_may_say_anything() -> None:
     found = started(TRL, config="away.yaml", model_name_or_path="gpt2")
     assert found["per_device_train_batch_size"] == "?"

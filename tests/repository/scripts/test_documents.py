@@ -347,12 +347,10 @@ def test_a_command_overrides_the_file_that_it_names(command: str, batch: int, le
     assert (run.batch.micro_batch_size, run.sequence.length) == (batch, length)
 
 
-def test_a_file_that_is_not_there_leaves_its_values_unknown() -> None:
+def test_a_file_that_is_not_there_makes_no_run() -> None:
     assert not documents("trl sft --config away.yaml --bf16 true --max_length 512")
-    run = analysed("llamafactory-cli train away.yaml cutoff_len=512").runs[0]
-    assert run.batch.micro_batch_size is UNKNOWN
-    assert "away.yaml" in run.origins["batch.micro_batch_size"].detail
-    assert run.sequence.length == 512
+    assert not documents("llamafactory-cli train away.yaml cutoff_len=512")
+    assert not documents("axolotl train away.yaml --micro-batch-size 1")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Read in transformers 5.23.0, trl 1.16.0, peft 0.21.2, accelerate 1.15.0 and unsl
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from memlint.source.python.calls import follow
@@ -153,13 +154,29 @@ def _options(reader: Reader) -> tuple[dict[str, Value], bool]:
     return {**said, **options}, not isinstance(read, Table)
 
 
+# trl 1.16.0 trainer/model_config.py: the fields of ModelConfig.
+_OF_MODEL = re.compile(
+    r"model_name_or_path$|model_revision$|(?:torch_)?dtype$|trust_remote_code$|attn_implementation$|use_peft$|lora_"
+    r"|load_in_[48]bit$|bnb_4bit_|use_bnb_nested_quant$|use_rslora$|use_dora$"
+)
+
+
+def _is_model_config(of: Value) -> bool:
+    bases = external_bases(of) if isinstance(of, Class) else (of,)
+    return any(isinstance(base, External) and base.last == "ModelConfig" for base in bases)
+
+
 def _of_class(of: Value, classes: Sequence[Value], options: Mapping[str, Value]) -> dict[str, Value]:
     """The options that an argument class takes: its fields, and those of its library that no other class has."""
     own = set(field_types(of)) if isinstance(of, Class) else set()
     others = {name for one in classes if isinstance(one, Class) and one is not of for name in field_types(one)}
     of_library = not isinstance(of, Class) or bool(external_bases(of))
+    is_model = _is_model_config(of)
+    has_model = any(map(_is_model_config, classes))
     found: dict[str, Value] = {}
     for name, value in options.items():
+        if has_model and not is_model and name not in own and _OF_MODEL.match(name):
+            continue
         if name in own or (of_library and name not in others):
             found[name] = value
         elif name[:3] == "no_" and name[3:] in own and value == Known(True):
