@@ -194,6 +194,7 @@ COVERED = {
     "tests/fixes/test_shell_opinion.py": ("fixes.edits.shell",),
     "tests/formats/trainer/test_python_runs.py": (
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
+        "formats.trainer.python.loop",
     ),
     "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),

@@ -82,6 +82,8 @@ def an_edit(document: Document, chance: random.Random) -> Edit | None:
         missing = [key for key in ADDED if key not in document.value]
         key = chance.choice(missing) if missing else ""
         return Edit(document.path, (key,), "set", ADDED[key]) if key else None
+    if not plain:
+        return None
     key = chance.choice(plain)
     if kind == "remove":
         return Edit(document.path, (key,), "remove", None)

@@ -31,11 +31,13 @@ MOST_STEPS = 12  # of an author's path that are looked up
 MAX_CACHED = 64  # files whose documents are cached: the one being checked, and companions that many files share
 
 if TYPE_CHECKING:
+    from memlint.formats.trainer.python.runs import PythonRun
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python.configs import ConfigIndex
     from memlint.repository.python.documents import PythonRepository
     from memlint.repository.python_arguments import Python
     from memlint.repository.scripts.definitions import TrainingProgram
+    from memlint.source.python.reader import CommandLine
     from memlint.source.python.text import ParsedModules
 
 ReadBytes = Callable[[str], bytes]
@@ -108,19 +110,26 @@ class Workspace:
             found = load(data, path)
             if not path.endswith((".yaml", ".yml")) or not _holds_commands(found[0]):
                 return found
+        launches = self._launches(path, absolute, decode(data).text)
+        return launches or (found if path.endswith((".yaml", ".yml")) else ())
+
+    def _launches(self, path: str, absolute: str, text: str) -> tuple[Document, ...]:
+        """The training commands of a script, a configuration file with steps, or a notebook."""
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
         find = partial(self._find, posixpath.dirname(absolute))
-        repository = Repository(self.root, self._script_text, find, self._named, self._programs)
-        launches = documents(absolute, decode(data).text, repository, path)
-        return launches or (found if path.endswith((".yaml", ".yml")) else ())
+        repository = Repository(self.root, self._script_text, find, self._named, self._programs, self._follow)
+        return documents(absolute, text, repository, path)
 
     def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
         from memlint.repository.python.documents import documents  # where Python is read
 
         inner = absolute.removeprefix(f"{self.root.rstrip('/')}/")
         file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
-        return documents(inner, file, self._scripts_repository())
+        found = documents(inner, file, self._scripts_repository())
+        if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
+            found += self._launches(path, absolute, decode(data).text)
+        return found
 
     def _scripts_repository(self) -> PythonRepository:
         from memlint.repository.python.documents import PythonRepository  # as above
@@ -132,6 +141,19 @@ class Workspace:
             lambda name: self.display_path(f"{root}/{name}"),
             self._parsed_modules().parse,
         )
+
+    def _follow(self, path: str, command: CommandLine, written: Mapping[str, str]) -> tuple[PythonRun, ...]:
+        """The runs of the program at `path` (absolute) that is started so, where files were `written` before."""
+        from memlint.repository.python.documents import followed  # as above
+
+        root = self.root.rstrip("/")
+
+        def document(name: str) -> Document | None:
+            text = written.get(f"{root}/{name}")
+            return self._config_file(name) if text is None else load(text.encode("utf-8", "replace"), name)[0]
+
+        repository = self._scripts_repository()._replace(document=document)
+        return followed(path.removeprefix(f"{root}/"), repository, command)
 
     def _parsed_modules(self) -> ParsedModules:
         if not self._modules:

@@ -122,6 +122,8 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
     if start is not None and start.launcher != "trl":
         return  # the program's own flags: those that it refuses are named by _refused (issues.py)
     present, known = config.section.value, compiled_schema(SCHEMA).schema["properties"]
+    start = config.section.document.start
+    own = start.defined if start is not None else frozenset()  # flags of the program that a command starts
     unknown = [key for key in present if isinstance(key, str) and key not in known]
     if len(unknown) > _MOST_UNKNOWN:
         return
@@ -130,7 +132,7 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
     if config.stated.get("transformers", ()) >= (4, 46):
         targets["evaluation_strategy"] = "eval_strategy"  # both names up to 4.45; unsaid, an older release may read it
     for key in present:
-        if not isinstance(key, str) or "x-memlint-removed-in" in known.get(key, ()):
+        if not isinstance(key, str) or key in own or "x-memlint-removed-in" in known.get(key, ()):
             continue
         target = targets.get(key) or _respelt(key, known)
         if key in known and target in _OF_TRL and "use_peft" not in present:

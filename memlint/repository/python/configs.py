@@ -18,6 +18,7 @@ from memlint.source.document import Document
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
 MAX_TEXTS = 256  # of modules, that are kept from one file to the next
+MAX_LETTERS = 131_072  # of a configuration file: what is longer is data
 MIN_KEYS = 2  # values of a run that must stand in the file
 # A cheap look at the file: keys that training configurations have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*:""")
@@ -45,7 +46,9 @@ class ConfigIndex:
         if self._scripts == []:  # known to be none
             return ()
         text = self._repository.read(path)
-        if text is None or sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
+        if text is None or len(text) > MAX_LETTERS:
+            return ()
+        if sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
             return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):

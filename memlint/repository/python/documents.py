@@ -21,35 +21,27 @@ from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
-from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, source_of
+from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, source_of
 
 SUFFIXES = (".py", ".ipynb")
 MAX_BYTES = 4 << 20  # a notebook may hold pictures
 # A cheap look: what makes no trainer is not parsed.
 _TRAINER = re.compile(r"\b\w*Trainer\s*\(")
+_IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
+_LOOP = re.compile(r"\.backward\s*\(")
+_MODEL_LOADED = re.compile(
+    r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel)\b"
+)
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
 MAX_IMPORTS = 40
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
-_TASKS: Mapping[str, str] = {
-    "SFTTrainer": "sft",
-    "DPOTrainer": "dpo",
-    "KTOTrainer": "kto",
-    "ORPOTrainer": "orpo",
-    "CPOTrainer": "cpo",
-    "GRPOTrainer": "grpo",
-    "RewardTrainer": "rm",
-    "PPOTrainer": "ppo",
-    "Trainer": "sft",
-    "Seq2SeqTrainer": "sft",
-}
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
 # Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
 _OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
-_OF_TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer"})
 
 
 class PythonRepository(NamedTuple):
@@ -65,14 +57,31 @@ class PythonRepository(NamedTuple):
 
 
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
-    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does."""
-    if _TRAINER.search(text):
+    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does. A test
+    with a training loop is none."""
+    if _IS_TEST.search(path) and not _TRAINER.search(text):
+        return False
+    if _TRAINER.search(text) or (_LOOP.search(text) and _MODEL_LOADED.search(text)):
         return True
     if not _IS_SCRIPT.search(text):
         return False
     names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
-    found = (read(place) for name in names for place in module_paths(name, path))
-    return any(inner is not None and _TRAINER.search(inner) for inner in found)
+    found = [text]
+    for place in (place for name in names for place in module_paths(name, path)):
+        inner = read(place)
+        if inner is not None and _TRAINER.search(inner):
+            return True
+        found += [inner] if inner is not None else []
+    return any(map(_LOOP.search, found)) and any(map(_MODEL_LOADED.search, found))
+
+
+def followed(path: str, repository: PythonRepository, command: CommandLine) -> tuple[PythonRun, ...]:
+    """The runs of the script at `path` (below the root) that is started so; none where it trains nothing."""
+    text = repository.read(path)
+    if text is None or not may_train(path, text, repository.read):
+        return ()
+    script = repository.parse(path, text)
+    return () if isinstance(script, Problem) else runs_of(script, _Cache(repository).files(), command)
 
 
 def documents(path: str, file: Document | str, repository: PythonRepository, config: str = "") -> tuple[Document, ...]:
@@ -86,7 +95,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     script = repository.parse(path, text) if isinstance(file, str) else notebook.read(file)
     if isinstance(script, Problem):
         return ()
-    runs = runs_of(script, _Cache(repository).files(), config)
+    runs = runs_of(script, _Cache(repository).files(), CommandLine(config))
     found = [_document(run, path, text, repository) for run in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
@@ -181,18 +190,18 @@ def _home(run: PythonRun, path: str) -> str:
 
 
 def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path, str]) -> Start:
-    is_trl = run.trainer not in _OF_TRANSFORMERS
     call = run.arguments_call if is_script else None
     return Start(
         "trainer",
         "",
         display,
         unknown=unknown,
-        framework="trl" if is_trl else "transformers",
-        task=_TASKS.get(run.trainer, ""),
+        framework=run.framework,
+        task=run.task,
         loads_model=run.loads_model,
         sources={(): (call.start, call.end)} if call is not None else {},
-        accepts=_OF_TRAINER | _OF_TRL if is_trl else _OF_TRAINER,
+        accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
+        unmodelled=run.unmodelled,
     )
 
 
@@ -216,6 +225,8 @@ class _Placed:
     def put(self, key: str, value: Value) -> None:
         if isinstance(value, Known) and value.value is None:
             return
+        if not is_small(value):
+            value = Undetermined("a very large value", source_of(value))
         if key in _ENGINES and isinstance(value, (Undetermined, Either)):
             self.unknown[key,] = _reason(value)  # a placeholder would turn the engine on
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 _MAKES = frozenset(("ArgumentParser", "HfArgumentParser", "TrlParser", "H4ArgumentParser"))
 _PARSES = frozenset(("parse_args", "parse_args_into_dataclasses", "parse_args_and_config"))
@@ -27,25 +28,34 @@ _OTHER_READERS = re.compile(
 )
 
 
+_OF_INTEREST = (ast.Call, ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Assign)
+
+
+@lru_cache(maxsize=64)
+def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """The calls, definitions, imports and assignments of a module: its tree is large, and gone through once."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, _OF_INTEREST))
+
+
 def is_complete(program: ast.Module, text: str, modules: Sequence[ast.Module]) -> bool:
     """Whether the calls of a program leave no flag open. `modules`: it and those that it leads to; `text`: its code."""
     own = {name for _, name in _calls((program,))}
     if not own & _MAKES or not own & _PARSES or _OTHER_READERS.search(text):
         return False
-    functions = {node.name for tree in modules for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    functions = {node.name for tree in modules for node in nodes(tree) if isinstance(node, ast.FunctionDef)}
     parsers = set(_parsers(modules))
     return all(_is_plain(call, name, functions, parsers) for call, name in _calls(modules))
 
 
 def have_one_definition(names: Iterable[str], modules: Sequence[ast.Module]) -> bool:
     """Whether no two classes of the modules share one of the names."""
-    defined = [node.name for tree in modules for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    defined = [node.name for tree in modules for node in nodes(tree) if isinstance(node, ast.ClassDef)]
     return all(defined.count(name) <= 1 for name in names)
 
 
 def _calls(modules: Iterable[ast.Module]) -> Iterator[tuple[ast.Call, str]]:
     for tree in modules:
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Call):
                 yield node, _name(node.func)
 
@@ -53,7 +63,7 @@ def _calls(modules: Iterable[ast.Module]) -> Iterator[tuple[ast.Call, str]]:
 def _parsers(modules: Iterable[ast.Module]) -> Iterator[str]:
     """Names of variables that hold a parser."""
     for tree in modules:
-        for node in ast.walk(tree):
+        for node in nodes(tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) in _MAKES:
                 yield from (_name(target) for target in node.targets)
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.repository.scripts.completeness import have_one_definition, is_complete
+from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
 
 MOST_FILES = 24  # that one program leads to
 MOST_BYTES = 512 * 1024
@@ -102,10 +102,7 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
     if not modules:
         return TrainingProgram()
     classes = {
-        node.name: (node, module)
-        for module in modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.ClassDef)
+        node.name: (node, module) for module in modules for node in nodes(module.tree) if isinstance(node, ast.ClassDef)
     }
     flags: dict[str, Definition] = {}
     known: set[str] = set()
@@ -115,7 +112,7 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
     parsed, missing = "", False
     parsed_classes: list[str] = []
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in nodes(module.tree):
             if not isinstance(node, ast.Call):
                 continue
             name = _name(node.func)
@@ -172,7 +169,7 @@ def _imported(tree: ast.Module, path: str, root: str) -> Iterator[str]:
     folders = [folder]
     while folders[-1] != root and folders[-1].startswith(root):
         folders.append(posixpath.dirname(folders[-1]))
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         names: list[str] = []
         if isinstance(node, ast.ImportFrom):
             module = (node.module or "").replace(".", "/")
@@ -336,7 +333,7 @@ def _unmodelled(modules: Sequence[_Module], classes: Mapping[str, Any]) -> str:
     """What the program does to its model that is not told by flags, with file and line; "" where nothing is seen."""
     for module in modules:
         decides = module is modules[0] or _makes_parser(module)  # `train_mem.py` calls `train()` of another file
-        for node in ast.walk(module.tree):
+        for node in nodes(module.tree):
             what = _own_class(node, classes) or (_freezes(node) if decides else "")
             if what:
                 return f"{posixpath.basename(module.path)}:{getattr(node, 'lineno', 0)} {what}"

@@ -103,7 +103,7 @@ def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) ->
     overrides = list(_overrides(others))
     sections = {path[0] for _, _, path in overrides if len(path) > 1}
     for word, length, path in overrides:
-        chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(path[0])
+        chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(str(path[0]))
         if chosen is not None:
             yield override(word, length, chosen)
 
@@ -163,9 +163,9 @@ def flag(option: Option, program: TrainingProgram, schema: Mapping[str, Any]) ->
     words = option.values if defined is None or defined.takes_many or len(option.values) < 2 else option.values[:1]
     if value is None:
         value = value_of(words, types)
-    unknown = next((why_unknown(word.pieces) for word in words if word.unknown and not _has_known_name(word)), "")
+    unknown = next((why_unknown(word.pieces) for word in words if word.unknown and not has_known_name(word)), "")
     source = words[0].source if len(words) == 1 else None
-    return Placed((key,), value, _flag_at(option), _range(words), source, unknown)
+    return Placed((key,), value, at_flag(option), words_range(words), source, unknown)
 
 
 def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:
@@ -178,7 +178,7 @@ def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) 
     return found.pop() if len(found) == 1 else name
 
 
-def _flag_at(option: Option) -> Where | None:
+def at_flag(option: Option) -> Where | None:
     """The flag alone, without the value behind its `=`."""
     at, text = option.flag.at, option.flag.text
     if at is None or not option.is_joined or at.end - at.start < len(text):
@@ -186,7 +186,7 @@ def _flag_at(option: Option) -> Where | None:
     return at._replace(end=at.start + text.index("="))
 
 
-def _has_known_name(word: Word) -> bool:
+def has_known_name(word: Word) -> bool:
     """`$ROOT/models/Qwen2.5-7B`: where it lies is not known, what it is called is."""
     last = word.pieces[-1]
     return not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
@@ -210,7 +210,7 @@ def _override_value(word: Word) -> Any:
     return found
 
 
-def _range(words: tuple[Word, ...]) -> Where | None:
+def words_range(words: tuple[Word, ...]) -> Where | None:
     """From the first to the last word after a flag."""
     places = [word.at for word in words if word.at is not None]
     if not places or any(one.path != places[0].path for one in places):

@@ -15,15 +15,25 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
-from memlint.repository.scripts.document import Values, flags, switches_of
-from memlint.repository.scripts.embedded import Part, commands_in_yaml, holds_recipes, recipes
+from memlint.repository.scripts.document import Placed, Values, flags, switches_of
+from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
+from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
-from memlint.repository.scripts.translate import WHOLE_PROGRAMS, completed, flag_names, format_of, task_of
+from memlint.repository.scripts.translate import (
+    WHOLE_PROGRAMS,
+    completed,
+    config_word,
+    flag_names,
+    format_of,
+    of_file,
+    task_of,
+)
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
 from memlint.source.document import Document, Start
@@ -32,6 +42,10 @@ from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
+_FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs read nothing but a file where they are given one
+_WITH_FILES = ("trainer", "llamafactory", "axolotl")  # formats whose values a command may take from a file
+_TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
+_FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
 MOST_DOCUMENTS = 32  # of one script
 MOST_LETTERS = 262_144
 # A cheap look: without one of these no command of a script trains.
@@ -47,7 +61,8 @@ class Repository(NamedTuple):
 
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
-    `programs`: those that were read so far, by path; it is added to.
+    `programs`: those that were read so far, by path; it is added to. `follow`: the runs of a program's
+    code (followed.py).
     """
 
     root: str
@@ -55,6 +70,7 @@ class Repository(NamedTuple):
     find: Callable[[str, str], str | None]
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
+    follow: Follow = lambda path, command, written: ()
 
 
 def may_launch(text: str) -> bool:
@@ -69,7 +85,7 @@ def documents(
 
     `gpus`: the number of GPUs of the machine that is asked about, for values that depend on it.
     """
-    if not may_launch(text):
+    if not may_launch(text) and not path.endswith(".ipynb"):
         return ()
     job = slurm.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
@@ -109,6 +125,9 @@ def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
     """The scripts that a file holds: itself, or those in its recipes and steps."""
     if holds_recipes(path):
         return recipes(path, text)
+    if path.endswith(".ipynb"):
+        notebook = load(text.encode("utf-8", "replace"), path, syntax="json")[0]
+        return [part for part in commands_in_notebook(notebook) if may_launch(shown(part.text))]
     if path.endswith((".yaml", ".yml")):
         loaded = load(text.encode("utf-8", "replace"), path)
         return [part for document in loaded for part in commands_in_yaml(document)]
@@ -171,6 +190,7 @@ class _Reader:
         self.display = display
         self.job = job
         self._programs = repository.programs
+        self._runs: dict[tuple[str, str], Followed | None] = {}
 
     def all(self, invocations: list[Invocation]) -> list[Document]:
         found: dict[tuple[Any, ...], Document] = {}
@@ -190,15 +210,29 @@ class _Reader:
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
         format_name = format_of(launched, definitions, entry is not None)
-        if format_name is None or (format_name == "trainer" and _leaves_to_a_file(launched, definitions)):
+        text_of = partial(self._text, invocation.folder, dict(invocation.files))
+        size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
+        run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
+        leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
+        leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
+        if run is None and (
+            format_name is None or (leaves and self._config(launched, format_name, invocation) is None)
+        ):
             return
+        format_name = "trainer" if run is not None or format_name is None else format_name
         values = Values(self.path, invocation.at)
-        for one in completed(launched, definitions, format_name, flags(launched, definitions, format_name)):
+        given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
+        if run is None:
+            said = [
+                one for one in given if one.key is not None
+            ]  # what the program sets by itself comes before the file
+            defaults = [one for one in given if one.key is None]
+            given = [*defaults, *self._of_file(launched, format_name, invocation, given), *said]
+        for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
             for one in environment(invocation.variables):
                 values.put(one)
-        size = world(launched, invocation.variables, invocation.wrappers, self.job)
         read = partial(self._named, invocation.folder, dict(invocation.files))
         file = (
             launch_file(launched, self.display, self.text, invocation.at, read)
@@ -206,8 +240,34 @@ class _Reader:
             else None
         )
         yield values.document(
-            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file)
+            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file, run)
         )
+
+    def _of_file(
+        self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
+    ) -> Iterator[Placed]:
+        word = config_word(launched, format_name) if format_name in _WITH_FILES else None
+        if word is not None:
+            file = self._config(launched, format_name, invocation)
+            yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None})
+
+    def _config(self, launched: LaunchCommand, format_name: str, invocation: Invocation) -> Document | None:
+        """The file with the run's values that the command names; None where it names none that can be read."""
+        word = config_word(launched, format_name)
+        if word is None or not word.known:
+            return None
+        file = self._named(invocation.folder, dict(invocation.files), word.text)
+        if file is None or not isinstance(file.value, dict):
+            return None
+        is_other = format_name == "trainer" and len(_TELLING & set(file.value)) < 2
+        return None if is_other else file
+
+    def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
+        line = command_line(launched, invocation.variables, size)
+        key = entry, repr(line)
+        if key not in self._runs and len(self._runs) < MOST_FOLLOWED:
+            self._runs[key] = followed(entry, launched, line, invocation.files, self.repository.follow)
+        return self._runs.get(key)
 
     def _start(
         self,
@@ -217,9 +277,10 @@ class _Reader:
         invocation: Invocation,
         size: World,
         file: Document | None,
+        run: Followed | None,
     ) -> Start:
         at = size.at if size.at is not None and size.at.path == self.path else invocation.at
-        framework, task = task_of(launched, definitions)
+        framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
         return Start(
             format_name,
             launched.launcher,
@@ -238,7 +299,8 @@ class _Reader:
             switches=switches_of(format_name)
             | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
             refused=refused_flags(launched, definitions),
-            unmodelled="" if format_name in WHOLE_PROGRAMS else definitions.unmodelled,
+            unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
+            loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),
         )
 
@@ -249,6 +311,14 @@ class _Reader:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
         found = self.repository.find(path, "file")
         return self.repository.load(found, folder) if found is not None else None
+
+    def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
+        """The text of a file that the command names: one that the script wrote before, else one of the repository."""
+        path = posixpath.normpath(posixpath.join(folder, reference))
+        if path in written:
+            return known(written[path])
+        found = self.repository.find(path, "file")
+        return self.repository.read(found) if found is not None else None
 
     def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
         """The program's file, absolute; None where the repository has none."""

@@ -10,11 +10,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint.formats.trainer.keys import KEYS
+from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.formats.trainer.recognise import is_training_arguments
 from memlint.repository.scripts.commands import LaunchCommand, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed
 from memlint.repository.scripts.refused import refused_flags
+from memlint.source.document import Document
+from memlint.source.shell.text import Word
 
 TRL_TASKS = {
     "SFTConfig": "sft",
@@ -29,7 +32,7 @@ TRL_TASKS = {
 }
 _TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
 # Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
-WHOLE_PROGRAMS = ("verl", "openrlhf")
+WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 # What a run of LLaMA-Factory says and its other programs (scripts/vllm_infer.py and their like) do not take.
 _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
@@ -65,8 +68,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "trainer"
     if command.launcher in ("swift", "megatron") or _swift_module(command):
         return "swift"
-    if command.launcher == "axolotl":
-        return ""
+    if is_axolotl(command):
+        return "axolotl" if config_word(command, "axolotl") else ""
     if _is_verl(command):
         return "verl"
     if is_openrlhf(command):
@@ -77,6 +80,39 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
     if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
         return "trainer"
     return "" if _trains(names, command) else None
+
+
+def is_axolotl(command: LaunchCommand) -> bool:
+    """Whether axolotl trains: its own command, or its module under another launcher."""
+    name = command.program.text if command.program is not None else ""
+    return command.launcher == "axolotl" or (command.is_module and name in ("axolotl.cli.train", "axolotl.cli.main"))
+
+
+def config_word(command: LaunchCommand, format_name: str) -> Word | None:
+    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, `--config` or a YAML
+    file of TRL and of scripts with such a parser."""
+    if format_name in ("llamafactory", "axolotl"):
+        first = command.arguments[0] if command.arguments else None
+        return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
+    named, others = options(command.arguments)
+    found = [one.values[0] for one in named if one.name in _CONFIG_OPTIONS and one.values]
+    files = [one for one in others if one.text.endswith((".yaml", ".yml"))]
+    return next(iter([*found[-1:], *files]), None)
+
+
+_CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
+
+
+def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
+    """The values of the file that a command names, for the command to override; what memory needs is unknown where
+    the file cannot be read."""
+    if file is not None:
+        yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
+        return
+    reason = f"`{word.text}` says it, which is not there or cannot be read"
+    for key in (*MAY_BE_PASSED, "model_name_or_path"):
+        if key not in given:
+            yield Placed((key,), f"${{{key}}}", unknown=reason)
 
 
 _OPENRLHF_PROGRAM = re.compile(r"(?:^|[./])train_(?:ppo_ray|ppo|sft|dpo|rm|kto|kd|prm)(?:\.py)?$")

@@ -26,9 +26,19 @@ UNKNOWN = World()
 
 
 def world(
-    command: LaunchCommand, variables: Mapping[str, Text], wrappers: Sequence[tuple[Word, ...]], job: Job | None
+    command: LaunchCommand,
+    variables: Mapping[str, Text],
+    wrappers: Sequence[tuple[Word, ...]],
+    job: Job | None,
+    read: Callable[[str], str | None] = lambda reference: None,
 ) -> World:
-    """The GPUs of a launch. A launcher's own number counts first, then the visible devices, then the job's."""
+    """The GPUs of a launch. A launcher's own number counts first, then the visible devices, then the job's.
+
+    `read` gives the text of a file that the command names: DeepSpeed's host file.
+    """
+    hosts = _of_hosts(command, read)
+    if hosts is not None:
+        return hosts
     reader = _LAUNCHERS.get(command.launcher)
     found = reader(command, variables) if reader else None
     if found is not None:
@@ -48,6 +58,27 @@ def world(
     if job is not None and job.gpus:
         return World(job.gpus * max(nodes, job.nodes if command.launcher != "python" else 1), job.gpus)
     return UNKNOWN
+
+
+_HOST = re.compile(r"^\s*[\w.-]+\s+slots=(\d{1,3})\s*(?:#.*)?$", re.MULTILINE)
+
+
+def _of_hosts(command: LaunchCommand, read: Callable[[str], str | None]) -> World | None:
+    """deepspeed 0.19 launcher/runner.py: the host file has `name slots=8` lines; `--num_nodes` and `--num_gpus` take
+    the first of them, `--include` and `--exclude` choose."""
+    option = command.option("hostfile", "H")
+    if command.launcher != "deepspeed" or option is None or not option.values:
+        return None
+    chosen = command.option("include", "i", "exclude", "e")
+    name = option.values[0].known
+    text = read(name) if name and chosen is None else None
+    slots = [int(count) for count in _HOST.findall(text or "")]
+    nodes, each = _number(command.option("num_nodes")), _number(command.option("num_gpus"))
+    slots = slots[: nodes or len(slots)]
+    if not slots:
+        return None
+    counts = [min(each, count) if each else count for count in slots]
+    return World(sum(counts), max(counts), _at(option))
 
 
 _ACTOR = (

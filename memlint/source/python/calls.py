@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from memlint.source.python import builtin_functions
-from memlint.source.python.classes import instance
+from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.limits import MAX_DEPTH
 from memlint.source.python.members import attribute, has_decorator, merge
 from memlint.source.python.methods import method
@@ -43,6 +43,8 @@ def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
         found = method(reader, owner, node.func.attr, given)
         if found is not None:
             return found
+        if isinstance(target, Undetermined):
+            reader.observe(Made(f"unknown().{node.func.attr}", given.positional, given.named, given.source))
     return apply(reader, target, given, owner)
 
 
@@ -147,6 +149,11 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
 
 def _construct(reader: Reader, target: Class, given: Call) -> Value:
     """An object of a class of the repository; what a library makes of a class that derives from it."""
+    for base in external_bases(target):
+        known_class = reader.library(f"class {base.name}")
+        found = known_class(reader, given._replace(name=base.name)) if known_class else None
+        if found is not None:
+            return found
     made = instance(reader, target, given)
     initialise = attribute(made, "__init__")
     if isinstance(initialise, PythonFunction):
@@ -161,11 +168,3 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         seen = Made(base.name, given.positional, known, given.source)
         reader.observe(seen)
     return made
-
-
-def external_bases(target: Class) -> tuple[External, ...]:
-    """The classes outside of the repository that a class derives from."""
-    found: list[External] = []
-    for base in target.bases:
-        found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
-    return tuple(found)

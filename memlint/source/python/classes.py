@@ -123,3 +123,11 @@ def _nested(reader: Reader, value: Value, owner: Class, annotation: ast.expr) ->
 
 def _names(values: Mapping[object, Value]) -> dict[str, Value]:
     return {key: value for key, value in values.items() if isinstance(key, str)}
+
+
+def external_bases(target: Class) -> tuple[External, ...]:
+    """The classes outside of the repository that a class derives from."""
+    found: list[External] = []
+    for base in target.bases:
+        found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
+    return tuple(found)

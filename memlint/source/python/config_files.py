@@ -9,15 +9,19 @@ from typing import Any
 
 from memlint.source.document import Document, Path
 from memlint.source.load import in_dialect
+from memlint.source.python import modules
+from memlint.source.python.calls import apply
 from memlint.source.python.classes import instance
 from memlint.source.python.members import merge
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import (
     Class,
+    External,
     Items,
     Known,
     Made,
     PythonFunction,
+    Scope,
     Table,
     Undetermined,
     Value,
@@ -35,7 +39,7 @@ def load(reader: Reader, given: Call) -> Value:
     path = _path(stream)
     if path is None:
         return Table({}, given.source, is_open=True)
-    document = find(reader, path)
+    document = reader.find(path)
     if document is None:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
     if "OmegaConf" in given.name:
@@ -52,20 +56,6 @@ def _path(stream: Value) -> str | None:
             return None
         stream = stream.positional[0] if stream.last in ("open",) and stream.positional else stream.base or stream
     return None
-
-
-def find(reader: Reader, path: str) -> Document | None:
-    """The file that a script means by `path`: from the script's folder, or a folder above it."""
-    folder = posixpath.dirname(reader.script)
-    path = path.removeprefix("./")
-    while True:
-        for base in (folder, ""):
-            found = reader.document(posixpath.normpath(posixpath.join(base, path)))
-            if found is not None:
-                return found
-        if not folder:
-            return None
-        folder = posixpath.dirname(folder)
 
 
 def of_document(document: Document) -> Value:
@@ -170,7 +160,7 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
 
 def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
     """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`."""
-    document = find(reader, posixpath.join(folder, f"{name}.yaml"))
+    document = reader.find(posixpath.join(folder, f"{name}.yaml"))
     own = of_document(in_dialect(document, "omegaconf")) if document is not None else None
     if not isinstance(own, Table) or depth > 8:
         return None
@@ -208,7 +198,44 @@ def _merge_default(reader: Reader, merged: Table, folder: str, entry: Value, dep
                 _merge_deep(merged, inner)
 
 
+def _instantiate(reader: Reader, given: Call) -> Value | None:
+    """`hydra.utils.instantiate(config, **arguments)`: what `_target_` names, made of the other keys."""
+    (config,) = given.positional[:1] or (given.named.get("config"),)
+    if not isinstance(config, Table):
+        return None
+    target = config.values.get("_target_")
+    if not isinstance(target, Known) or not isinstance(target.value, str):
+        return None
+    values = {key: _instantiated(reader, one, given) for key, one in config.values.items() if key not in _OF_HYDRA}
+    named = {str(key): one for key, one in {**values, **given.named}.items() if key != "config"}
+    return apply(reader, _object_at(reader, target.value), Call("", (), named, given.source, config.is_open))
+
+
+_OF_HYDRA = frozenset({"_target_", "_partial_", "_convert_", "_recursive_", "_args_"})
+
+
+def _instantiated(reader: Reader, value: Value, given: Call) -> Value:
+    if isinstance(value, Table) and "_target_" in value.values:
+        return _instantiate(reader, given._replace(positional=(value,), named={})) or value
+    return value
+
+
+def _object_at(reader: Reader, name: str) -> Value:
+    """What a dotted name stands for: a class of the repository, else one outside of it."""
+    module, _, last = name.rpartition(".")
+    found = modules.imported_name(reader, module, 0, last, reader.script, reader.execute)
+    return External(name) if isinstance(found, Scope) or found is None else found
+
+
+def _object_named(reader: Reader, given: Call) -> Value | None:
+    (name,) = given.positional[:1] or (None,)
+    is_name = isinstance(name, Known) and isinstance(name.value, str)
+    return _object_at(reader, str(name.value)) if is_name and isinstance(name, Known) else None
+
+
 LIBRARIES: Mapping[str, Library] = {
+    **dict.fromkeys(("hydra.utils.instantiate", "hydra.utils.call", "instantiate"), _instantiate),
+    **dict.fromkeys((f"hydra.utils.get_{kind}" for kind in ("class", "object", "method")), _object_named),
     **dict.fromkeys(("yaml.safe_load", "yaml.load", "yaml.full_load", "safe_load", "ruamel.yaml.YAML().load"), load),
     **dict.fromkeys(("json.load", "json.loads", "toml.load", "toml.loads", "tomllib.load", "tomli.load"), load),
     **dict.fromkeys(("omegaconf.OmegaConf.load", "OmegaConf.load"), load),

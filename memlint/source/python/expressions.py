@@ -9,7 +9,15 @@ from typing import Any
 from memlint.source.python import operations
 from memlint.source.python.calls import apply, call
 from memlint.source.python.limits import MAX_ITEMS
-from memlint.source.python.members import attribute, elements, has_decorator, item, merge, set_attribute
+from memlint.source.python.members import (
+    PARAMETERS,
+    attribute,
+    elements,
+    has_decorator,
+    item,
+    merge,
+    set_attribute,
+)
 from memlint.source.python.reader import Call, Frame, Reader, constant
 from memlint.source.python.values import (
     Either,
@@ -123,6 +131,8 @@ def _boolean(reader: Reader, node: ast.BoolOp, frame: Frame) -> Value:
     found: list[Value] = []
     for part in node.values:
         value = evaluate(reader, part, frame)
+        if stops_at and isinstance(value, Undetermined) and value.source.how == "typed" and part is not node.values[-1]:
+            continue  # `input("Batch [1]: ") or 1`: who only presses Enter gets the default
         known = operations.truth(value)
         if known is stops_at:
             found.append(value)
@@ -180,8 +190,8 @@ def _items(reader: Reader, node: ast.List | ast.Tuple | ast.Set, frame: Frame) -
             values.append(evaluate(reader, element, frame))
             continue
         inner = evaluate(reader, element.value, frame)
-        values += inner.values if isinstance(inner, Items) else []
-        is_open = is_open or not isinstance(inner, Items) or inner.is_open
+        values += inner.values[:MAX_ITEMS] if isinstance(inner, Items) else []
+        is_open = is_open or not isinstance(inner, Items) or inner.is_open or len(inner.values) > MAX_ITEMS
     is_open = is_open or len(node.elts) > MAX_ITEMS
     return reader.made(Items(values, _source(node, frame, "literal"), is_open))  # type: ignore[no-any-return]
 
@@ -218,7 +228,9 @@ def _awaited(reader: Reader, node: ast.Await, frame: Frame) -> Value:
 def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> Value:
     rounds = _rounds(reader, node.generators, frame)
     if rounds is None:
-        return Items([], _source(node, frame), is_open=True)
+        iterated = evaluate(reader, node.generators[0].iter, frame)
+        is_parameters = isinstance(iterated, Made) and iterated.last in PARAMETERS
+        return Items([iterated] if is_parameters else [], _source(node, frame), is_open=True)
     return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
 
 

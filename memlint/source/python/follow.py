@@ -1,4 +1,4 @@
-"""Follows a script from its first line, as if it were started without arguments."""
+"""Follows a script from its first line, as a command line starts it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint.source.python import config_files, modules, standard_library
 from memlint.source.python.expressions import evaluate
 from memlint.source.python.limits import StopReading
-from memlint.source.python.reader import Call, Library, Reader, ScriptFiles, Syntax
+from memlint.source.python.reader import BARE, Call, CommandLine, Library, Reader, ScriptFiles, Syntax
 from memlint.source.python.statements import execute
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import Made, PythonFunction, Scope, Value, ValueSource
@@ -22,15 +22,15 @@ def follow_script(
     observe: Callable[[Made], None],
     libraries: Mapping[str, Library],
     constants: Mapping[str, Value],
-    config: str = "",
+    command: CommandLine = BARE,
 ) -> None:
     """Follows `script`; `observe` is told of each object that a library makes. Never raises on any text.
 
-    `config`: the configuration file that the command line names; "" for a start without arguments.
+    `command`: how it is started.
     """
     known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **libraries}
-    values = {**standard_library.constants(config), **constants}
-    reader = Reader(script.path, files, known, values, observe, SYNTAX, config)
+    values = {**standard_library.constants(command), **constants}
+    reader = Reader(script.path, files, known, values, observe, SYNTAX, command)
     try:
         scope = modules.names_of(reader, script, execute, is_script=True)
         for function in _commands(scope):
@@ -41,10 +41,13 @@ def follow_script(
 
 
 def _commands(scope: Scope) -> Iterator[PythonFunction]:
-    """Functions under `@app.command()` or `@click.command()`: an installed package starts them by name."""
+    """Functions under `@app.command()`, `@click.command()` or fastcore's `@call_parse`: an installed package starts
+    them by name."""
     for value in list(scope.names.values()):
         node = value.node if isinstance(value, PythonFunction) else None
         for decorator in node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():
             target = decorator.func if isinstance(decorator, ast.Call) else decorator
-            if isinstance(target, ast.Attribute) and target.attr == "command" and isinstance(value, PythonFunction):
+            name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            starts = name == "call_parse" or (isinstance(target, ast.Attribute) and name == "command")
+            if starts and isinstance(value, PythonFunction):
                 yield value

@@ -23,6 +23,9 @@ from memlint.source.python.values import (
     either,
 )
 
+PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what a loop over them goes through
+FREEZES = "freezes"  # the name of what is observed where a parameter's `requires_grad` is set; `base`: the model
+
 
 def attribute(owner: Value, name: str) -> Value:
     """`owner.name`."""
@@ -141,8 +144,19 @@ def elements(value: Value) -> list[Value] | None:
     return None
 
 
+def part_of(iterated: Value) -> Value:
+    """What a loop over something of unknown length gets: of a model's parameters one of them, with its model."""
+    if isinstance(iterated, Made) and iterated.last in PARAMETERS:
+        parameter = Made(PARAMETERS[0], base=iterated.base, source=iterated.source)
+        is_named = iterated.last == "named_parameters"
+        return Items([Undetermined("a parameter's name"), parameter]) if is_named else parameter
+    return Undetermined("an item of something unknown")
+
+
 def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None:
     """`owner.name = value`."""
+    if name == "requires_grad" and isinstance(owner, Made):
+        reader.observe(Made(FREEZES, (value,), base=owner.base or owner, source=owner.source))
     if isinstance(owner, Table):
         reader.set(owner.values, owner, name, value)
     elif isinstance(owner, (Instance, Made)):

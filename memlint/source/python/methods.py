@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memlint.source.python import operations
+from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.members import elements, merge
 from memlint.source.python.reader import Call, Reader
-from memlint.source.python.values import Instance, Items, Known, Made, Table, Undetermined, Value, either
+from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
 
 
 def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
@@ -15,6 +16,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Known) and isinstance(owner.value, str):
         if name in ("resolve", "absolute", "expanduser", "as_posix"):  # a path
             return owner
+        if name in ("exists", "is_file"):
+            return is_there(reader, owner, given)
         if name in ("read_text", "open", "read_bytes"):
             return Made("open", (owner,), source=given.source)
         return operations.text_method(owner.value, name, list(given.positional), dict(given.named))
@@ -24,6 +27,10 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Items):
         function_of_list = _LIST.get(name)
         return function_of_list(reader, owner, given) if function_of_list else None
+    if isinstance(owner, Class) and name == "from_pretrained" and name not in owner.methods and external_bases(owner):
+        return _loaded(reader, owner, given)
+    if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
+        return _validated(reader, owner, given)
     if (
         isinstance(owner, Instance)
         and name in ("model_dump", "dict", "to_dict", "_asdict")
@@ -31,6 +38,42 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     ):
         return Table(dict(owner.attributes), owner.source)
     return None
+
+
+OWN_CLASS = "class of the repository"  # attribute of what such a class loads: its name
+
+
+def _loaded(reader: Reader, owner: Class, given: Call) -> Value:
+    """`MyModelForCausalLM.from_pretrained(...)`, of a class that derives from one of a library."""
+    made = Made(f"{owner.name}.from_pretrained", given.positional, given.named, given.source, None, given.is_open)
+    made.attributes[OWN_CLASS] = Known(owner.name)
+    reader.made(made)
+    reader.observe(made)
+    return made
+
+
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
+
+
+def is_there(reader: Reader, path: Value, given: Call) -> Value:
+    """Whether a file is there: known of configuration files, which a repository holds or does not."""
+    if isinstance(path, Known) and isinstance(path.value, str) and path.value.endswith(_CONFIG_SUFFIXES):
+        return Known(reader.find(path.value) is not None, given.source)
+    return Undetermined("whether a file exists", given.source)
+
+
+# pydantic 2.13 main.py: class methods that make an object of a mapping.
+_VALIDATES = frozenset({"model_validate", "parse_obj", "model_construct"})
+
+
+def _validated(reader: Reader, owner: Class, given: Call) -> Value | None:
+    values = Table(dict(given.named), given.source, given.is_open)
+    for value in given.positional[:1]:
+        if not isinstance(value, Table):
+            return value if isinstance(value, (Instance, Undetermined)) else None
+        merge(values, value)
+    names = {key: value for key, value in values.values.items() if isinstance(key, str)}
+    return instance(reader, owner, Call("", (), names, given.source, values.is_open))
 
 
 _DUMPS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})

@@ -8,6 +8,7 @@ import posixpath
 from collections.abc import Callable
 from typing import Any
 
+from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.values import (
     Class,
     External,
@@ -23,6 +24,7 @@ from memlint.source.python.values import (
 )
 
 MAX_TEXT = 10_000
+_MOST_WORK = 1_000_000  # letters that a replacement may make
 MAX_NUMBER = 2**128
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -56,7 +58,9 @@ _TEXT_METHODS = frozenset(
 def binary(kind: ast.operator, left: Value, right: Value) -> Value:
     """`left <op> right`."""
     if isinstance(left, Items) and isinstance(right, Items) and isinstance(kind, ast.Add):
-        return Items([*left.values, *right.values], left.source, left.is_open or right.is_open)
+        both = [*left.values[:MAX_ITEMS], *right.values[:MAX_ITEMS]]
+        is_cut = len(left.values) > MAX_ITEMS or len(right.values) > MAX_ITEMS
+        return Items(both, left.source, left.is_open or right.is_open or is_cut)
     if isinstance(left, Table) and isinstance(right, Table) and isinstance(kind, ast.BitOr):
         return Table({**left.values, **right.values}, left.source, left.is_open or right.is_open)
     if not isinstance(left, Known) or not isinstance(right, Known):
@@ -86,6 +90,8 @@ def _is_too_large(kind: ast.operator, left: Any, right: Any) -> bool:
     if isinstance(kind, ast.Mult) and isinstance(left, (str, bytes)) != isinstance(right, (str, bytes)):
         text, times = (left, right) if isinstance(left, (str, bytes)) else (right, left)
         return not isinstance(times, int) or len(text) * max(0, times) > MAX_TEXT
+    if isinstance(kind, ast.Add) and isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
+        return len(left) + len(right) > MAX_TEXT
     if isinstance(kind, ast.Mod) and isinstance(left, (str, bytes)):
         return True  # a width in a format could be huge
     return any(isinstance(one, int) and abs(one) > MAX_NUMBER for one in (left, right))
@@ -163,7 +169,7 @@ def text_method(text: str, name: str, arguments: list[Value], named: dict[str, V
         arguments = arguments[0].values
         parts = [item.value for item in arguments if isinstance(item, Known)]
         is_whole = len(parts) == len(arguments) and all(isinstance(part, str) for part in parts)
-        return Known(text.join(map(str, parts))) if is_whole else Undetermined("a text of unknown parts")
+        return Known(text.join(map(str, parts))[:MAX_TEXT]) if is_whole else Undetermined("a text of unknown parts")
     try:
         values = [plain(item) for item in arguments]
         keywords = {key: plain(item) for key, item in named.items()}
@@ -171,6 +177,11 @@ def text_method(text: str, name: str, arguments: list[Value], named: dict[str, V
         return Undetermined("a text of unknown parts")
     if name in ("split", "rsplit", "splitlines"):
         return _parts(getattr(text, name), values)
+    if (
+        name in ("replace", "format")
+        and len(text) * sum(len(one) for one in values if isinstance(one, str)) > _MOST_WORK
+    ):
+        return Undetermined("a very long text")
     if name not in _TEXT_METHODS or (name == "format" and ":" in text):
         return Undetermined(f"`.{name}()` of a text")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -11,7 +12,7 @@ from memlint._record import NamedTuple
 from memlint.source.document import Document
 from memlint.source.python.limits import Budget
 from memlint.source.python.text import SourceText
-from memlint.source.python.values import Known, Made, Scope, Undetermined, Value, ValueSource, either
+from memlint.source.python.values import Items, Known, Made, Scope, Undetermined, Value, ValueSource, either
 
 
 class ScriptFiles(NamedTuple):
@@ -37,6 +38,28 @@ class Call(NamedTuple):
             return self.positional[position]
         return next((self.named[name] for name in names if name in self.named), None)
 
+
+class CommandLine(NamedTuple):
+    """How a script is started.
+
+    `config`: the configuration file that the command line names, by its path in the repository; "" without one.
+    `options`: the words behind each option, by its name with underscores; `positional`: the words before and between
+    them. `environment`: variables that are set for it, whatever the script's defaults. Of a start without any argument
+    all are empty.
+    """
+
+    config: str = ""
+    options: Mapping[str, tuple[Value, ...]] = {}
+    positional: tuple[Value, ...] = ()
+    environment: Mapping[str, Value] = {}
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the words of a command are known, so that what is not among them was not given."""
+        return bool(self.options or self.positional)
+
+
+BARE = CommandLine()  # a start without arguments
 
 # Names of options that name a configuration file.
 _CONFIG_OPTIONS = frozenset(
@@ -73,8 +96,7 @@ class Reader:
 
     `libraries` knows calls by their dotted name or, with a leading dot, by their last part; `constants` knows values
     of libraries by name. `observe` is told of every object that something outside of the repository makes, in the
-    order of the script. `config` is the configuration file that the command line names, by its path in the repository;
-    "" where the script is started without arguments.
+    order of the script. `command`: how the script is started.
     """
 
     def __init__(
@@ -85,10 +107,12 @@ class Reader:
         constants: Mapping[str, Value],
         observe: Callable[[Made], None],
         syntax: Syntax,
-        config: str = "",
+        command: CommandLine = BARE,
         budget: Budget | None = None,
     ) -> None:
-        self.config = config
+        self.command = command
+        self.config = command.config
+        self.taken = 0  # words without an option that the parser's own arguments have taken
         self.script = script
         self.module_at = files.module
         self.document = files.document
@@ -103,8 +127,30 @@ class Reader:
         self._doubts: list[str] = []
         self._fresh: list[dict[int, object]] = []  # objects that were made since each doubt began
 
-    def option(self, name: str) -> Known | None:
+    def find(self, path: str) -> Document | None:
+        """The configuration file that a script means by `path`: from the script's folder, or a folder above it."""
+        folder = posixpath.dirname(self.script)
+        path = path.removeprefix("./")
+        while True:
+            for base in (folder, ""):
+                found = self.document(posixpath.normpath(posixpath.join(base, path)))
+                if found is not None:
+                    return found
+            if not folder:
+                return None
+            folder = posixpath.dirname(folder)
+
+    def words(self, *names: str) -> tuple[Value, ...] | None:
+        """The words that the command line gives an option under one of its names; None where it is not given."""
+        options = self.command.options
+        plain = (name.lstrip("-").replace("-", "_") for name in names)
+        return next((options[name] for name in plain if name in options), None)
+
+    def option(self, name: str) -> Value | None:
         """The value that the command line gives an option: that of the configuration file, where `name` is for one."""
+        words = self.words(name)
+        if words is not None:
+            return plain_word(words)
         if not self.config or name.lower().lstrip("-").replace("-", "_") not in _CONFIG_OPTIONS:
             return None
         return Known(self.config)
@@ -141,6 +187,28 @@ class Reader:
             before = holder.get(key) or Undetermined(self._doubts[-1])
             value = either([before, value], self._doubts[-1])
         holder[key] = value
+
+
+def plain_word(words: tuple[Value, ...]) -> Value:
+    """The value of an option as a file could say it: True of a switch, a number, a text; several of several words."""
+    if not words:
+        return Known(True)
+    found = [_scalar(one) for one in words]
+    return found[0] if len(found) == 1 else Items(found)
+
+
+def _scalar(word: Value) -> Value:
+    if not isinstance(word, Known) or not isinstance(word.value, str):
+        return word
+    text = word.value
+    if text in ("True", "true", "False", "false"):
+        return word._replace(value=text in ("True", "true"))
+    for kind in (int, float):
+        try:
+            return word._replace(value=kind(text))
+        except ValueError:
+            continue
+    return word
 
 
 def constant(module: SourceText, node: ast.AST, value: Any, how: str = "literal") -> Known:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Mapping
 
-from memlint.source.python.calls import follow
-from memlint.source.python.classes import instance
-from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.calls import apply, follow
+from memlint.source.python.classes import field_types, instance
+from memlint.source.python.methods import is_there
+from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
     External,
@@ -22,6 +24,9 @@ from memlint.source.python.values import (
 )
 
 _OPTIONS = "options of the command line"  # a key that no attribute has
+_COMMANDS = "subcommands"
+_TRAINS = re.compile(r"train|sft|finetune|fine-tune|dpo|grpo|fit", re.IGNORECASE)
+OPTIONS = "command line"  # the name of what is observed where a script parses its command line: the options
 
 
 def _path_of(function: Callable[[str], str]) -> Library:
@@ -42,12 +47,17 @@ def _join(reader: Reader, given: Call) -> Value:
 
 
 def _exists(reader: Reader, given: Call) -> Value:
-    return Undetermined("whether a file exists", given.source)
+    (path,) = given.positional[:1] or (Undetermined("nothing"),)
+    return is_there(reader, path, given)
 
 
 def _environment(reader: Reader, given: Call) -> Value:
-    """`os.environ.get(name, default)`: the default, as nobody says otherwise."""
+    """`os.environ.get(name, default)`: the default where the command line says nothing else."""
     default = given.argument(1, "default")
+    name = given.argument(0, "key")
+    said = reader.command.environment.get(str(name.value)) if isinstance(name, Known) else None
+    if said is not None:
+        return said
     if default is None:
         return Known(None, given.source._replace(how="environment"))
     if isinstance(default, Known):
@@ -70,6 +80,41 @@ def _group(reader: Reader, given: Call) -> Value | None:
     return given.owner if _options(given.owner) else None
 
 
+def _subparsers(reader: Reader, given: Call) -> Value | None:
+    """`parser.add_subparsers(dest="command")`: it has the parser that it belongs to."""
+    if _options(given.owner) is None:
+        return None
+    made = Made("argparse.subparsers", (), given.named, given.source, given.owner)
+    made.attributes[_COMMANDS] = Table({})
+    if isinstance(given.owner, Made):
+        given.owner.attributes[_COMMANDS] = made
+    return made
+
+
+def _add_parser(reader: Reader, given: Call) -> Value | None:
+    commands = given.owner.attributes.get(_COMMANDS) if isinstance(given.owner, Made) else None
+    (name,) = given.positional[:1] or (None,)
+    if not isinstance(commands, Table) or not isinstance(name, Known):
+        return None
+    made = Made("argparse.ArgumentParser", (), {}, given.source)
+    made.attributes[_OPTIONS] = Table({})
+    commands.values[name.value] = made
+    return made
+
+
+def _command_of(reader: Reader, parser: Made) -> tuple[str, Made] | None:
+    """The subcommand that the command line names, else the one whose name is that of a training; None without one."""
+    holder = parser.attributes.get(_COMMANDS)
+    commands = holder.attributes.get(_COMMANDS) if isinstance(holder, Made) else None
+    if not isinstance(commands, Table):
+        return None
+    names = [str(name) for name in commands.values]
+    said = [str(one.value) for one in reader.command.positional if isinstance(one, Known) and one.value in names]
+    chosen = said[:1] or [name for name in names if _TRAINS.search(name)]
+    found = commands.values.get(chosen[0]) if chosen else None
+    return (chosen[0], found) if isinstance(found, Made) else None
+
+
 def _add_argument(reader: Reader, given: Call) -> Value | None:
     options = _options(given.owner)
     if options is None:
@@ -77,12 +122,62 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     names = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
     given_name = given.named.get("dest")
     name = str(given_name.value) if isinstance(given_name, Known) else option_name(names)
-    if name and reader.option(name) is not None:
-        options.values[name] = reader.option(name) or Known(None)
-    elif name:
+    if name:
+        said = _said(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
-        options.values[name] = _option_default(reader, given, name, is_positional)
+        options.values[name] = _option_default(reader, given, name, is_positional) if said is None else said
     return Known(None)
+
+
+def _said(reader: Reader, given: Call, names: list[str]) -> Value | None:
+    """What the command line gives for `add_argument(*names, ...)`; None where it gives nothing."""
+    words = reader.words(*names)
+    if words is None and names and not names[0].startswith("-"):
+        words = _next_positional(reader, given)
+    if words is None:
+        negated = reader.words(*(f"no_{name.lstrip('-')}" for name in names))
+        if negated is not None and _of_named(given, "action") is None:
+            return Known(False)  # argparse.BooleanOptionalAction
+        return reader.option(option_name(names)) if names else None
+    action = _of_named(given, "action")
+    if not words:
+        return Known(action != "store_false")
+    converted = [_word(reader, one, given) for one in words]
+    takes_many = _of_named(given, "nargs") not in (None, "?") or action in ("append", "extend")
+    return Items(converted, given.source) if takes_many else converted[0]
+
+
+def _of_named(given: Call, key: str) -> object:
+    value = given.named.get(key)
+    return value.value if isinstance(value, Known) else None
+
+
+def _next_positional(reader: Reader, given: Call) -> tuple[Value, ...] | None:
+    words = reader.command.positional[reader.taken :]
+    if not words:
+        return None
+    many = _of_named(given, "nargs") in ("*", "+", "...")
+    reader.taken += len(words) if many else 1
+    return words if many else words[:1]
+
+
+def _word(reader: Reader, word: Value, given: Call) -> Value:
+    """One word as the option's `type=` reads it."""
+    kind = given.named.get("type")
+    if not isinstance(word, Known) or not isinstance(word.value, str):
+        return word
+    if isinstance(kind, External):
+        if kind.name == "bool":
+            return word._replace(value=bool(word.value))  # any text is true
+        return _converted(word, kind) if kind.name in ("int", "float") else word
+    if not isinstance(kind, PythonFunction):
+        return word
+    found = follow(reader, kind, Call("", (word,), {}, given.source))
+    if isinstance(found, Known):
+        return found._replace(source=word.source)
+    plain = plain_word((word,))
+    is_switch = isinstance(plain, Known) and isinstance(plain.value, bool)
+    return plain if is_switch else Undetermined("what its type makes of it", word.source)
 
 
 def option_name(names: list[str]) -> str:
@@ -121,7 +216,18 @@ def _converted(value: Known, kind: Value | None) -> Known:
 
 def _parse_arguments(reader: Reader, given: Call) -> Value | None:
     options = _options(given.owner)
-    return None if options is None else reader.made(Table(dict(options.values), given.source))
+    if options is None:
+        return None
+    chosen = _command_of(reader, given.owner) if isinstance(given.owner, Made) else None
+    if chosen is not None and isinstance(given.owner, Made):
+        inner, holder = _options(chosen[1]), given.owner.attributes[_COMMANDS]
+        options = Table({**options.values, **(inner.values if inner is not None else {})})
+        name = holder.arguments.get("dest") if isinstance(holder, Made) else None
+        if isinstance(name, Known):
+            options.values[name.value] = Known(chosen[0])
+    names = {name: value for name, value in options.values.items() if isinstance(name, str)}
+    reader.observe(Made(OPTIONS, (), names, given.source))
+    return reader.made(Table(dict(options.values), given.source))  # type: ignore[no-any-return]
 
 
 def _parse_known(reader: Reader, given: Call) -> Value | None:
@@ -138,7 +244,7 @@ def _set_defaults(reader: Reader, given: Call) -> Value | None:
 
 
 def _typed(reader: Reader, given: Call) -> Value:
-    return Undetermined("what somebody types", given.source)
+    return Undetermined("what somebody types", given.source._replace(how="typed"))
 
 
 def _namespace(reader: Reader, given: Call) -> Value:
@@ -152,7 +258,56 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
     if isinstance(target, PythonFunction):
         given_names = {one.arg: reader.option(one.arg) for one in target.node.args.args}
         return follow(reader, target, empty._replace(named={key: one for key, one in given_names.items() if one}))
-    return instance(reader, target, empty) if isinstance(target, Class) else None
+    if not isinstance(target, Class):
+        return None
+    fields = {name: reader.option(name) for name in field_types(target)}
+    made = apply(reader, target, empty._replace(named={key: one for key, one in fields.items() if one}))
+    for name, words in reader.command.options.items():
+        _set_nested(reader, made, name.split("."), plain_word(words))
+    return made
+
+
+def _set_nested(reader: Reader, owner: Value, names: list[str], value: Value) -> None:
+    """`--optimizer.lr 1e-5` sets `lr` of the object or mapping `optimizer`."""
+    for name in names[:-1]:
+        inner = owner.attributes.get(name) if isinstance(owner, Instance) else None
+        inner = owner.values.get(name) if isinstance(owner, Table) else inner
+        if inner is None:
+            return
+        owner = inner
+    holder = owner.attributes if isinstance(owner, Instance) else owner.values if isinstance(owner, Table) else None
+    if holder is not None and len(names) > 1 and names[-1] in holder:
+        reader.set(holder, owner, names[-1], value)
+
+
+def _spawned(reader: Reader, given: Call) -> Value | None:
+    """`torch.multiprocessing.spawn(fn, args=(...), nprocs=n)` calls `fn(rank, *args)`."""
+    return _run(reader, given.argument(0, "fn"), given.argument(1, "args"), (Known(0),), given)
+
+
+def _launched(reader: Reader, given: Call) -> Value | None:
+    """accelerate 1.15 launchers.py: `notebook_launcher(function, args)` calls `function(*args)`."""
+    return _run(reader, given.argument(0, "function"), given.argument(1, "args"), (), given)
+
+
+def _run(
+    reader: Reader, function: Value | None, arguments: Value | None, first: tuple[Value, ...], given: Call
+) -> Value | None:
+    if not isinstance(function, PythonFunction):
+        return None
+    others = tuple(arguments.values) if isinstance(arguments, Items) else ()
+    is_open = arguments is not None and not isinstance(arguments, Items)
+    follow(reader, function, Call("", (*first, *others), {}, given.source, is_open))
+    return Known(None)
+
+
+def _from_dict(reader: Reader, given: Call) -> Value | None:
+    """`dacite.from_dict(data_class=Config, data=values)`."""
+    of, data = given.argument(0, "data_class"), given.argument(1, "data")
+    if not isinstance(of, Class) or not isinstance(data, Table):
+        return None
+    names = {key: value for key, value in data.values.items() if isinstance(key, str)}
+    return instance(reader, of, Call("", (), names, given.source, data.is_open))
 
 
 def _copy(reader: Reader, given: Call) -> Value | None:
@@ -177,9 +332,11 @@ def _partial(reader: Reader, given: Call) -> Value | None:
     return value
 
 
-def constants(config: str) -> Mapping[str, Value]:
-    """Values of the standard library's names, for a script that is started with this configuration file."""
-    arguments: list[Value] = [Known("script"), *([Known(config)] if config else [])]
+def constants(command: CommandLine) -> Mapping[str, Value]:
+    """Values of the standard library's names, for a script that is started so."""
+    arguments: list[Value] = [Known("script"), *([Known(command.config)] if command.config else command.positional)]
+    if command.options:
+        return {"sys.argv": Items(arguments, is_open=True), "os.sep": Known("/")}
     return {"sys.argv": Items(arguments), "os.sep": Known("/")}
 
 
@@ -190,18 +347,27 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(
         ("os.path.abspath", "os.path.realpath", "os.path.expanduser", "Path", "pathlib.Path"), _path_of(str)
     ),
-    **dict.fromkeys(("os.path.exists", "os.path.isfile", "os.path.isdir"), _exists),
+    **dict.fromkeys(("os.path.exists", "os.path.isfile"), _exists),
+    "os.path.isdir": lambda reader, given: Undetermined("whether a folder exists", given.source),
     **dict.fromkeys(("os.environ.get", "os.getenv", "os.environ.setdefault"), _environment),
     "os.getcwd": lambda reader, given: Known("", given.source),
     "input": _typed,
     ".ArgumentParser": _parser,
     **dict.fromkeys((".add_argument_group", ".add_mutually_exclusive_group"), _group),
+    ".add_subparsers": _subparsers,
+    ".add_parser": _add_parser,
     ".add_argument": _add_argument,
     ".parse_args": _parse_arguments,
     ".parse_known_args": _parse_known,
     ".set_defaults": _set_defaults,
     **dict.fromkeys(("argparse.Namespace", "types.SimpleNamespace", "SimpleNamespace", "Namespace"), _namespace),
-    **dict.fromkeys(("fire.Fire", "Fire", "typer.run", "tyro.cli"), call_without_arguments),
+    **dict.fromkeys(
+        ("fire.Fire", "Fire", "typer.run", "tyro.cli", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI"),
+        call_without_arguments,
+    ),
+    **dict.fromkeys((".spawn", ".start_processes"), _spawned),
+    **dict.fromkeys((".notebook_launcher", ".debug_launcher"), _launched),
+    "dacite.from_dict": _from_dict,
     **dict.fromkeys(("copy.deepcopy", "deepcopy", "copy.copy"), _copy),
     **dict.fromkeys(("dataclasses.replace",), _replaced),
     **dict.fromkeys(("functools.partial", "partial"), _partial),

@@ -11,7 +11,7 @@ from memlint.source.python.calls import arguments
 from memlint.source.python.classes import define
 from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
-from memlint.source.python.members import elements
+from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import Frame, Reader
 from memlint.source.python.values import (
     External,
@@ -122,10 +122,11 @@ def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
 
 
 def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
-    values = elements(evaluate(reader, node.iter, frame))
+    iterated = evaluate(reader, node.iter, frame)
+    values = elements(iterated)
     if values is None or len(values) > MAX_ROUNDS:
         with reader.doubt("only in a loop whose rounds memlint does not know"):
-            assign(reader, node.target, Undetermined("an item of something unknown"), frame)
+            assign(reader, node.target, part_of(iterated), frame)
             return _one_round(reader, node.body, frame)
     for value in values:
         assign(reader, node.target, value, frame)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from memlint.source.python.text import SourceText
 
 MAX_ALTERNATIVES = 8
+MAX_PARTS = 4_000  # of one value that is written out or compared
 Scalar = Union[str, int, float, bool, None]
 
 
@@ -211,6 +212,8 @@ def same(one: Value, other: Value) -> bool:
     if isinstance(one, Known) and isinstance(other, Known):
         return type(one.value) is type(other.value) and one.value == other.value
     if isinstance(one, Items) and isinstance(other, Items):
+        if not (is_small(one) and is_small(other)):
+            return False
         pairs = zip(one.values, other.values)
         return len(one.values) == len(other.values) and all(same(*pair) for pair in pairs)
     if isinstance(one, External) and isinstance(other, External):
@@ -218,12 +221,33 @@ def same(one: Value, other: Value) -> bool:
     return False
 
 
+def is_small(value: Value) -> bool:
+    """Whether a value has few parts, all inner ones counted: `x = [x, x]` a hundred times has more than there are
+    atoms."""
+    left, pending = MAX_PARTS, [value]
+    while pending and left > 0:
+        one = pending.pop()
+        left -= 1
+        if isinstance(one, Items):
+            pending += one.values[:left]
+        elif isinstance(one, Table):
+            pending += list(one.values.values())[:left]
+    return left > 0
+
+
 def plain(value: Value) -> Any:
-    """`value` as Python's own scalars, lists and dictionaries; raises ValueError where a part of it is unknown."""
+    """`value` as Python's own scalars, lists and dictionaries; raises ValueError where a part of it is unknown, or
+    where it has very many."""
+    if not is_small(value):
+        raise ValueError("too large")
+    return _plain(value)
+
+
+def _plain(value: Value) -> Any:
     if isinstance(value, Known):
         return value.value
     if isinstance(value, Items) and not value.is_open:
-        return [plain(item) for item in value.values]
+        return [_plain(item) for item in value.values]
     if isinstance(value, Table) and not value.is_open:
-        return {key: plain(item) for key, item in value.values.items()}
+        return {key: _plain(item) for key, item in value.values.items()}
     raise ValueError("unknown")

@@ -10,8 +10,9 @@ import pytest
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
 from memlint.source import load
 from memlint.source.document import Document
-from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
+from memlint.source.python.values import Known
 from tests.source.python.following import shown
 
 SFT = """\
@@ -38,7 +39,7 @@ def runs(code: str, files: Mapping[str, str] = {}, config: str = "") -> tuple[Py
 
     script = parse("train.py", code)
     assert isinstance(script, SourceText), script
-    return runs_of(script, ScriptFiles(module, document), config)
+    return runs_of(script, ScriptFiles(module, document), CommandLine(config))
 
 
 def keys(code: str, files: Mapping[str, str] = {}, config: str = "") -> dict[str, Any]:
@@ -186,3 +187,292 @@ def test_a_configuration_file_on_the_command_line() -> None:
     (run,) = runs(code, files, "conf/a.yaml")
     value = run.keys["per_device_train_batch_size"]
     assert value.source.path == "conf/a.yaml"
+
+
+LOOP = """\
+import argparse
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+from accelerate import Accelerator
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", required=True)
+parser.add_argument("--batch_size", type=int, default=8)
+parser.add_argument("--max_length", type=int, default=512)
+args = parser.parse_args()
+accelerator = Accelerator(mixed_precision="bf16", gradient_accumulation_steps=4)
+model = AutoModelForCausalLM.from_pretrained(args.model)
+model.gradient_checkpointing_enable()
+groups = [{"params": [p for n, p in model.named_parameters() if "bias" not in n]}]
+optimizer = torch.optim.AdamW(groups, lr=1e-5)
+loader = DataLoader(rows, batch_size=args.batch_size, shuffle=True)
+model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+for batch in loader:
+    loss = model(**batch).loss
+    accelerator.backward(loss)
+    optimizer.step()
+"""
+
+
+def started(code: str, **options: str) -> dict[str, Any]:
+    script = parse("train.py", code)
+    assert isinstance(script, SourceText)
+    words = {name: (Known(word),) if word else () for name, word in options.items()}
+    command = CommandLine(options=words)
+    (run,) = runs_of(script, ScriptFiles(lambda name: None, lambda name: None), command)
+    return {name: shown(value) for name, value in run.keys.items()}
+
+
+def test_a_loop_without_a_trainer_is_said_in_the_trainers_words() -> None:
+    (run,) = runs(LOOP)
+    assert (run.trainer, run.framework, run.unmodelled) == ("", "torch", "")
+    assert keys(LOOP) == {
+        "model_name_or_path": "?",
+        "gradient_checkpointing": True,
+        "per_device_train_batch_size": 8,
+        "gradient_accumulation_steps": 4,
+        "bf16": True,
+        "fp16": False,
+        "optim": "adamw_torch",
+        "max_length": 512,
+    }
+
+
+def test_the_command_line_says_what_a_loop_trains() -> None:
+    found = started(LOOP, model="Qwen/Qwen2.5-7B", batch_size="2")
+    assert (found["model_name_or_path"], found["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-7B", 2)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ("torch.optim.AdamW(groups", "bnb.optim.PagedAdamW8bit(groups", "optim", "paged_adamw_8bit"),
+        ("torch.optim.AdamW(groups", "muon.MuonWithAuxAdam(groups", "optim", "?"),
+        ("torch.optim.AdamW(groups", "torch.optim.SGD(groups", "optim", "?"),
+        ('mixed_precision="bf16", ', "", "bf16", None),  # its launcher decides
+        ("batch_size=args.batch_size, ", "", "per_device_train_batch_size", "?"),
+        ("model.gradient_checkpointing_enable()", "", "gradient_checkpointing", False),
+        ("model.gradient_checkpointing_enable()", "model.to(torch.bfloat16)", "dtype", "bfloat16"),
+        ("model.gradient_checkpointing_enable()", "model = model.half().cuda()", "dtype", "float16"),
+        (
+            "model.gradient_checkpointing_enable()",
+            "for p in model.parameters():\n    p.requires_grad = False",
+            "use_peft",
+            "?",
+        ),
+    ],
+)
+def test_what_a_loop_says_in_other_ways(old: str, new: str, key: str, value: Any) -> None:
+    assert keys(LOOP.replace(old, new)).get(key) == value
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("    optimizer.step()\n", ""),  # gradients alone: no training
+        ("    accelerator.backward(loss)\n", ""),
+        ("AutoModelForCausalLM", "AutoModelForTokenClassification"),
+        ("optimizer = torch.optim.AdamW(groups, lr=1e-5)", "optimizer = make()"),
+    ],
+)
+def test_what_is_no_training_of_a_language_model(old: str, new: str) -> None:
+    assert runs(LOOP.replace(old, new)) == ()
+
+
+def test_what_a_loop_keeps_beside_its_model() -> None:
+    second = 'reference = AutoModelForCausalLM.from_pretrained("gpt2")\nfor batch in loader:'
+    (run,) = runs(LOOP.replace("for batch in loader:", second))
+    assert run.unmodelled == "loads several models"
+    scored = "for batch in loader:\n    reward = score(model.generate(batch))"
+    (run,) = runs(LOOP.replace("for batch in loader:", scored))
+    assert run.unmodelled == "generates and scores sequences in its loop"
+
+
+ARGPARSE = """\
+import argparse
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments, Trainer
+
+def yes(text):
+    return text.lower() in ("yes", "true", "1")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("model")
+parser.add_argument("--bits", type=int, choices=[4, 8, 16], default=16)
+parser.add_argument("-b", "--batch-size", type=int, required=True)
+parser.add_argument("--checkpointing", type=yes, default=True)
+parser.add_argument("--full", action="store_true")
+args = parser.parse_args()
+bits = BitsAndBytesConfig(load_in_4bit=True) if args.bits == 4 else None
+model = AutoModelForCausalLM.from_pretrained(args.model, quantization_config=bits)
+arguments = TrainingArguments("out", per_device_train_batch_size=args.batch_size, bf16=not args.full,
+                              gradient_checkpointing=args.checkpointing)
+Trainer(model, arguments).train()
+"""
+
+
+def test_a_program_is_followed_with_the_arguments_of_its_command() -> None:
+    found = started(ARGPARSE, bits="4", batch_size="2", checkpointing="no", full="")
+    assert found["load_in_4bit"] is True
+    assert found["per_device_train_batch_size"] == 2
+    assert (found["bf16"], found["gradient_checkpointing"]) == (False, False)
+    assert "load_in_4bit" not in started(ARGPARSE, bits="16", batch_size="2")
+
+
+PARSED = """\
+from dataclasses import dataclass, field
+from transformers import HfArgumentParser, TrainingArguments, Trainer, AutoModelForCausalLM
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser, get_peft_config
+
+@dataclass
+class Model:
+    path: str = "gpt2"
+    flash: bool = True
+
+parser = HfArgumentParser((Model, TrainingArguments))
+model, arguments = parser.parse_args_into_dataclasses()
+attention = "flash_attention_2" if model.flash else "sdpa"
+loaded = AutoModelForCausalLM.from_pretrained(model.path, attn_implementation=attention)
+Trainer(loaded, arguments).train()
+"""
+
+
+def test_dataclasses_take_the_options_that_are_theirs() -> None:
+    found = started(PARSED, path="Qwen/Qwen2.5-7B", no_flash="", per_device_train_batch_size="4", bf16="True")
+    assert found["model_name_or_path"] == "Qwen/Qwen2.5-7B"
+    assert found["attn_implementation"] == "sdpa"
+    assert (found["per_device_train_batch_size"], found["bf16"]) == (4, True)
+    assert "path" not in found
+
+
+TRL = """\
+from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser, get_peft_config, get_quantization_config
+parser = TrlParser((SFTConfig, ModelConfig))
+arguments, model = parser.parse_args_and_config()
+arguments.model_init_kwargs = dict(quantization_config=get_quantization_config(model))
+SFTTrainer(model.model_name_or_path, arguments, peft_config=get_peft_config(model)).train()
+"""
+
+
+def test_trls_model_arguments_make_an_adapter() -> None:
+    found = started(TRL, model_name_or_path="gpt2", use_peft="", lora_r="8")
+    assert (found["use_peft"], found["lora_r"], found["lora_alpha"]) == (True, 8, 32)
+    assert "use_peft" not in started(TRL, model_name_or_path="gpt2")
+
+
+def test_what_the_models_arguments_say_is_not_the_trainers() -> None:
+    found = started(TRL, model_name_or_path="gpt2", attn_implementation="sdpa", bf16="true")
+    assert "attn_implementation" not in found  # the script hands it to nothing
+    assert found["bf16"] is True
+
+
+def test_a_file_that_cannot_be_read_may_say_anything() -> None:
+    found = started(TRL, config="away.yaml", model_name_or_path="gpt2")
+    assert found["per_device_train_batch_size"] == "?"
+    assert found["bf16"] == "?"
+
+
+def test_a_trainer_with_a_second_model_says_so() -> None:
+    code = PARSED.replace("Trainer(loaded, arguments)", 'Trainer(loaded, arguments, teacher_model="big")')
+    (run,) = runs_of(
+        parse("train.py", code),  # type: ignore[arg-type]
+        ScriptFiles(lambda name: None, lambda name: None),
+        CommandLine(options={"path": (Known("gpt2"),)}),
+    )
+    assert run.unmodelled == "gives its trainer a second model, `teacher_model`"
+
+
+COMMANDS = """\
+import argparse
+from trl import SFTConfig, SFTTrainer
+
+def train(args):
+    SFTTrainer(args.model, SFTConfig("out", per_device_train_batch_size=args.batch)).train()
+
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(dest="command")
+one = commands.add_parser("evaluate")
+two = commands.add_parser("train")
+two.add_argument("--model", default="gpt2")
+two.add_argument("--batch", type=int, default=3)
+two.set_defaults(run=train)
+args = parser.parse_args()
+args.run(args)
+"""
+
+
+def test_the_subcommand_that_trains_is_followed() -> None:
+    assert keys(COMMANDS)["per_device_train_batch_size"] == 3
+
+
+PYDANTIC = """\
+import yaml
+from pydantic import BaseModel, Field
+from trl import SFTConfig, SFTTrainer
+
+class Training(BaseModel):
+    batch: int = Field(2, gt=0)
+
+class Config(BaseModel):
+    model: str = "gpt2"
+    training: Training = Field(default_factory=Training)
+
+config = Config.model_validate(yaml.safe_load(open("config.yaml")))
+SFTTrainer(config.model, SFTConfig("out", per_device_train_batch_size=config.training.batch)).train()
+"""
+
+
+def test_pydantic_validates_a_file() -> None:
+    found = keys(PYDANTIC, {"config.yaml": "model: Qwen/Qwen2.5-7B\ntraining:\n  batch: 5\n"})
+    assert (found["model_name_or_path"], found["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-7B", 5)
+    assert keys(PYDANTIC, {"config.yaml": "model: Qwen/Qwen2.5-7B\n"})["per_device_train_batch_size"] == 2
+
+
+HYDRA = """\
+import hydra
+from transformers import Trainer
+
+@hydra.main(config_path="conf", config_name="config")
+def main(cfg):
+    model = hydra.utils.instantiate(cfg.model)
+    Trainer(model, hydra.utils.instantiate(cfg.training)).train()
+
+main()
+"""
+HYDRA_YAML = """\
+model:
+  _target_: transformers.AutoModelForCausalLM.from_pretrained
+  pretrained_model_name_or_path: Qwen/Qwen2.5-7B
+training:
+  _target_: transformers.TrainingArguments
+  output_dir: out
+  per_device_train_batch_size: 6
+"""
+
+
+def test_hydra_makes_what_a_target_names() -> None:
+    found = keys(HYDRA, {"conf/config.yaml": HYDRA_YAML})
+    assert (found["model_name_or_path"], found["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-7B", 6)
+
+
+def test_who_only_presses_enter_gets_the_default() -> None:
+    code = 'from trl import SFTConfig, SFTTrainer\nbatch = int(input("Batch [4]: ").strip() or "4")\n'
+    code += 'SFTTrainer("gpt2", SFTConfig("out", per_device_train_batch_size=batch)).train()\n'
+    assert keys(code)["per_device_train_batch_size"] == 4
+
+
+def test_a_model_that_scores_is_beside_the_policy() -> None:
+    code = "from transformers import AutoModelForSequenceClassification\nfrom trl import GRPOConfig, GRPOTrainer\n"
+    code += 'judge = AutoModelForSequenceClassification.from_pretrained("judge")\n'
+    code += (
+        'GRPOTrainer("gpt2", lambda texts: judge(texts), GRPOConfig("out", per_device_train_batch_size=2)).train()\n'
+    )
+    (run,) = runs(code)
+    assert run.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
+
+
+def test_the_rest_of_the_command_line_comes_last() -> None:
+    code = TRL.replace("arguments, model = parser.parse_args_and_config()", "arguments, model, _ = parser.parse_args_a")
+    code = code.replace("parse_args_a", "parse_args_and_config(return_remaining_strings=True)")
+    found = started(code, model_name_or_path="gpt2", per_device_train_batch_size="3")
+    assert found["per_device_train_batch_size"] == 3

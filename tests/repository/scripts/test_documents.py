@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -322,3 +323,71 @@ def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> No
 def test_hydras_null_is_none() -> None:
     text = "STEPS=null\npython -m verl.trainer.main_ppo actor_rollout_ref.actor.optim.lr_warmup_steps=$STEPS data.x=1\n"
     assert one(text).value["actor_rollout_ref"]["actor"]["optim"]["lr_warmup_steps"] is None
+
+
+LLAMAFACTORY = "model_name_or_path: Qwen/Qwen2.5-7B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
+LLAMAFACTORY += "per_device_train_batch_size: 4\ntemplate: qwen\n"
+AXOLOTL = "base_model: Qwen/Qwen2.5-7B\nsequence_len: 2048\nmicro_batch_size: 4\nadapter: lora\n"
+TRL = "model_name_or_path: Qwen/Qwen2.5-7B\nmax_length: 1024\nper_device_train_batch_size: 4\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "batch", "length"),
+    [
+        ("llamafactory-cli train x.yaml", 4, 2048),
+        ("llamafactory-cli train x.yaml per_device_train_batch_size=1 cutoff_len=512", 1, 512),
+        ("axolotl train a.yaml --micro-batch-size 1", 1, 2048),
+        ("accelerate launch -m axolotl.cli.train a.yaml --sequence_len=512", 4, 512),
+        ("trl sft --config t.yaml --per-device-train-batch-size 2", 2, 1024),
+    ],
+)
+def test_a_command_overrides_the_file_that_it_names(command: str, batch: int, length: int) -> None:
+    run = analysed(command, {"x.yaml": LLAMAFACTORY, "a.yaml": AXOLOTL, "t.yaml": TRL}).runs[0]
+    assert run.model.name == "Qwen/Qwen2.5-7B"
+    assert (run.batch.micro_batch_size, run.sequence.length) == (batch, length)
+
+
+def test_a_file_that_is_not_there_makes_no_run() -> None:
+    assert not documents("trl sft --config away.yaml --bf16 true --max_length 512")
+    assert not documents("llamafactory-cli train away.yaml cutoff_len=512")
+    assert not documents("axolotl train away.yaml --micro-batch-size 1")
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"),
+    [("", (12, 8)), ("--num_nodes 1 ", (8, 8)), ("--num_gpus 2 ", (4, 2)), ("--include w1:0 ", None)],
+)
+def test_a_host_file_says_the_gpus(options: str, gpus: tuple[int, int] | None) -> None:
+    text = f"deepspeed --hostfile hosts {options}train.py {FLAGS} --per_device_train_batch_size 1"
+    start = one(text, files={"hosts": "w1 slots=8\nw2 slots=4  # half\n"}).start
+    assert start is not None
+    assert (start.gpus, start.gpus_per_node) == gpus or gpus is None
+
+
+def notebook(*cells: list[str]) -> str:
+    code = [{"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells]
+    return json.dumps({"cells": code, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}, indent=1)
+
+
+def test_commands_of_a_notebook() -> None:
+    long = [f"!torchrun --nproc_per_node 2 train.py {FLAGS} \\\n", "  --per_device_train_batch_size 3\n", "print(1)"]
+    text = notebook(
+        ["import os\n"], long, ["%%bash\n", "B=5\n", f'python train.py {FLAGS} --run_name "a" \\\n', "-b $B"]
+    )
+    first, second = documents(text, "nb.ipynb")
+    assert first.value["per_device_train_batch_size"] == 3
+    assert first.start is not None and first.start.gpus == 2
+    place = first.places[("per_device_train_batch_size",)].value
+    assert text[place.start : place.end] == "3"
+    assert (second.value["run_name"], second.value["b"]) == ("a", 5)
+
+
+def test_a_notebooks_own_variables_are_unknown_in_its_commands() -> None:
+    text = notebook(["size = 4\n"], [f"!python train.py {FLAGS} --per_device_train_batch_size {{size}}\n"])
+    (found,) = documents(text, "nb.ipynb")
+    assert found.start is not None and ("per_device_train_batch_size",) in found.start.unknown
+
+
+@pytest.mark.parametrize("text", ["{", '{"cells": 3}', '{"cells": [{"cell_type": "code", "source": ["!torchrun"]}]}'])
+def test_a_notebook_that_is_none(text: str) -> None:
+    assert documents(text, "nb.ipynb") == ()

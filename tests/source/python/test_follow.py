@@ -335,3 +335,22 @@ def test_hostile_scripts_end(code: str) -> None:
 )
 def test_a_literal_is_what_python_makes_of_it(value: Any) -> None:
     assert handed(f"use({value!r})") == ast.literal_eval(repr(value))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "x = 'a'\n" + "x = x + x\n" * 200,
+        "x = [1]\n" + "x = x + x\n" * 200,
+        "x = [1]\n" + "x = [*x, *x]\n" * 200,
+        "x = 'a'\n" + "x = ','.join([x, x])\n" * 200,
+    ],
+)
+def test_a_value_that_doubles_stays_small(code: str) -> None:
+    value = handed(f"{code}use(x)")
+    assert value == "?" or len(value) <= 10_000
+
+
+def test_a_value_that_holds_itself_twice_is_compared_and_written_at_once() -> None:
+    twice = "".join(f"{name} = [1]\n" + f"{name} = [{name}, {name}]\n" * 200 for name in "ab")
+    assert handed(f"{twice}use(a == b)") == "?"

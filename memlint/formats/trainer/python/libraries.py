@@ -5,12 +5,14 @@ Read in transformers 5.23.0, trl 1.16.0, peft 0.21.2, accelerate 1.15.0 and unsl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 from memlint.source.python.calls import follow
-from memlint.source.python.classes import instance
-from memlint.source.python.config_files import load
-from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.classes import external_bases, field_types, instance
+from memlint.source.python.config_files import load, of_document
+from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
     External,
@@ -25,9 +27,18 @@ from memlint.source.python.values import (
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+CAST = "dtype that it is cast to"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
 FROM_COMMAND_LINE = "from the command line"
-FREEZES = "memlint.freezes"  # the name of what is observed where a script freezes parameters one by one
+
+
+# What decides about memory, of TrainingArguments and SFTConfig.
+MAY_BE_PASSED = (
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
+    *("max_length", "packing", "eval_strategy"),
+)
+_DTYPES = frozenset({"float32", "float16", "bfloat16", "half", "float"})
+_CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}  # methods of a module
 
 
 def _checkpointing(value: bool) -> Library:
@@ -55,11 +66,48 @@ def _prepare(reader: Reader, given: Call) -> Value | None:
     return Items(list(given.positional), given.source) if given.positional else None
 
 
+def _engine(reader: Reader, given: Call) -> Value:
+    """`engine, optimizer, loader, scheduler = deepspeed.initialize(...)`."""
+    made = Made(given.name, given.positional, given.named, given.source)
+    reader.observe(made)
+    model = given.argument(1, "model") or Undetermined("the engine's model", given.source)
+    others: list[Value] = [Undetermined(f"DeepSpeed's {name}", given.source) for name in ("optimizer", "loader")]
+    return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)
+
+
 def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
         return given.owner
     return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+
+
+def _cast(reader: Reader, given: Call) -> Value | None:
+    """`model.to(torch.bfloat16)`, `model.to(device, dtype=torch.float16)`."""
+    found = _same(reader, given)
+    kinds = (given.named.get("dtype"), *given.positional)
+    dtype = next((one for one in kinds if isinstance(one, External) and one.last in _DTYPES), None)
+    if isinstance(found, Made) and found is given.owner and dtype is not None:
+        reader.set(found.attributes, found, CAST, dtype)
+    return found
+
+
+def _cast_to(name: str) -> Library:
+    def apply(reader: Reader, given: Call) -> Value | None:
+        return _cast(reader, given._replace(named={"dtype": External(f"torch.{name}")}))
+
+    return apply
+
+
+def _frozen(reader: Reader, given: Call) -> Value | None:
+    """`model.requires_grad_(False)` and the same of a part of it: seen, not followed."""
+    (value,) = given.positional[:1] or (given.named.get("requires_grad"),)
+    if isinstance(value, Known) and value.value is False:
+        owner = given.owner
+        base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
+        of = {"of": Known(owner.name)} if isinstance(owner, External) else {}
+        reader.observe(Made(FREEZES, (value,), of, given.source, base if isinstance(base, Made) else None))
+    return given.owner if isinstance(given.owner, Made) else None
 
 
 def _is_module(owner: Made) -> bool:
@@ -78,15 +126,74 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
         return None
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    return Items([_defaults(reader, one, given) for one in classes], given.source)
+    rest: list[Value] = [Items([])] if _asks_for_the_rest(given) else []
+    if not reader.command.is_given:
+        return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
+    options, is_open = _options(reader)
+    found = (_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes)
+    return Items([*found, *rest], given.source)
 
 
-def _defaults(reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None) -> Value:
+def _asks_for_the_rest(given: Call) -> bool:
+    """`return_remaining_strings=True` adds what no class takes."""
+    asked = given.named.get("return_remaining_strings")
+    return isinstance(asked, Known) and bool(asked.value)
+
+
+def _options(reader: Reader) -> tuple[dict[str, Value], bool]:
+    """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
+    as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
+    options = {name: plain_word(words) for name, words in reader.command.options.items()}
+    files = (one for one in reader.command.positional if isinstance(one, Known))
+    config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
+    if not isinstance(config, Known) or not isinstance(config.value, str):
+        return options, config is not None
+    document = reader.find(config.value)
+    read = of_document(document) if document is not None else None
+    said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
+    return {**said, **options}, not isinstance(read, Table)
+
+
+# trl 1.16.0 trainer/model_config.py: the fields of ModelConfig.
+_OF_MODEL = re.compile(
+    r"model_name_or_path$|model_revision$|(?:torch_)?dtype$|trust_remote_code$|attn_implementation$|use_peft$|lora_"
+    r"|load_in_[48]bit$|bnb_4bit_|use_bnb_nested_quant$|use_rslora$|use_dora$"
+)
+
+
+def _is_model_config(of: Value) -> bool:
+    bases = external_bases(of) if isinstance(of, Class) else (of,)
+    return any(isinstance(base, External) and base.last == "ModelConfig" for base in bases)
+
+
+def _of_class(of: Value, classes: Sequence[Value], options: Mapping[str, Value]) -> dict[str, Value]:
+    """The options that an argument class takes: its fields, and those of its library that no other class has."""
+    own = set(field_types(of)) if isinstance(of, Class) else set()
+    others = {name for one in classes if isinstance(one, Class) and one is not of for name in field_types(one)}
+    of_library = not isinstance(of, Class) or bool(external_bases(of))
+    is_model = _is_model_config(of)
+    has_model = any(map(_is_model_config, classes))
+    found: dict[str, Value] = {}
+    for name, value in options.items():
+        if has_model and not is_model and name not in own and _OF_MODEL.match(name):
+            continue
+        if name in own or (of_library and name not in others):
+            found[name] = value
+        elif name[:3] == "no_" and name[3:] in own and value == Known(True):
+            found[name[3:]] = Known(False)
+    return found
+
+
+def _defaults(
+    reader: Reader, of: Value, given: Call, values: Mapping[str, Value] | None = None, is_open: bool = False
+) -> Value:
     made: Instance | Made
     if isinstance(of, Class):
-        made = instance(reader, of, Call("", (), values or {}, given.source))
+        made = instance(reader, of, Call("", (), values or {}, given.source, is_open))
+        for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
+            made.attributes.setdefault(name, Undetermined("a file that cannot be read may say it", given.source))
     elif isinstance(of, External):
-        made = Made(of.name, (), values or {}, given.source)
+        made = Made(of.name, (), values or {}, given.source, is_open=is_open)
         reader.observe(made)
     else:
         return Undetermined("an argument class that memlint does not know", given.source)
@@ -110,6 +217,54 @@ def _parsed_file(reader: Reader, given: Call) -> Value | None:
         wanted = {key: value for key, value in values.items() if not isinstance(one, Class) or key in one.types}
         found.append(_defaults(reader, one, given, wanted))
     return Items(found, given.source)
+
+
+# trl 1.16.0 trainer/model_config.py: ModelConfig's defaults, by the argument of LoraConfig.
+_PEFT_OF_MODEL: Mapping[str, tuple[str, Value]] = {
+    "r": ("lora_r", Known(16)),
+    "lora_alpha": ("lora_alpha", Known(32)),
+    "lora_dropout": ("lora_dropout", Known(0.05)),
+    "target_modules": ("lora_target_modules", Known(None)),
+    "modules_to_save": ("lora_modules_to_save", Known(None)),
+    "use_rslora": ("use_rslora", Known(False)),
+    "use_dora": ("use_dora", Known(False)),
+}
+
+
+def _of_model_arguments(given: Call) -> Mapping[str, Value] | None:
+    (model,) = given.positional[:1] or (given.named.get("model_args"),)
+    if isinstance(model, Instance):
+        return model.attributes
+    return {**model.arguments, **model.attributes} if isinstance(model, Made) else None
+
+
+def _peft_config(reader: Reader, given: Call) -> Value | None:
+    """trl 1.16.0 trainer/utils.py: `get_peft_config(model_args)` is a LoraConfig where `use_peft` is set."""
+    said = _of_model_arguments(given)
+    uses = (said or {}).get("use_peft", Known(False))
+    if said is None or not isinstance(uses, Known):
+        return None
+    if not uses.value:
+        return Known(None, given.source)
+    arguments = {name: said.get(key, default) for name, (key, default) in _PEFT_OF_MODEL.items()}
+    return Made("peft.LoraConfig", (), arguments, given.source)
+
+
+def _quantization_config(reader: Reader, given: Call) -> Value | None:
+    """trl 1.16.0 trainer/utils.py: `get_quantization_config(model_args)`; 4 bits are nf4 unless said."""
+    said = _of_model_arguments(given)
+    bits = [(said or {}).get(name, Known(False)) for name in ("load_in_4bit", "load_in_8bit")]
+    if said is None or not all(isinstance(one, Known) for one in bits):
+        return None
+    if not any(isinstance(one, Known) and one.value for one in bits):
+        return Known(None, given.source)
+    four = {
+        "bnb_4bit_quant_type": said.get("bnb_4bit_quant_type", Known("nf4")),
+        "bnb_4bit_use_double_quant": said.get("use_bnb_nested_quant", Known(False)),
+    }
+    given_bits = {name: one for name, one in zip(("load_in_4bit", "load_in_8bit"), bits) if one != Known(False)}
+    arguments = {**given_bits, **(four if "load_in_4bit" in given_bits else {})}
+    return Made("transformers.BitsAndBytesConfig", (), arguments, given.source)
 
 
 def _train_loop(reader: Reader, given: Call) -> Value | None:
@@ -142,10 +297,17 @@ LIBRARIES: Mapping[str, Library] = {
         for module in ("unsloth", "unsloth.models", "FastLanguageModel")
         for name in ("FastLanguageModel", "FastModel", "FastVisionModel")
     },
+    **dict.fromkeys(("trl.get_peft_config", "trl.trainer.utils.get_peft_config"), _peft_config),
+    **dict.fromkeys(("trl.get_quantization_config", "trl.trainer.utils.get_quantization_config"), _quantization_config),
     ".TorchTrainer": _train_loop,
     ".prepare": _prepare,
-    **dict.fromkeys((".to", ".cuda", ".train", ".eval", ".compile"), _same),
+    **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
+    ".requires_grad_": _frozen,
+    ".to": _cast,
+    **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
+    "deepspeed.initialize": _engine,
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
+    **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from memlint.formats.trainer.python.libraries import CHECKPOINTS
+from memlint.formats.trainer.python.libraries import CAST, CHECKPOINTS
 from memlint.source.python.values import (
     Either,
     External,
@@ -95,7 +95,37 @@ def _of_made(model: Made) -> Keys:
         keys = {"model_name_or_path": Undetermined(f"what `{last}` makes is not known", model.source)}
     if CHECKPOINTS in model.attributes:
         keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
+    if CAST in model.attributes:
+        keys["dtype"] = _dtype(model.attributes[CAST])
     return keys
+
+
+# Classes of transformers and unsloth that load a language model, by how their names end.
+_LANGUAGE_MODELS = (
+    *("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSeq2SeqLM", "ForImageTextToText"),
+    *("ForVision2Seq", "FastLanguageModel", "FastModel", "FastVisionModel", "WithLMHead"),
+)
+
+
+def origin_of(model: Value) -> Value:
+    """What a model was loaded as, below adapters and wrappers."""
+    while isinstance(model, Made) and not is_language_model(model):
+        inner = (
+            model.base
+            if isinstance(model.base, Made)
+            else next((one for one in (*model.positional, *model.arguments.values()) if isinstance(one, Made)), None)
+        )
+        if inner is None:
+            return model
+        model = inner
+    return model
+
+
+def is_language_model(model: Value) -> bool:
+    """Whether this loads a language model: `AutoModelForCausalLM.from_pretrained(...)`."""
+    if not isinstance(model, Made) or model.last not in ("from_pretrained", "from_config"):
+        return False
+    return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS)
 
 
 def _argument(made: Made, position: int, *names: str) -> Value | None:

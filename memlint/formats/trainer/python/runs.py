@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.libraries import (
-    CHECKPOINTS,
-    CONSTANTS,
-    FREEZES,
-    FROM_COMMAND_LINE,
-    LIBRARIES,
-)
-from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys
+from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
+from memlint.formats.trainer.python.loop import freezes, loop_of
+from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of
 from memlint.source.document import Span
-from memlint.source.python.calls import external_bases
+from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
+from memlint.source.python.methods import OWN_CLASS
 from memlint.source.python.parameters import BOUND
-from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
+from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import (
     Either,
@@ -39,6 +37,8 @@ _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
+_OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
+_NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
 MAX_RUNS = 32  # of one script
 # trl 1.16.0: the second argument is the arguments, but for these.
 _THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
@@ -52,16 +52,26 @@ _TRL = frozenset(
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12).
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
-# What decides about memory, of TrainingArguments and SFTConfig.
-_MAY_BE_PASSED = (
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
-    *("max_length", "packing", "eval_strategy"),
-)
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
 
+_TASKS: Mapping[str, str] = {
+    "SFTTrainer": "sft",
+    "DPOTrainer": "dpo",
+    "KTOTrainer": "kto",
+    "ORPOTrainer": "orpo",
+    "CPOTrainer": "cpo",
+    "GRPOTrainer": "grpo",
+    "RewardTrainer": "rm",
+    "PPOTrainer": "ppo",
+    "Trainer": "sft",
+    "Seq2SeqTrainer": "sft",
+}
+
+
 class PythonRun(NamedTuple):
-    """One trainer that a script makes. `trainer` and `arguments`: the classes' names; `source`: the call.
+    """One trainer that a script makes. `trainer` and `arguments`: the classes' names, "" of a loop of the script's own;
+    `source`: the call.
 
     `loads_model`: the script loads the model itself; a trainer of TRL that gets a name has defaults of its own.
     """
@@ -72,19 +82,37 @@ class PythonRun(NamedTuple):
     source: ValueSource
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
+    unmodelled: str = ""  # what the script does that no key says
+
+    @property
+    def framework(self) -> str:
+        """Whose trainer it is: "trl", "transformers", or "torch" for a loop of the script's own."""
+        if not self.trainer:
+            return "torch"
+        return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+
+    @property
+    def task(self) -> str:
+        """What the trainer trains: sft, dpo, ...; "" where its name does not say."""
+        return _TASKS.get(self.trainer, "")
 
 
-def runs_of(script: SourceText, files: ScriptFiles, config: str = "") -> tuple[PythonRun, ...]:
+def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE) -> tuple[PythonRun, ...]:
     """The runs that `script` starts, in its order. Nothing of it is executed.
 
-    `config`: the configuration file that the command line names; "" for a start without arguments.
+    `command`: how it is started.
     """
     seen: list[Made] = []
-    follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, config)
+    follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, command)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
     lengths = _lengths(seen)
-    freezes = any(made.name == FREEZES for made in seen)
-    return tuple(_run(trainer, lengths, freezes) for trainer in trainers if _says_something(trainer))
+    found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    if found or trainers:
+        return found
+    loaders = [made for made in seen if made.last == "DataLoader"]
+    own = next((length for one in loaders for length in map(_length_of_dataset, one.positional[:1]) if length), [])
+    loop = loop_of(seen, own or lengths or _lengths_of_options(seen), script.text)
+    return () if loop is None else (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled),)
 
 
 def _is_trainer(made: Made) -> bool:
@@ -113,8 +141,10 @@ def _is_configuration(arguments: Made | Instance) -> bool:
 
 def _tokenizes(made: Made) -> bool:
     """`tokenizer(text, max_length=..., truncation=True)`."""
-    truncation = made.arguments.get("truncation")
-    return "max_length" in made.arguments and isinstance(truncation, Known) and bool(truncation.value)
+    truncation, length = made.arguments.get("truncation"), made.arguments.get("max_length")
+    if isinstance(length, Known) and isinstance(length.value, int) and length.value >= _NO_LIMIT:
+        return False
+    return length is not None and isinstance(truncation, Known) and bool(truncation.value)
 
 
 def _lengths(seen: list[Made]) -> list[Value]:
@@ -126,6 +156,12 @@ def _lengths(seen: list[Made]) -> list[Value]:
     bound = [made.arguments for made in seen if made.name == BOUND]
     named = [value for values in bound for name, value in values.items() if name in _LENGTH_NAMES]
     return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
+
+
+def _lengths_of_options(seen: list[Made]) -> list[Value]:
+    """Lengths that the command line gives under such a name."""
+    parsed = [made.arguments for made in seen if made.name == OPTIONS]
+    return [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES][:1]
 
 
 def _cuts(made: Made) -> bool:
@@ -146,7 +182,7 @@ def _model_of(trainer: Made) -> Value | None:
     return trainer.arguments.get("model") or (trainer.positional[0] if trainer.positional else None)
 
 
-def _run(trainer: Made, lengths: list[Value], freezes: bool) -> PythonRun:
+def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
     own_model = model_keys(model) if model is not None else {}
@@ -159,11 +195,64 @@ def _run(trainer: Made, lengths: list[Value], freezes: bool) -> PythonRun:
     if of_model is not None and not _is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
+        lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
-    if freezes and "use_peft" not in keys:
+    if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call)
+    beside = (
+        _second_model(trainer) or _scores(trainer, seen) or (_of_its_own(trainer, model) if model is not None else "")
+    )
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+
+
+_REINFORCES = frozenset({"GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer"})
+
+
+def _scores(trainer: Made, seen: list[Made]) -> str:
+    """A model that was loaded before, beside the one that learns from rewards; "" without one."""
+    if trainer.last not in _REINFORCES:
+        return ""
+    model = _model_of(trainer)
+    own = origin_of(model) if model is not None else None
+    for made in seen[: seen.index(trainer)]:
+        is_model = made.last == "from_pretrained" and re.search(r"For[A-Z]\w+\.from_pretrained$", made.name)
+        if is_model and made is not own and (own is None or source_of(own) != made.source):
+            return f"loads `{made.name.removesuffix('.from_pretrained').rpartition('.')[2]}` beside its policy"
+    return ""
+
+
+_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+
+
+def _of_its_own(trainer: Made, model: Value) -> str:
+    """A class of model whose memory is not known: one of the repository, a classifier; "" for others."""
+    loaded = origin_of(model)
+    if not isinstance(loaded, Made):
+        return ""
+    own = loaded.attributes.get(OWN_CLASS)
+    if isinstance(own, Known):
+        return f"loads `{own.value}`, a class of the repository"
+    name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
+    is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
+    return f"loads `{name}`, a classifier" if is_head else ""
+
+
+def _second_model(trainer: Made) -> str:
+    """A model that a trainer of the script's own gets beside the one that it trains; "" without one."""
+    if trainer.last not in _TRANSFORMERS:
+        return ""
+    given = {name: trainer.arguments[name] for name in _OTHER_MODELS if name in trainer.arguments}
+    other = next((name for name, value in given.items() if not (isinstance(value, Known) and value.value is None)), "")
+    return f"gives its trainer a second model, `{other}`" if other else ""
+
+
+def _length_of_dataset(dataset: Value | None) -> list[Value]:
+    """The length that a dataset of the script's own class keeps: `TextDataset(rows, tokenizer, max_length=512)`."""
+    kept = dataset.attributes if isinstance(dataset, Instance) else {}
+    found = (value for name, value in kept.items() if name in _LENGTH_NAMES)
+    length = next((value for value in found if isinstance(value, Known) and isinstance(value.value, int)), None)
+    return [] if length is None else [length]
 
 
 def _of_trainer(trainer: Made, has_unsloth: bool) -> Keys:
@@ -199,7 +288,7 @@ def _not_seen(arguments: Made, keys: Keys) -> Keys:
     if not arguments.is_open:
         return {}
     reason = Undetermined("the script passes on arguments that memlint does not see", arguments.source)
-    return {key: reason for key in _MAY_BE_PASSED if key not in keys}
+    return {key: reason for key in MAY_BE_PASSED if key not in keys}
 
 
 def _unknown(value: Value) -> Undetermined:

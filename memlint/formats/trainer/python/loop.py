@@ -1,0 +1,290 @@
+"""A training loop of a script's own, without a trainer: `loss.backward()`, an optimizer, a `DataLoader`.
+
+The loop is said in the Trainer's words: the batch of the `DataLoader`, the optimizer's class, the precision of autocast
+or of accelerate. What the Trainer would set by default and a loop does not have is said as off; what the script does
+not say is undetermined. A loop that trains no language model of transformers is no run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from memlint._record import NamedTuple
+from memlint.formats.trainer.python.model import Keys, is_language_model, model_keys, origin_of
+from memlint.source.document import Span
+from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.standard_library import OPTIONS
+from memlint.source.python.values import (
+    External,
+    Items,
+    Known,
+    Made,
+    Table,
+    Undetermined,
+    Value,
+    ValueSource,
+    either,
+)
+
+_BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
+# torch 2.13 optim, bitsandbytes 0.49 optim, transformers 5.23 optimization.py and training_args.py (OptimizerNames):
+# a class, and the name of the Trainer's that keeps the same states. Adam keeps what AdamW keeps.
+_OPTIMIZERS: Mapping[str, str] = {
+    **dict.fromkeys(("AdamW", "Adam", "NAdam", "RAdam"), "adamw_torch"),
+    **dict.fromkeys(("AdamW8bit", "Adam8bit"), "adamw_8bit"),
+    "PagedAdamW": "paged_adamw_32bit",
+    **dict.fromkeys(("PagedAdamW8bit", "PagedAdam8bit"), "paged_adamw_8bit"),
+    **dict.fromkeys(("PagedAdamW32bit", "PagedAdam32bit"), "paged_adamw_32bit"),
+    **dict.fromkeys(("Lion8bit",), "lion_8bit"),
+    "Adafactor": "adafactor",
+    "Adagrad": "adagrad",
+    "RMSprop": "rmsprop",
+    "FusedAdam": "adamw_torch",
+}
+# Names of optimizers, of libraries that are not read as well.
+_OPTIMIZER = re.compile(
+    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
+    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
+)
+_WRAPS_SHARDED = ("FullyShardedDataParallel", "FSDP", "fully_shard")
+_ACCUMULATION_NAMES = (
+    *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
+    *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
+)
+_BATCH_NAMES = ("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size", "per_gpu_train_batch_size")
+
+
+class Loop(NamedTuple):
+    """What was seen of a loop: its keys, where the model is loaded, and what the keys cannot say of it."""
+
+    keys: Keys
+    source: ValueSource
+    unmodelled: str = ""
+
+
+def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
+    """The loop that a script runs; None where it runs none, or trains no language model that memlint reads."""
+    if not {"backward", "step"} <= {made.last for made in seen}:
+        return None
+    optimizers = [made for made in seen if _is_optimizer(made)]
+    engines = [made for made in seen if made.name == "deepspeed.initialize"]
+    models = list(_distinct(made for made in seen if is_language_model(made)))
+    if not models or not (optimizers or engines):
+        return None
+    trained = _trained(optimizers, engines, models)
+    if trained is None:
+        return None
+    keys = model_keys(trained)
+    keys.setdefault("gradient_checkpointing", Known(False, trained.source))
+    keys.update(_batch(seen, engines))
+    keys.update(_precision(seen))
+    keys.update(_engine(seen, engines))
+    keys["optim"] = _optimizer(optimizers)
+    keys["max_length"] = (
+        either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
+    )
+    if "use_peft" not in keys and freezes(seen, trained):
+        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    return Loop(keys, trained.source, _beside(seen, models, optimizers, text))
+
+
+def freezes(seen: list[Made], model: Value) -> bool:
+    """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
+    wanted = origin_of(model)
+    return any(made.name == FREEZES and _concerns(made, wanted) for made in seen)
+
+
+def _concerns(made: Made, model: Value) -> bool:
+    if made.base is not None:
+        return origin_of(made.base) is model
+    part = made.arguments.get("of")  # a part: `AutoModel.from_pretrained().model.layers`
+    return isinstance(model, Made) and isinstance(part, Known) and str(part.value).startswith(f"{model.name}().")
+
+
+def _distinct(made: Iterable[Made]) -> Iterator[Made]:
+    found: set[Span | None] = set()
+    for one in made:
+        if one.source.span not in found:
+            found.add(one.source.span)
+            yield one
+
+
+def _is_optimizer(made: Made) -> bool:
+    is_other = made.last.endswith(("Scheduler", "Config", "Arguments", "Wrapper", "LR"))
+    return _OPTIMIZER.match(made.last) is not None and not is_other
+
+
+def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) -> Made | None:
+    """The model whose parameters the optimizer gets; the only one that is loaded, where that is not seen."""
+    given = [one for made in optimizers for one in _first(made, "params", "parameters")]
+    given += [one for made in engines for one in _first(made, "model")]
+    for value in given:
+        owner = _owner(value)
+        if owner is not None and is_language_model(origin_of(owner)):
+            return owner
+    if any(isinstance(_owner(value), Made) for value in given):
+        return None  # parameters of another model: of one that memlint does not read
+    return models[0] if len(models) == 1 else None
+
+
+def _first(made: Made, *names: str) -> Iterator[Value]:
+    yield from made.positional[:1]
+    yield from (made.arguments[name] for name in names if name in made.arguments)
+
+
+def _owner(value: Value, depth: int = 0) -> Made | None:
+    """The model of `model.parameters()`, of `filter(..., model.parameters())` and of groups of its parameters."""
+    if depth > 4:
+        return None
+    if isinstance(value, Made):
+        if value.last in PARAMETERS or value.name == PARAMETERS[0]:
+            return value.base if isinstance(value.base, Made) else None
+        inner = [_owner(one, depth + 1) for one in value.positional]
+        return next((one for one in inner if one is not None), value if is_language_model(origin_of(value)) else None)
+    parts: Iterable[Value] = ()
+    if isinstance(value, Items):
+        parts = value.values
+    elif isinstance(value, Table):
+        parts = (value.values["params"],) if "params" in value.values else ()
+    found = (_owner(one, depth + 1) for one in parts)
+    return next((one for one in found if one is not None), None)
+
+
+def _batch(seen: list[Made], engines: list[Made]) -> Keys:
+    """The batch of the loader that shuffles, else of the first; a parsed option of that name where there is none."""
+    loaders = [made for made in seen if made.last == "DataLoader" and "sampler" not in made.name.lower()]
+    shuffled = [made for made in loaders if _is_true(made.arguments.get("shuffle")) or "sampler" in made.arguments]
+    found: Value | None = None
+    if loaders:
+        first = (shuffled or loaders)[0]
+        given = first.positional[1] if len(first.positional) > 1 else first.arguments.get("batch_size")
+        found = given or (
+            Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
+        )
+    found = found or _named(seen, _BATCH_NAMES) or _passed(seen)
+    found = found or Undetermined("the loop has no loader that memlint sees")
+    accumulation = next(
+        (
+            made.arguments[_ACCUMULATION]
+            for made in seen
+            if made.last == "Accelerator" and _ACCUMULATION in made.arguments
+        ),
+        None,
+    )
+    return {_BATCH: _whole(found), _ACCUMULATION: accumulation or _named(seen, _ACCUMULATION_NAMES) or Known(1)}
+
+
+def _passed(seen: list[Made]) -> Value | None:
+    """The `batch_size` that a loader of the script's own is given, else that of the command line."""
+    calls = [made.arguments["batch_size"] for made in seen if made.name != OPTIONS and "batch_size" in made.arguments]
+    numbers = [one for one in calls if isinstance(one, Known) and isinstance(one.value, int)]
+    return either(list(numbers), "loaders of several sizes") if numbers else _named(seen, ("batch_size",))
+
+
+def _whole(value: Value) -> Value:
+    """A batch size; text or a fraction is none."""
+    if isinstance(value, Known) and not (isinstance(value.value, int) and not isinstance(value.value, bool)):
+        return Undetermined("the batch size is no number", value.source)
+    return value if isinstance(value, (Known, Undetermined)) else Undetermined("the script computes it")
+
+
+def _named(seen: list[Made], names: tuple[str, ...]) -> Value | None:
+    """What the command line gives under one of these names."""
+    for made in seen:
+        for name in names if made.name == OPTIONS else ():
+            value = made.arguments.get(name)
+            if isinstance(value, Undetermined) or (isinstance(value, Known) and isinstance(value.value, int)):
+                return value
+    return None
+
+
+def _is_true(value: Value | None) -> bool:
+    return isinstance(value, Known) and bool(value.value)
+
+
+def _precision(seen: list[Made]) -> Keys:
+    """`Accelerator(mixed_precision=...)`, else the dtype of autocast; off where there is neither.
+
+    torch 2.13 amp/autocast_mode.py: autocast of CUDA computes in float16 unless told otherwise. An `Accelerator()` that
+    is told nothing asks its launcher: then no key is said.
+    """
+    accelerators = [made for made in seen if made.last == "Accelerator"]
+    if accelerators:
+        said = [made.arguments["mixed_precision"] for made in accelerators if "mixed_precision" in made.arguments]
+        said = [one for one in said if not (isinstance(one, Known) and one.value is None)]
+        return _as_switches(said[0]) if said else {}
+    contexts = [made for made in seen if made.last == "autocast" and not _is_off(made.arguments.get("enabled"))]
+    return _as_switches(_autocast(contexts)) if contexts else {"bf16": Known(False), "fp16": Known(False)}
+
+
+def _is_off(value: Value | None) -> bool:
+    return isinstance(value, Known) and value.value is False
+
+
+def _autocast(contexts: list[Made]) -> Value:
+    kinds: list[Value] = []
+    for one in contexts:
+        dtype = one.arguments.get("dtype") or next((v for v in one.positional if isinstance(v, External)), None)
+        word = (
+            {"bfloat16": "bf16", "float16": "fp16", "half": "fp16"}.get(dtype.last, "")
+            if isinstance(dtype, External)
+            else "fp16"
+            if dtype is None
+            else ""
+        )
+        enabled = one.arguments.get("enabled")
+        unsure = one.is_open or (enabled is not None and not _is_true(enabled))
+        kinds.append(Undetermined("autocast's dtype") if not word or unsure else Known(word, one.source))
+    return either(kinds, "several dtypes of autocast")
+
+
+def _as_switches(precision: Value) -> Keys:
+    """accelerate's word as the Trainer's two switches."""
+    if isinstance(precision, Known) and precision.value in ("bf16", "fp16", "no"):
+        return {name: Known(precision.value == name, precision.source) for name in ("bf16", "fp16")}
+    reason = precision if isinstance(precision, Undetermined) else Undetermined("the precision is not known")
+    return {"bf16": reason, "fp16": reason}
+
+
+def _engine(seen: list[Made], engines: list[Made]) -> Keys:
+    """DeepSpeed's configuration; FSDP that the script wraps by itself is not read."""
+    for made in engines:
+        config = made.arguments.get("config") or made.arguments.get("config_params")
+        if isinstance(config, (Table, Known)):
+            return {"deepspeed": config}
+        return {"deepspeed": Undetermined("DeepSpeed's configuration is not one that memlint sees", made.source)}
+    if any(made.last in _WRAPS_SHARDED for made in seen):
+        return {"fsdp": Undetermined("the script wraps the model with FSDP by itself")}
+    return {}
+
+
+def _optimizer(optimizers: list[Made]) -> Value:
+    """The optimizer's word in the Trainer; one of several where the script chooses."""
+    words: list[Value] = []
+    for made in optimizers:
+        word = _OPTIMIZERS.get(made.last)
+        eight = made.arguments.get("optim_bits")
+        unread = word is None or (eight is not None and not (isinstance(eight, Known) and eight.value == 32))
+        words.append(
+            Undetermined(f"`{made.last}` is not read", made.source)
+            if unread or word is None
+            else Known(word, made.source)
+        )
+    return either(words, "the script chooses among optimizers") if words else Undetermined("DeepSpeed makes it")
+
+
+_REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)
+
+
+def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
+    """What the script keeps beside the model that it trains; "" where nothing is seen."""
+    if any(made.last == "generate" for made in seen) and _REINFORCES.search(text):
+        return "generates and scores sequences in its loop"
+    if len(models) > 1:
+        return "loads several models"
+    own = any(made.name in ("torch.nn.Module", "nn.Module") for made in seen)
+    parameters = [_owner(value) for made in optimizers for value in _first(made, "params")]
+    if own and not any(one is not None for one in parameters):
+        return "trains a module of its own"
+    return "has several optimizers" if len({id(one) for one in parameters if one is not None}) > 1 else ""

@@ -1,0 +1,139 @@
+"""What the program that a command starts makes of its arguments: its code is followed with them.
+
+A flag's name says little where the program is somebody's own: `--bits 4` is a quantization only if the code makes it
+one, and `SFTConfig(gradient_accumulation_steps=total // world_size)` is not what any flag says. Where the code is
+followed to its end, what it hands to the trainer counts, and a flag that it hands to nothing sets nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from memlint._record import NamedTuple
+from memlint.formats.trainer.keys import KEYS
+from memlint.formats.trainer.python.runs import PythonRun
+from memlint.repository.scripts.commands import LaunchCommand, Option, options
+from memlint.repository.scripts.definitions import TrainingProgram
+from memlint.repository.scripts.document import Placed, at_flag, has_known_name, words_range
+from memlint.repository.scripts.values import placeholder
+from memlint.repository.scripts.world import World
+from memlint.source.python.reader import CommandLine
+from memlint.source.python.values import Either, Known, Undetermined, Value, ValueSource, plain, source_of
+from memlint.source.shell.text import Text, Word, known, shown, why_unknown
+
+# A program's path, how it is started, and the files that were written before, by absolute path.
+Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
+MOST_FOLLOWED = 8  # programs of one script: each may take half a second
+_ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
+_ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
+# Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
+_KEPT = frozenset({"max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "model_name_or_path"})
+_STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
+
+
+class Followed(NamedTuple):
+    """The one run that a program makes of a command. `options`: those of the command, by name."""
+
+    run: PythonRun
+    options: Mapping[str, Option]
+
+    @property
+    def framework(self) -> str:
+        """Whose trainer it is, as `Start.framework`."""
+        return self.run.framework
+
+    @property
+    def task(self) -> str:
+        """What the trainer trains."""
+        return self.run.task
+
+
+def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> CommandLine:
+    """The command's arguments for the program's code. A value's source has the flag for its path: `--bits`."""
+    named, others = options(launched.arguments)
+    given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
+    positional = tuple(_value(word, "") for word in others)
+    return CommandLine("", given, positional, dict(_environment(launched, variables, size)))
+
+
+def _value(word: Word, name: str) -> Value:
+    source = ValueSource(f"--{name}", None, "option")
+    if word.unknown and not has_known_name(word):
+        return Undetermined(why_unknown(word.pieces), source)
+    return Known(placeholder(word) if word.unknown else word.text, source)
+
+
+def _environment(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> Iterator[tuple[str, Value]]:
+    """Variables of the command, and those that a launcher sets for each of its processes."""
+    for name, text in variables.items():
+        value = known(text)
+        if value is not None:
+            yield name, Known(value)
+    if launched.launcher in _STARTS_MANY:
+        for name, number in (("WORLD_SIZE", size.gpus), ("LOCAL_WORLD_SIZE", size.per_node)):
+            yield name, Known(str(number)) if number else Undetermined("the number of GPUs")
+        yield from ((name, Known("0")) for name in ("RANK", "LOCAL_RANK"))
+
+
+def followed(
+    entry: str, launched: LaunchCommand, line: CommandLine, written: Mapping[str, Text], follow: Follow
+) -> Followed | None:
+    """The run of the program at `entry`; None where none or several are found, or nothing is known of it.
+
+    `written`: files that the script has written, by absolute path.
+    """
+    runs = follow(entry, line, {path: shown(text) for path, text in written.items()})
+    if len(runs) != 1:
+        return None
+    return Followed(runs[0], {one.name: one for one in options(launched.arguments)[0]})
+
+
+def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
+    """The command's flags as keys, corrected by what the program makes of them."""
+    placed = {str(one.path[0]): one for one in given}
+    keys = of.run.keys
+    knows_model = isinstance(keys.get("model_name_or_path"), Known)
+    for name, one in placed.items():
+        if name in keys or not _is_without_effect(name, program, knows_model):
+            yield one
+    for name, value in keys.items():
+        yield from _placed(name, value, placed.get(name), of.options)
+
+
+def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -> bool:
+    """Whether a key that the code hands to nothing would be taken for one that it does."""
+    if name not in KEYS or name in _KEPT:
+        return False
+    return knows_model if name.startswith(_ADAPTED) else program.parses == "argparse"
+
+
+def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
+    option = given.get(source_of(value).path.removeprefix("--")) if source_of(value).path.startswith("--") else None
+    if isinstance(value, (Undetermined, Either)):
+        if before is None and name not in _ENGINES:
+            yield Placed((name,), f"${{{name}}}", unknown=value.reason)
+        return
+    try:
+        known_value = plain(value)
+    except ValueError:
+        return
+    if known_value is None and before is None:
+        return
+    if before is not None and _agree(before, known_value, option):
+        return
+    yield _at(name, known_value, option)
+
+
+def _agree(before: Placed, value: object, option: Option | None) -> bool:
+    """Whether the flag already says so: it is the one that the code reads, or has the same value."""
+    if before.unknown:
+        return False
+    is_same_flag = option is not None and before.key is not None and before.key == at_flag(option)
+    return is_same_flag or before.value == value
+
+
+def _at(name: str, value: object, option: Option | None) -> Placed:
+    if option is None:
+        return Placed((name,), value)
+    source = option.values[0].source if len(option.values) == 1 else None
+    return Placed((name,), value, at_flag(option), words_range(option.values), source)

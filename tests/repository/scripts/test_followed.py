@@ -1,0 +1,132 @@
+"""What a launched program's own code makes of its flags, in the document of the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.shipped import shipped
+from memlint.run import UNKNOWN, Run
+from memlint.source.document import Document
+
+TRAIN = """\
+import argparse, os
+import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, TrainingArguments, Trainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--base", required=True)
+parser.add_argument("--bits", type=int, default=4)
+parser.add_argument("--batch_size", type=int, default=64)
+parser.add_argument("--micro", type=int, default=4)
+parser.add_argument("--use_lora", action="store_true")
+parser.add_argument("--lora_r", type=int, default=8)
+parser.add_argument("--gradient_checkpointing", action="store_true")
+args = parser.parse_args()
+steps = args.batch_size // args.micro
+world = int(os.environ.get("WORLD_SIZE", 1))
+if world > 1:
+    steps = steps // world
+bits = BitsAndBytesConfig(load_in_4bit=True) if args.bits == 4 else None
+model = AutoModelForCausalLM.from_pretrained(args.base, quantization_config=bits, torch_dtype=torch.bfloat16)
+if args.use_lora:
+    from peft import get_peft_model
+    model = get_peft_model(model, LoraConfig(r=args.lora_r))
+sizes = dict(per_device_train_batch_size=args.micro, gradient_accumulation_steps=steps)
+arguments = TrainingArguments("out", bf16=True, **sizes)
+Trainer(model=model, args=arguments).train()
+"""
+COMMAND = "torchrun --nproc_per_node 4 train.py --base Qwen/Qwen2.5-7B --micro 2"
+
+
+def launches(script: str, files: Mapping[str, str] = {}) -> tuple[Document, ...]:
+    return in_memory({"go.sh": script, "train.py": TRAIN, **files}).documents("go.sh")
+
+
+def analysed(script: str, files: Mapping[str, str] = {}) -> Analysis:
+    workspace = in_memory({"go.sh": script, "train.py": TRAIN, **files})
+    return Engine(tuple(shipped())).analyse(workspace.documents("go.sh")[0], workspace.context())
+
+
+def run(script: str, files: Mapping[str, str] = {}) -> Run:
+    return analysed(script, files).runs[0]
+
+
+def test_the_code_says_what_flags_become() -> None:
+    found = run(f"{COMMAND} --use_lora --lora_r 16")
+    assert found.model.name == "Qwen/Qwen2.5-7B"
+    assert found.model.quantization is not UNKNOWN and found.model.quantization.bits == 4
+    assert (found.method.kind, found.method.rank) == ("lora", 16)
+    assert (found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == (2, 8)
+
+
+def test_a_launcher_says_how_many_processes_there_are() -> None:
+    assert run(COMMAND.replace("4", "8", 1)).batch.gradient_accumulation_steps == 4
+    assert run(COMMAND.replace("torchrun --nproc_per_node 4", "python")).batch.gradient_accumulation_steps == 32
+    assert run(COMMAND.replace("4", "$N", 1)).batch.gradient_accumulation_steps is UNKNOWN
+
+
+def test_a_flag_that_the_code_hands_to_nothing_sets_nothing() -> None:
+    found = run(f"{COMMAND} --lora_r 16 --gradient_checkpointing --bits 16")
+    assert found.method.kind == "full"
+    assert found.checkpointing.mode == "none"
+    assert found.model.quantization is None or found.model.quantization.bits == 16
+
+
+def test_a_value_stands_at_its_flag() -> None:
+    (document,) = launches(f"{COMMAND} --use_lora\n")
+    place = document.places[("per_device_train_batch_size",)]
+    assert place.key is not None
+    assert document.text[place.key.start : place.key.end] == "--micro"
+    assert document.text[place.value.start : place.value.end] == "2"
+
+
+def test_a_value_that_nobody_knows_is_unknown() -> None:
+    found = run(COMMAND.replace("--micro 2", "--micro $1"))
+    assert found.batch.micro_batch_size is UNKNOWN
+    assert "argument $1" in found.origins["batch.micro_batch_size"].detail
+
+
+LOOP = """\
+import sys, torch, yaml
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+config = yaml.safe_load(open(sys.argv[1]))
+model = AutoModelForCausalLM.from_pretrained(config["model"])
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader([], batch_size=config["batch"], shuffle=True):
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_program_of_its_own_is_a_run() -> None:
+    (document,) = launches("python loop.py sft.yaml", {"loop.py": LOOP, "sft.yaml": "model: gpt2\nbatch: 3\n"})
+    assert document.start is not None and document.start.framework == "torch"
+    found = run("python loop.py sft.yaml", {"loop.py": LOOP, "sft.yaml": "model: gpt2\nbatch: 3\n"})
+    assert (found.model.name, found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == ("gpt2", 3, 1)
+
+
+def test_a_file_that_the_script_writes_is_read_as_written() -> None:
+    script = "cat > sft.yaml <<EOF\nmodel: gpt2\nbatch: 7\nEOF\npython loop.py sft.yaml"
+    assert run(script, {"loop.py": LOOP, "sft.yaml": "model: gpt2\nbatch: 3\n"}).batch.micro_batch_size == 7
+
+
+def test_own_flags_are_no_typos() -> None:
+    known = LOOP.replace("import sys", "import argparse, sys")
+    known += 'parser = argparse.ArgumentParser()\nparser.add_argument("--num_epochs")\nparser.parse_args()\n'
+    found = analysed("python loop.py sft.yaml --num_epochs 3", {"loop.py": known, "sft.yaml": "model: gpt2\n"})
+    assert not [one for one in found.findings if "num_epochs" in one.message]
+
+
+@pytest.mark.parametrize(
+    "code", ["while True: pass\n" * 3, "def f():\n    f()\nf()\n", "\x00", "(" * 10_000, "x = " * 500]
+)
+def test_a_hostile_program_is_no_run(code: str) -> None:
+    hostile = "# .backward( AutoModelForCausalLM Trainer(\n" + code
+    assert len(launches(COMMAND, {"train.py": hostile})) <= 1
