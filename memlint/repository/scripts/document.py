@@ -103,7 +103,7 @@ def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) ->
     overrides = list(_overrides(others))
     sections = {path[0] for _, _, path in overrides if len(path) > 1}
     for word, length, path in overrides:
-        chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(path[0])
+        chosen = path if len(path) > 1 or path[0] not in sections else _CHOICES.get(str(path[0]))
         if chosen is not None:
             yield override(word, length, chosen)
 
