@@ -279,6 +279,7 @@ class Loss(NamedTuple):
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
+    in_logits_dtype: bool = False  # the trainer's own cross entropy reads a shifted copy of the logits in their dtype
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
     liger_kernels: bool = False  # other Liger kernels (norms, SwiGLU, rope) are patched in

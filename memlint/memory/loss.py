@@ -115,7 +115,7 @@ def keeps_logits_dtype(run: Run) -> bool:
     """Whether the loss, the model's own or the trainer's, makes no fp32 copy of the logits: cross entropy reads them in
     their dtype, and only autocast converts them to fp32."""
     releases = families.of(run.model.architecture).loss.in_own_dtype
-    own = releases.include(run.stack.transformers) or run.loss.upcast_logits is False
+    own = releases.include(run.stack.transformers) or run.loss.in_logits_dtype
     return own and run.loss.kind == "plain"
 
 

@@ -52,6 +52,7 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
     `partial_pretrain`, torch's cross entropy, in fp32 under autocast (verl 0.5 trainer/fsdp_sft_trainer.py:369)."""
     older = config.written("model.path") == "model.partial_pretrain"
     fields.put("loss.kind", "plain" if older else "fused_ce", config.origin("model.path"))
+    fields.put("loss.in_logits_dtype", older, config.origin("model.path"))
 
 
 def _write_batch(change: FieldChange) -> Written | None:
@@ -269,6 +270,7 @@ KEYS = Keys(
     Key(
         *("model.use_fused_kernels", "flag", "loss.kind", False),
         about="Compute log-probabilities in chunks of tokens.",
+        also=("loss.in_logits_dtype",),
         read=read_loss,
         read_only=True,
     ),

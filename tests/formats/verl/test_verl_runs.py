@@ -140,7 +140,7 @@ def test_recognised_by_its_sections(value: Any, name: str) -> None:
         ),
         (SFT, {"method.stage": "sft", "batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 4}),
         (changed(SFT, data__use_dynamic_bsz=True), {"batch.max_tokens": 8192}),
-        (changed(SFT, model={"partial_pretrain": "some/model"}), {"loss.kind": "plain", "loss.upcast_logits": False}),
+        (changed(SFT, model={"partial_pretrain": "some/model"}), {"loss.kind": "plain", "loss.in_logits_dtype": True}),
     ],
 )
 def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
