@@ -105,3 +105,8 @@ def test_a_fix_that_is_not_written_says_why(folder: Path) -> None:
     found = json.loads(memlint(folder, "check", "odd.yaml", "--format", "json", *FOUR).out)["findings"]
     for fix in (fix for one in found for fix in one["fixes"]):
         assert fix["edits"] or fix["note"], fix["title"]
+
+
+def test_colour_is_there_when_asked_for_and_not_else(folder: Path) -> None:
+    for argument, has in (("--no-color", False), ("--color=never", False), ("--color=always", True)):
+        assert ("\x1b[" in memlint(folder, "plan", "full.yaml", "--max-batch", argument, *FOUR).out) == has
