@@ -24,7 +24,8 @@ The time of a step is counted for the run before and after a change (`memlint/fi
 factor. A micro batch takes the longest of what runs at the same time:
 
 - FLOPs of the matmuls over the card's peak times the utilisation, and reading every weight once a pass: activation
-  checkpointing adds a pass and 2 FLOP, adapters spare 2 FLOP, small batches wait for the weights;
+  checkpointing adds a pass and 2 FLOP, adapters spare 2 FLOP, small batches wait for the weights, and of experts those
+  compute that the router chooses;
 - under ZeRO-3 and FSDP, gathering the weights in each pass and scattering the gradients over the link between cards;
 - with parameters in host memory, each card's share of the weights over its bus in each pass.
 

@@ -38,7 +38,8 @@ Counts = collections.Counter[str]
 
 
 class Planned(NamedTuple):
-    """What one run over its budget gets. `rivals`: a combination of changes fits, whether or not it can be written."""
+    """What one run over its budget gets. `any_fits`: a combination of changes fits, whether or not it can be written.
+    `on_one_card`: it is told to run on one of its cards."""
 
     name: str
     fits: bool
@@ -46,6 +47,7 @@ class Planned(NamedTuple):
     any_fits: bool
     seconds: float
     titles: tuple[str, ...]
+    on_one_card: bool
 
 
 def main() -> int:
@@ -92,9 +94,9 @@ def _planned(
     estimator = analyser.engine_for(str(path)).estimator
     again = analyser.reanalysis(analysis, analyser.workspaces.of(str(path)))
     start = time.process_time()
-    known = options(analysis, index, estimator, again).options
+    known = options(analysis, index, estimator, again)
     seconds = time.process_time() - start
-    fitting = [option for option in known if option.plan.estimate.verdict == "fits"]
+    fitting = [option for option in known.options if option.plan.estimate.verdict == "fits"]
     any_fits = bool(fitting) or bool(plans(run, before, SearchHooks(estimator)))
     titles = tuple("; ".join(step.title for step in option.plan.steps) for option in fitting)
     riskless = any(option.plan.risk == 0 for option in fitting)
@@ -104,7 +106,8 @@ def _planned(
         if _read_anew(path, analyser, option.tried.contents, index) != promised:
             counts["broken"] += 1
             print(f"  broken promise: {path}: {titles}") if verbose else None
-    return Planned(f"{path} {index}", bool(fitting), riskless, any_fits, seconds, titles)
+    on_one_card = any("one of these cards" in fix.title for fix in known.advice)
+    return Planned(f"{path} {index}", bool(fitting), riskless, any_fits, seconds, titles, on_one_card)
 
 
 def _read_anew(path: Path, analyser: FileAnalyser, contents: Mapping[str, bytes], index: int) -> int | None:
@@ -165,7 +168,8 @@ def _print(name: str, rows: Mapping[str, Planned], counts: Counts, verbose: bool
 def _more_cards(one: Mapping[str, Planned], four: Mapping[str, Planned], verbose: bool) -> None:
     """Runs that have a plan without risk on one card, and none on four."""
     lost = [name for name, row in one.items() if row.riskless and name in four and not four[name].riskless]
-    print(f"a plan without risk on one card and none on four: {len(lost)}")
+    told = sum(four[name].on_one_card for name in lost)
+    print(f"a plan without risk on one card and none on four: {len(lost)}, of which {told} are told to run on one")
     for name in lost if verbose else ():
         print(f"  {name}: {one[name].titles} / {four[name].titles}")
 

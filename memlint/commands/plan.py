@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from memlint.commands import options
 from memlint.commands.output import to_screen
@@ -14,6 +15,7 @@ from memlint.lint.plans import PlanRequest, RunPlans, is_stuck, plan_files
 from memlint.report import plans as table
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.progress import Busy
+from memlint.report.terminal import style_for
 
 
 def run(program: str, arguments: list[str]) -> int:
@@ -29,9 +31,14 @@ def run(program: str, arguments: list[str]) -> int:
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]
-    text = json.dumps({"schema_version": 1, "runs": plain}, indent=2) if given.format == "json" else table.render(plain)
-    to_screen(text + "\n", given.format != "json")
+    to_screen(_shown(plain, given) + "\n", given.format != "json")
     return int(any(map(is_stuck, plain)))
+
+
+def _shown(rows: list[dict[str, Any]], given: options.Options) -> str:
+    if given.format == "json":
+        return json.dumps({"schema_version": 1, "runs": rows}, indent=2)
+    return table.render(rows, style_for(sys.stdout, colour=given.colour))
 
 
 def _parser(program: str) -> options.Parser:
@@ -41,6 +48,7 @@ def _parser(program: str) -> options.Parser:
     options.add_hardware(parser)
     options.add_settings(parser)
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    options.add_colour(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--max-batch", action="store_true", help="only the largest micro batch")
     which.add_argument("--max-seq", action="store_true", help="only the longest sequence")

@@ -7,11 +7,12 @@ cannot be written, or that the framework would refuse, says why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 import memlint.fixes.costs as costs
+import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
 import memlint.fixes.planner as planner
 import memlint.fixes.proposed_change as proposals
@@ -90,6 +91,8 @@ def options(
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
     hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis)) if over else ()
     fitting = _fitting(analysis, index, hooks, reanalyse)
+    if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
+        hardware = (*_one_card(run, before, hooks), *hardware)
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
@@ -97,6 +100,14 @@ def options(
     return PlanOptions(
         tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, before)), hardware
     )
+
+
+def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:
+    """Advice for several cards on which the run fits at a risk alone, where it fits on one of them without."""
+    plan = goals.on_one_card(run, hooks)
+    world = run.parallelism.world_size
+    if plan is not None and isinstance(world, int):
+        yield hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
 
 
 def _fitting(

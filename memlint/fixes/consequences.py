@@ -18,7 +18,7 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (_completions, _rows, _kernels, _adapters, _pure, _section, _cpu_optimizer):
+    for part in (_completions, _rows, _forwards, _kernels, _adapters, _pure, _section, _cpu_optimizer):
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}
@@ -49,6 +49,16 @@ def _rows(run: Run, before: Run) -> Follows:
             yield field, now
     if isinstance(length, int) and length:
         yield "batch.micro_batch_size", max(1, now // length)
+
+
+def _forwards(run: Run, before: Run) -> Follows:
+    """The forwards before the update run in micro batches of the update's size, where the framework says nothing
+    else."""
+    now, then = run.batch.micro_batch_size, before.batch.micro_batch_size
+    for field in ("rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size"):
+        origin = before.origins.get(field)
+        if now != then and origin is not None and origin.kind == "inferred" and get(before, field) == then:
+            yield field, now
 
 
 def _kernels(run: Run, before: Run) -> Follows:

@@ -115,6 +115,17 @@ def fewest_cards(run: Run, before: Estimate, hooks: SearchHooks, most: int = MOS
     return FewestCards(as_it_is and as_it_is[0], found[0], plan)
 
 
+def on_one_card(run: Run, hooks: SearchHooks) -> Plan | None:
+    """A plan without a risk for the result on one of the run's several cards: there is nothing to communicate, which
+    takes a GiB and more on each of them. None where there is none, or where one card is not a run of its own."""
+    parallel = run.parallelism
+    world, data_parallel = parallel.world_size, parallel.data_parallel_size
+    if not isinstance(world, int) or world < 2 or world != data_parallel:
+        return None
+    one = with_engine(run, 1)
+    return planner.riskless(one, hooks.estimate(one), hooks)
+
+
 def with_engine(run: Run, count: int) -> Run:
     """The run on so many cards: plain data parallelism where nothing else divides it."""
     engine = run.parallelism.engine

@@ -25,7 +25,7 @@ from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import QUALITIES, Cost, between, model_of
 from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
-from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
+from memlint.fixes.proposed_change import ProposedChange, about, risk_first, time_first, weighed
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
 from memlint.memory.values import Estimate
@@ -115,6 +115,13 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
     return _of_each_character(tuple(found.values()), limit)
 
 
+def riskless(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS) -> Plan | None:
+    """A plan that fits and keeps the training result as it is; without steps where the run fits already. None where
+    there is none."""
+    search = PlanSearch(run, before, hooks)
+    return search.start if before.verdict == "fits" else _plan_of_tier(search, QUALITIES[0], risk_first)
+
+
 def kind(plan: Plan) -> frozenset[str]:
     """What makes two plans variants of one: they change the same things, in another degree or another way (half the
     length or a quarter of it, one optimizer or another)."""
@@ -147,7 +154,8 @@ def _found(search: PlanSearch) -> Iterator[Plan]:
 
 def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
     """Of the plans found: the least risky, the fastest, the one with the fewest changes, then the cheapest. A plan that
-    another one beats in risk, time and number of changes stands back."""
+    another one beats in risk, time and number of changes stands back, and one that another makes pointless goes."""
+    found = tuple(plan for plan in found if not any(_makes_pointless(other, plan) for other in found))
     if not found:
         return ()
     ahead = [plan for plan in found if not any(_beats(other, plan) for other in found)]
@@ -169,6 +177,18 @@ def _beats(plan: Plan, other: Plan) -> bool:
     """Whether `plan` is no worse than `other` in risk, time and changes, and better in one."""
     mine, its = ((one.risk, one.speed, len(one.steps)) for one in (plan, other))
     return mine != its and all(own <= theirs for own, theirs in zip(mine, its))
+
+
+_MUCH_SLOWER = 1.5
+_DATA = ("sequence", "completion", "generations", "images")  # groups of changes that take data away
+
+
+def _makes_pointless(plan: Plan, other: Plan) -> bool:
+    """Whether nobody takes `other` who can have `plan`: that is better in all and much faster, or less risky and
+    spares data that `other` takes away beside further changes."""
+    if _beats(plan, other) and other.speed > _MUCH_SLOWER * plan.speed:
+        return True
+    return plan.risk < other.risk and len(other.steps) > 1 and any(step.group in _DATA for step in other.steps)
 
 
 def candidates(
@@ -390,13 +410,14 @@ def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order) -> 
 
 
 def _cheaper(group: list[ProposedChange], step: ProposedChange, order: Order) -> list[ProposedChange]:
-    """The changes of a group that cost less than `step`, or as much and are weaker, the cheapest first; of a graded
-    group all weaker ones."""
+    """The changes of a group that cost less than `step`, or about as much and are weaker, the cheapest first; of a
+    graded group all weaker ones."""
     weaker = group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
     if step.group in GRADED_GROUPS:
         return weaker
-    cheaper = [one for one in group if order(one) < order(step) or (one in weaker and order(one) == order(step))]
-    return sorted(cheaper, key=order)
+    costs, own = {one.title: order(about(one)) for one in group}, order(about(step))
+    cheaper = [one for one in group if costs[one.title] < own or (one in weaker and costs[one.title] == own)]
+    return sorted(cheaper, key=lambda one: costs[one.title])
 
 
 def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rivals: list[ProposedChange]) -> Plan | None:

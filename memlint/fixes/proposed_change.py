@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from math import exp, log
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -44,3 +45,12 @@ def risk_first(step: ProposedChange) -> tuple[int, float]:
 def time_first(step: ProposedChange) -> tuple[float, int]:
     """Orders changes from the fastest: by time, then by risk for the result."""
     return step.price.speed, QUALITIES.index(step.price.quality)
+
+
+_SAME_TIME = 0.02  # no price is nearer to the truth than that
+
+
+def about(step: ProposedChange) -> ProposedChange:
+    """The change with its time rounded, so that times which prices cannot tell apart are equal."""
+    speed = exp(_SAME_TIME * round(log(step.price.speed) / _SAME_TIME))
+    return step._replace(price=step.price._replace(speed=speed))

@@ -10,9 +10,12 @@ import json
 import os
 import re
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.architectures.model import Architecture, Weight
+from memlint.memory.identity_cache import IdentityCache
 from memlint.run import Run
 
 _BYTES = 2  # of a half-precision element, which is what crosses the bus
@@ -92,7 +95,43 @@ def _compute(run: Run, model: ParameterCounts, tokens: int) -> float:
     if _passes(run) == 3:
         flops += known["flops_recomputed"]
     read = _passes(run) * _BYTES * model.parameters / card.memory
-    return flops * model.parameters * tokens / (known["utilisation"] * card.flops) + read
+    computing = model.parameters * _computing_share(run.model.architecture)
+    return flops * computing * tokens / (known["utilisation"] * card.flops) + read
+
+
+_SHARES = IdentityCache(8)
+
+
+def _computing_share(architecture: Any) -> float:
+    """The share of the parameters that compute for one token: of a mixture's experts those that the router chooses."""
+    if not isinstance(architecture, Architecture):
+        return 1.0
+    known: float | None = _SHARES.get(architecture)
+    if known is None:
+        known = _share(architecture)
+        _SHARES.put(known, architecture)
+    return known
+
+
+def _share(architecture: Architecture) -> float:
+    layers = [architecture.layer_types[kind] for kind in architecture.layer_type_ids]
+    every = sum(_elements(weight) for weight in architecture.non_layer_weights)
+    every += sum(_elements(weight) for layer in layers for weight in layer.weights)
+    idle = sum(
+        _elements(weight) * (1 - layer.mlp.experts_per_token / layer.mlp.experts)
+        for layer in layers
+        if layer.mlp.experts
+        for weight in layer.weights
+        if weight.kind == "experts" or _EXPERTS in weight.name
+    )
+    return 1 - idle / every if every else 1.0
+
+
+_EXPERTS = ".experts."
+
+
+def _elements(weight: Weight) -> int:
+    return prod(weight.shape) * weight.copies
 
 
 def _gathering(run: Run, model: ParameterCounts) -> float:

@@ -7,25 +7,26 @@ from typing import Any
 
 import memlint.report.card_figures as card_figures
 from memlint.card_bytes import CardBytes
-from memlint.report.terminal import one_line
+from memlint.report.terminal import PLAIN, Style, one_line
 
 SEARCH_ENDS = 1 << 24  # the largest batch or length that is tried (fixes.goals.LONGEST)
 
 
-def render(rows: Sequence[dict[str, Any]]) -> str:
+def render(rows: Sequence[dict[str, Any]], style: Style = PLAIN) -> str:
     """The rows of `lint.plans` as text."""
-    return "\n\n".join("\n".join(_lines(row)) for row in rows)
+    return "\n\n".join("\n".join(_lines(row, style)) for row in rows)
 
 
-def _lines(row: dict[str, Any]) -> Iterator[str]:
-    yield row["path"]
+def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
+    yield style.paint(row["path"], "bold")
     if row["peak"] is None:
         yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
         return
     if not row["budget_bytes"]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
         return
-    yield f"  {card_figures.verdict_words(row['verdict'], CardBytes(**row['peak']))}: peak {_figure(row['peak'])}"
+    verdict = card_figures.verdict_words(row["verdict"], CardBytes(**row["peak"]))
+    yield f"  {style.paint(verdict, card_figures.ROLES[row['verdict']])}: peak {_figure(row['peak'])}"
     yield from _largest_lines(row)
     yield from _card_lines(row)
     yield from _plan_lines(row)

@@ -63,7 +63,7 @@ def test_kernels_are_found_before_halves_are_cut(folder: Path) -> None:
 def test_unsafe_takes_the_least_risky_plan_first(folder: Path) -> None:
     told = memlint(folder, "fix", "full.yaml", "--unsafe", *EIGHT).err
     assert "LoRA" not in told
-    assert "zero_optimization: {stage: 3" in (folder / "full.yaml").read_text()
+    assert "zero_optimization: {stage: 2" in (folder / "full.yaml").read_text()
 
 
 def test_kept_keys_are_in_no_plan(folder: Path) -> None:
@@ -105,3 +105,8 @@ def test_a_fix_that_is_not_written_says_why(folder: Path) -> None:
     found = json.loads(memlint(folder, "check", "odd.yaml", "--format", "json", *FOUR).out)["findings"]
     for fix in (fix for one in found for fix in one["fixes"]):
         assert fix["edits"] or fix["note"], fix["title"]
+
+
+def test_colour_is_there_when_asked_for_and_not_else(folder: Path) -> None:
+    for argument, has in (("--no-color", False), ("--color=never", False), ("--color=always", True)):
+        assert ("\x1b[" in memlint(folder, "plan", "full.yaml", "--max-batch", argument, *FOUR).out) == has

@@ -112,7 +112,7 @@ def _changed(value: Any, changes: Mapping[str, Any]) -> Any:
 def offered(fixes: tuple[Fix, ...], kind: str) -> bool:
     """Whether one of the fixes is of this kind."""
     if kind == "more_gpus":
-        return any(_MORE_GPUS in fix.title for fix in fixes)
+        return any(fix.title.startswith("use ") and _MORE_GPUS in fix.title for fix in fixes)
     return any(field in fix.changes for fix in fixes for field in KINDS[kind])
 
 

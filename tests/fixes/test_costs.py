@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from memlint.architectures.model import Weight
 from memlint.fixes.costs import QUALITIES, Cost, between
-from memlint.fixes.step_time import ParameterCounts, seconds_per_sequence, table
+from memlint.fixes.step_time import ParameterCounts, _computing_share, seconds_per_sequence, table
 from memlint.hardware import find
 from memlint.run import Hardware, Parallelism, Run, Zero, get, replace
 from tests.memory.runs import run
@@ -37,6 +38,23 @@ def test_every_row_names_a_field_a_risk_and_a_source() -> None:
 
 def test_nothing_costs_nothing() -> None:
     assert price({}) == Cost(1.0, "none")
+
+
+def test_of_experts_those_compute_that_are_chosen() -> None:
+    """Offloaded weights cross the bus whole, so that they weigh more beside fewer FLOPs."""
+    architecture = BASE.model.architecture
+    layers = tuple(
+        layer._replace(
+            mlp=layer.mlp._replace(kind="moe", experts=8, experts_per_token=2),
+            weights=(*layer.weights, Weight("mlp.experts.gate_up_proj", (8, 4096, 4096), "experts")),
+        )
+        for layer in architecture.layer_types
+    )
+    mixture = replace(BASE, {"model.architecture": architecture._replace(layer_types=layers)})
+
+    assert _computing_share(architecture) == 1
+    assert 0.25 < _computing_share(mixture.model.architecture) < 1
+    assert seconds_per_sequence(mixture, FULL) < seconds_per_sequence(BASE, FULL)
 
 
 def test_checkpointing_is_one_more_forward() -> None:

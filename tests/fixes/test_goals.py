@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from memlint.findings import Edit
 from memlint.fixes.checklist import ORDER, checklist
-from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan
+from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan, on_one_card
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.hardware import smallest_number
 from memlint.fixes.planner import PlanSearch
-from memlint.run import replace
+from memlint.memory.values import Estimate
+from memlint.run import Run, replace
 from tests.fixes.test_planner import FULL, toy
 
 
@@ -44,6 +45,19 @@ def test_fewest_cards_with_changes_are_no_more_than_without() -> None:
     found = fewest_cards(FULL, search.estimate(FULL), search)
     assert found.cards == 1 and found.as_it_is is None
     assert found.plan is not None and found.plan.estimate.verdict == "fits"
+
+
+def test_one_of_several_cards_is_planned_for_where_it_is_a_run_of_its_own() -> None:
+    def dearer_together(run: Run) -> Estimate:
+        return toy(34 if run.parallelism.engine == "single" else 4).estimate(run)
+
+    hooks = toy(34)._replace(estimate=dearer_together)
+    four = {"parallelism.engine": "ddp", "parallelism.world_size": 4, "parallelism.data_parallel_size": 4}
+    plan = on_one_card(replace(FULL, four), hooks)
+
+    assert plan is not None and plan.risk == 0 and plan.run.parallelism.world_size == 1
+    assert on_one_card(replace(FULL, {**four, "parallelism.data_parallel_size": 2}), hooks) is None
+    assert on_one_card(FULL, hooks) is None
 
 
 def test_a_kept_key_is_not_written_by_any_of_its_names() -> None:

@@ -14,7 +14,7 @@ from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.step_time import ParameterCounts
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.run import UNKNOWN, Fsdp, Hardware, Parallelism, Quantization, Run, Sequence, Zero, get, replace
+from memlint.run import UNKNOWN, Fsdp, Hardware, Origin, Parallelism, Quantization, Run, Sequence, Zero, get, replace
 from tests.frameworks import AXOLOTL, LLAMAFACTORY, OLD_TRL, TRL
 from tests.memory.runs import LORA, TINY, run
 
@@ -185,6 +185,15 @@ def test_a_bound_far_above_what_data_has_can_be_cut_to_an_ordinary_length() -> N
     assert "131072 -> 2048 tokens" not in lengths
     assert "4096 -> 512 tokens" in titles(run(sequence=Sequence(4096)))
     assert "sequences" not in titles(run(sequence=Sequence(1)))
+
+
+def test_forwards_before_the_update_follow_its_micro_batch_where_nothing_else_is_said() -> None:
+    field = "rollout.reference_micro_batch_size"
+    before = run(batch__micro_batch_size=16, rollout__reference_micro_batch_size=16)
+    follows = before._replace(origins={field: Origin("inferred", detail="as it runs")})
+    smaller = {"batch.micro_batch_size": 4}
+    assert get(consistent(replace(follows, smaller), follows), field) == 4
+    assert get(consistent(replace(before, smaller), before), field) == 16
 
 
 def test_prompts_and_completions_make_the_length_of_a_sequence() -> None:

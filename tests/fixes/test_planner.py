@@ -8,9 +8,23 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.costs import QUALITIES, between
+from memlint.fixes.costs import QUALITIES, Cost, between
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.planner import Plan, SearchHooks, as_fix, candidates, excess, largest, peak, plans
+from memlint.fixes.planner import (
+    Plan,
+    PlanSearch,
+    SearchHooks,
+    _cheaper,
+    _of_each_character,
+    as_fix,
+    candidates,
+    excess,
+    largest,
+    peak,
+    plans,
+    riskless,
+)
+from memlint.fixes.proposed_change import ProposedChange, risk_first
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
@@ -87,6 +101,68 @@ def test_the_first_plan_keeps_the_training_result_where_that_is_enough() -> None
     first = search_plans(34)[0]
 
     assert all(step.safe for step in first.steps)
+
+
+def test_what_more_changes_did_not_help_is_not_estimated_again() -> None:
+    base, asked = toy(24), []
+
+    def estimate(run: Run) -> Estimate:
+        asked.append(run)
+        return base.estimate(run)
+
+    search = PlanSearch(FULL, base.estimate(FULL), base._replace(estimate=estimate))
+    by_title = {step.title: step for step in search.steps(())}
+    attention, smaller, smallest = (
+        by_title[title]
+        for title in (
+            "use sdpa attention",
+            "micro batch 8 -> 4, accumulation 2 -> 4",
+            "micro batch 8 -> 1, accumulation 2 -> 16",
+        )
+    )
+    assert search.fitting((attention, smallest)) is None
+    number = len(asked)
+    assert search.fitting((attention,)) is None and search.fitting((smaller,)) is None
+    assert len(asked) == number
+    assert search.fitting((by_title["Adafactor"], smallest)) is not None
+
+
+def test_a_plan_that_takes_data_away_beside_others_is_for_runs_without_a_better_one() -> None:
+    free, cut = Cost(1.3), Cost(1.0, "medium")
+    shorter = ProposedChange("sequences of 4096 -> 2048 tokens", {}, "sequence", False, price=cut)
+    batch = ProposedChange("micro batch 8 -> 4", {}, "batch")
+    checkpoints = Plan((batch._replace(group="checkpointing"),), FULL, toy(24).estimate(FULL), free)
+    alone, beside = checkpoints._replace(steps=(shorter,), price=cut), checkpoints._replace(steps=(shorter, batch))
+    beside = beside._replace(price=cut)
+
+    assert _of_each_character((checkpoints, alone, beside), 3) == (checkpoints, alone)
+    assert _of_each_character((alone, beside), 3) == (alone, beside)
+
+
+def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
+    checkpoints = Plan((ProposedChange("a", {}, "checkpointing"),), FULL, toy(24).estimate(FULL), Cost(1.3))
+    paged = checkpoints._replace(steps=(ProposedChange("b", {}, "optimizer"),), price=Cost(3.7))
+
+    assert _of_each_character((paged, checkpoints), 3) == (checkpoints,)
+    assert len(_of_each_character((paged._replace(price=Cost(1.5)), checkpoints), 3)) == 2
+
+
+def test_of_changes_that_take_about_as_long_the_weaker_is_enough() -> None:
+    shards, host, both = (
+        ProposedChange(title, {}, "zero", price=Cost(speed))
+        for title, speed in (("a", 10.674), ("b", 10.67), ("c", 10.665))
+    )
+    assert _cheaper([shards, host, both], both, risk_first) == [shards, host]
+    assert _cheaper([shards, host, both._replace(price=Cost(5))], both._replace(price=Cost(5)), risk_first) == []
+
+
+def test_a_risk_free_plan_is_none_where_only_risks_help() -> None:
+    for budget, has in ((34, True), (4, False)):
+        found = riskless(FULL, toy(budget).estimate(FULL), toy(budget))
+        assert (found is not None) == has
+    assert found is None or found.risk == 0
+    whole = riskless(FULL, toy(1000).estimate(FULL), toy(1000))
+    assert whole is not None and not whole.steps
 
 
 def test_the_global_batch_stays() -> None:

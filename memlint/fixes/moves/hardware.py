@@ -95,6 +95,14 @@ def _more_cards(before: Estimate, found: tuple[int, Estimate], name: str, titles
     return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
+def one_card(before: Estimate, after: Estimate, world: int, titles: tuple[str, ...]) -> Fix:
+    """Advice to train on one of `world` cards, with these changes."""
+    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    note = f"{world} times the accumulation keeps the global batch, and a step takes about {world} times as long"
+    title, note = "run it on one of these cards", "; ".join(filter(None, (more, note)))
+    return Fix(title, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+
+
 # Groups of changes that leave the result as it is, and the weights where they are.
 _FREE = ("attention", "loss", "batch", "evaluation", "checkpointing", "buckets")
 

@@ -14,6 +14,7 @@ from memlint.architectures.model import Architecture
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.layers.activations import record
 from memlint.memory.layers.profile_stamps import stamps
+from memlint.memory.layers.profiles import _recorded
 from memlint.memory.layers.structure import kernels_in_use, structure
 from memlint.memory.typical_layers import typical_profiles
 
@@ -37,6 +38,15 @@ def test_what_is_read_back_is_what_was_recorded(typical: dict[stored.Key, Profil
     for key in typical:
         fresh = record(*key)
         assert _plain(stored.read(stored.dump(fresh))) == _plain(fresh)
+
+
+def test_a_layer_with_an_offloaded_checkpoint_is_that_which_keeps_it_but_for_the_forward(
+    typical: dict[stored.Key, Profile],
+) -> None:
+    checkpointed = [(*key[:3], key[3]._replace(offload=True)) for key in typical if key[3].checkpoint]
+    assert checkpointed
+    for key in checkpointed:
+        assert _plain(_recorded(key)) == _plain(record(*key))
 
 
 def test_live_sets_of_one_tape_share_their_sizes_after_reading(typical: dict[stored.Key, Profile]) -> None:

@@ -33,6 +33,13 @@ def test_without_degrees_nothing_changes() -> None:
     assert set(activation_divisors(run())) == {1}
 
 
+def test_layers_that_share_their_tensors_still_do_in_another_dtype() -> None:
+    layer = Unit("layer", (tensor("mlp.up_proj.weight", 64, 64),), 2, 0)
+    half = replace(run("fsdp"), {"precision.compute": "float16"})
+    found = in_compute_dtype(half, (layer, layer._replace(layer_index=2)))
+    assert found[0].tensors is found[1].tensors and found[1].layer_index == 2
+
+
 def test_tensor_parallelism_splits_matrices_not_norms() -> None:
     found = shard_units(run(tensor_parallel_size=4), UNITS)
     assert named(found, "mlp.up_proj.weight").numel == 4 * 64 * 64 // 4
