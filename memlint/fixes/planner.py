@@ -180,15 +180,11 @@ def _beats(plan: Plan, other: Plan) -> bool:
 
 
 _MUCH_SLOWER = 1.5
-_DATA = ("sequence", "completion", "generations", "images")  # groups of changes that take data away
 
 
 def _makes_pointless(plan: Plan, other: Plan) -> bool:
-    """Whether nobody takes `other` who can have `plan`: that is better in all and much faster, or less risky and
-    spares data that `other` takes away beside further changes."""
-    if _beats(plan, other) and other.speed > _MUCH_SLOWER * plan.speed:
-        return True
-    return plan.risk < other.risk and len(other.steps) > 1 and any(step.group in _DATA for step in other.steps)
+    """Whether nobody takes `other` who can have `plan`: that is better in all and much faster."""
+    return _beats(plan, other) and other.speed > _MUCH_SLOWER * plan.speed
 
 
 def candidates(

@@ -127,18 +127,6 @@ def test_what_more_changes_did_not_help_is_not_estimated_again() -> None:
     assert search.fitting((by_title["Adafactor"], smallest)) is not None
 
 
-def test_a_plan_that_takes_data_away_beside_others_is_for_runs_without_a_better_one() -> None:
-    free, cut = Cost(1.3), Cost(1.0, "medium")
-    shorter = ProposedChange("sequences of 4096 -> 2048 tokens", {}, "sequence", False, price=cut)
-    batch = ProposedChange("micro batch 8 -> 4", {}, "batch")
-    checkpoints = Plan((batch._replace(group="checkpointing"),), FULL, toy(24).estimate(FULL), free)
-    alone, beside = checkpoints._replace(steps=(shorter,), price=cut), checkpoints._replace(steps=(shorter, batch))
-    beside = beside._replace(price=cut)
-
-    assert _of_each_character((checkpoints, alone, beside), 3) == (checkpoints, alone)
-    assert _of_each_character((alone, beside), 3) == (alone, beside)
-
-
 def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
     checkpoints = Plan((ProposedChange("a", {}, "checkpointing"),), FULL, toy(24).estimate(FULL), Cost(1.3))
     paged = checkpoints._replace(steps=(ProposedChange("b", {}, "optimizer"),), price=Cost(3.7))

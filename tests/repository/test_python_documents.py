@@ -38,7 +38,7 @@ def checked(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=64")})
+    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=48")})
     report = checked(tmp_path, ".")
     (run,) = report["runs"]
     assert (run["path"], run["verdict"]) == ("train.py", "out_of_memory")
@@ -49,13 +49,13 @@ def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
 
 
 def test_a_notebook_is_linted_in_its_cell(tmp_path: Path) -> None:
-    code = SFT.replace("batch_size=2", "batch_size=64").replace("args =", "é = 'ü'; args =")
+    code = SFT.replace("batch_size=2", "batch_size=48").replace("args =", "é = 'ü'; args =")
     first, second = code.split("\n\n", 1)
     write(tmp_path, {"a.ipynb": notebook("%matplotlib inline\n!pip install trl\n" + first, "1 +", second)})
     report = checked(tmp_path, "a.ipynb")
     (found,) = (item for item in report["findings"] if item["rule"] == "MEM001")
     text = (tmp_path / "a.ipynb").read_text().splitlines()[found["location"]["line"] - 1]
-    assert text[found["location"]["column"] - 1 :].startswith("64")
+    assert text[found["location"]["column"] - 1 :].startswith("48")
 
 
 def test_a_configuration_file_has_the_findings_of_the_script_that_reads_it(tmp_path: Path) -> None:
