@@ -271,9 +271,9 @@ class Checkpointing(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """`kind`: plain (full logits), liger (fused linear cross entropy), chunked, cut, unsloth, fused_ce.
+    """`kind`: plain (full logits), liger (fused linear cross entropy), chunked, cut, unsloth, fused_ce, fused_head.
 
-    fused_ce fuses the cross entropy alone: the logits are kept.
+    fused_ce fuses the cross entropy alone: the logits are kept. fused_head is TRL's: tiles of logits.
     """
 
     kind: Maybe[str] = UNKNOWN

@@ -23,7 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "precision.trainable_dtype": _DTYPES,
     "precision.fp8": ("none", "torchao", "te", "msamp", "deepspeed"),
     "checkpointing.mode": ("none", "full", "selective", "unsloth", "every_n"),
-    "loss.kind": ("plain", "liger", "chunked", "cut", "unsloth", "fused_ce"),
+    "loss.kind": ("plain", "liger", "chunked", "cut", "unsloth", "fused_ce", "fused_head"),
     "optimizer.engine": ("torch", "deepspeed", "bitsandbytes", "torchao"),
     "parallelism.engine": ("single", "ddp", "deepspeed", "fsdp", "megatron", "device_map", "vllm", "sglang"),
     "parallelism.fsdp.strategy": ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2", "NO_SHARD"),

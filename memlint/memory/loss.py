@@ -57,6 +57,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     tape.drop(x)
     if loss.stage in ("value", "score"):
         return _value_head(context, loss, normed)
+    if loss.kind == "fused_head":
+        return _fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
         return _fused_loss(context, loss, normed)
     logits = _capped_and_scaled(tape, loss, project(context, "head", normed, "logits"))
@@ -100,7 +102,8 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
     return found
 
 
-FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked")
+FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
+TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
 
 
@@ -352,6 +355,31 @@ def _fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profil
     tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), recomputed, weights=gradients)
     tape.drop(normed)
     return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(forward_gradients))
+
+
+def _fused_head(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """TRL's head, which scores tokens without their logits (trl 1.15 and 1.16 kernels/chunked_logprob.py and
+    trainer/utils.py, add_fused_lm_head).
+
+    One tile of logits, `TILE_COLUMNS` words wide, in the dtype of the product; again in the backward. The hidden states
+    of the tokens that have labels are a copy, taken here for all tokens. Their gradient and that of a trained head are
+    summed in fp32, then converted.
+    """
+    tape, head = context.tape, context.linears["head"].weight
+    compute = context.kernels.autocast_width or normed.width
+    rows = tape.new("hidden", normed.width)
+    tape.node((rows,), (normed,), temporaries=(("hidden", normed.width),))  # of the slice without the last token
+    tile: tuple[tuple[str, int], ...] = (("logits_tile", compute),)
+    tile += (("head_tile", compute),) if head.width != compute else ()
+    tile += (("rows_tile", compute),) if normed.width != compute else ()
+    tape.spike(*tile)
+    sums = (("hidden", FP32_BYTES),) if normed.width != FP32_BYTES else ()
+    sums += ((head.extent, FP32_BYTES),) if head.trainable and head.width != FP32_BYTES else ()
+    gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (rows,), (rows,), tile + sums, weights=gradients)
+    tape.drop(normed, rows)
+    return _finish(tape, loss, Value.external("scalar", FP32_BYTES), found)
 
 
 def _value_head(context: LayerContext, loss: LossShape, normed: Value) -> Profile:

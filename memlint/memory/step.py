@@ -20,6 +20,7 @@ from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
+    TILE_COLUMNS,
     LossShape,
     copies_shifted_logits,
     head_profile,
@@ -79,6 +80,9 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits"] //= divisors.logits
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
+    counts["logits_tile"] = rows * TILE_COLUMNS
+    counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
+    counts["rows_tile"] = rows * architecture.hidden_size
     if run.method.stage == "grpo" and run.sequence.max_new_tokens and not run.loss.prompt_logits:
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
         completion_tokens = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)

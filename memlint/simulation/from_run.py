@@ -194,7 +194,7 @@ def _loss(run: Run) -> str:
         return "upcast" if copies_shifted_logits(run) else "plain"
     if run.loss.kind == "fused_ce":
         return "fused_ce_upcast" if copies_shifted_logits(run) else "fused_ce"
-    if run.loss.kind in ("liger", "chunked"):
+    if run.loss.kind in ("liger", "chunked", "fused_head"):
         return str(run.loss.kind)
     raise UnsupportedRun(f"no simulation of loss.kind {run.loss.kind!r}")
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from memlint.memory.loss import TILE_COLUMNS
+
 
 def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
     """transformers up to 4.48: fp32 logits, a contiguous copy of the shifted ones, then cross entropy.
@@ -140,3 +142,54 @@ def _checkpointed(project: Callable[..., Any]) -> Callable[..., Any]:
         return torch.nn.functional.cross_entropy(project(rows).float(), targets, reduction="sum")
 
     return lambda rows, targets: checkpoint(part, rows, targets, use_reentrant=False, preserve_rng_state=False)
+
+
+class FusedHead(torch.autograd.Function):  # type: ignore[misc]
+    """What TRL's fused head allocates on CUDA: trl 1.16 kernels/chunked_logprob.py, ChunkedLogProbFunction.
+
+    Its kernels write over the tile; the sums in fp32 are made by addmm with `out_dtype`, without temporaries.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor, tokens: int) -> torch.Tensor:
+        ctx.dtype = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else hidden.dtype
+        ctx.tokens = min(tokens, hidden.shape[0])
+        ctx.save_for_backward(hidden, weight)
+        FusedHead._over_tiles(ctx, hidden, weight)
+        return torch.zeros(hidden.shape[0], dtype=torch.float32)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        hidden, weight = ctx.saved_tensors
+        grad_hidden = torch.zeros(hidden.shape, dtype=torch.float32)
+        grad_weight = torch.zeros(weight.shape, dtype=torch.float32) if weight.requires_grad else None
+        tile = FusedHead._over_tiles(ctx, hidden, weight)
+        found = grad_hidden.to(hidden.dtype), None if grad_weight is None else grad_weight.to(weight.dtype), None
+        del tile
+        return found
+
+    @staticmethod
+    def _over_tiles(ctx: Any, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        tile = torch.empty((ctx.tokens, TILE_COLUMNS), dtype=ctx.dtype)
+        for first in range(0, hidden.shape[0], ctx.tokens):
+            rows = hidden[first : first + ctx.tokens].to(ctx.dtype)
+            for start in range(0, weight.shape[0], TILE_COLUMNS):
+                columns = weight[start : start + TILE_COLUMNS].to(ctx.dtype)
+                del columns
+            del rows
+        return tile
+
+
+def fuse_head(causal: Any, tokens: int) -> None:
+    """Patches a causal language model (not PEFT's wrapper) so that its forward scores tokens in tiles."""
+    head = causal.get_output_embeddings()
+
+    def loss(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
+        hidden, mask = logits[:, :-1], torch.ones(labels[:, 1:].shape, dtype=torch.bool)
+        rows = hidden.reshape(-1, hidden.shape[-1]).clone()  # `hidden_states[mask]` where every token has a label
+        scores: torch.Tensor = FusedHead.apply(rows, _trained_head(causal).weight, tokens)
+        del rows, mask
+        return -scores.sum()
+
+    head.forward = lambda hidden: hidden
+    causal.loss_function = loss

@@ -71,7 +71,7 @@ class StepSettings(NamedTuple):
     quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
-    loss: str = "plain"  # plain, liger, chunked, or a key of LOSSES: upcast is transformers' before 4.49
+    loss: str = "plain"  # plain, liger, chunked, fused_head, or a key of LOSSES: upcast is transformers' before 4.49
     chunk_tokens: int = 256
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace those in half precision at once
@@ -154,6 +154,8 @@ def _set_loss(model: Any, settings: StepSettings) -> None:
         losses.fuse(model)
     elif settings.loss == "chunked":
         losses.chunked(model, settings.chunk_tokens)
+    elif settings.loss == "fused_head":
+        losses.fuse_head(model, settings.chunk_tokens)
 
 
 def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Figures:
@@ -264,7 +266,7 @@ def _forward(model: Any, dtype: torch.dtype | None, settings: StepSettings) -> C
     def forward(**inputs: torch.Tensor) -> Any:
         with precision.autocast(dtype):
             outputs = model(**inputs)
-        if settings.loss in ("liger", "chunked"):
+        if settings.loss in ("liger", "chunked", "fused_head"):
             outputs["logits"] = None
         return outputs
 

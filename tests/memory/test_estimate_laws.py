@@ -21,7 +21,7 @@ CASES = st.fixed_dictionaries(
             ["adamw_torch", "adamw_torch_fused", "adafactor", "paged_adamw_8bit", "lomo"]
         ),
         "batch__gradient_accumulation_steps": st.sampled_from([1, 4]),
-        "loss__kind": st.sampled_from(["plain", "liger", "chunked", "cut", "fused_ce"]),
+        "loss__kind": st.sampled_from(["plain", "liger", "chunked", "cut", "fused_ce", "fused_head"]),
         "method__stage": st.sampled_from(["sft", "dpo", "rm", "kto"]),
     }
 )

@@ -1,4 +1,4 @@
-"""Intervals of features that slice: a loss in chunks and tiled MLPs, against simulated steps that slice."""
+"""Features that slice: a loss in chunks or tiles and tiled MLPs, against simulated steps that slice."""
 
 from __future__ import annotations
 
@@ -127,3 +127,17 @@ def test_a_loss_in_chunks_lies_between_a_fused_and_a_plain_one(step: Step, monke
     run = run_of(config, step)
     monkeypatch.setattr(simulated, "_set_loss", lambda model, settings: setattr(model, "loss_function", in_chunks))
     assert holds(replace(run, {"loss.in_chunks": True}), simulate(run, config).peak)
+
+
+@pytest.mark.parametrize("method", ["pure", "full", "lora"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize(("vocabulary", "length"), [(65536, 1024), (40000, 8192)])
+def test_a_fused_head_holds_a_tile_and_sums_in_fp32(
+    method: str, checkpointing: bool, vocabulary: int, length: int
+) -> None:
+    config = {**SMALL, "vocab_size": vocabulary, "hidden_size": 512}
+    changes = {"loss.kind": "fused_head", "loss.chunk_tokens": 4096, "sequence.length": length}
+    run = replace(run_of(config, Step(method, checkpointing, "sdpa")), changes)
+    step, phases = simulate(run, config), {phase.name: phase.allocated_bytes for phase in estimate(run).phases}
+    assert phases["forward"] == pytest.approx(step.forward, rel=0.001)
+    assert phases["backward"] == pytest.approx(step.backward, rel=0.001)

@@ -45,7 +45,8 @@ class Plain:
 '''
 TRAIN = "model_name_or_path: some/model\noutput_dir: out\nper_device_train_batch_size: 1\ndataset_text_field: text\n"
 FACTORY = (
-    "model_name_or_path: some/model\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\ndataset: d\noutput_dir: o\n"
+    "model_name_or_path: some/model\ndo_train: true\nfinetuning_type: lora\ntemplate: llama3\ndataset: d\n"
+    "output_dir: o\n"
 )
 
 

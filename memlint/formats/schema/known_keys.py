@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.schema.plain import Test, is_plain, lists_keys, passes, plain_tests
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, follow
 from memlint.source.document import Path
 
@@ -15,11 +14,10 @@ _OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlin
 
 class _Key(NamedTuple):
     """What a schema says of a key. `schemas`: of each branch that has it. `outdated`: the last of them that says that
-    the key, or a value of it, is gone. `tests`: of plain values; None where jsonschema-rs has to be asked."""
+    the key, or a value of it, is gone."""
 
     schemas: tuple[Schema, ...]
     outdated: Schema | None
-    tests: tuple[Test, ...] | None
 
 
 class KnownKeys:
@@ -28,18 +26,7 @@ class KnownKeys:
     def __init__(self, compiled: CompiledSchema) -> None:
         self._root = compiled.root
         self._properties = _properties(compiled.schema, compiled.root)
-        self._has_tests = lists_keys(compiled.schema)
         self._keys: dict[Any, _Key] = {}
-
-    def accept(self, value: Any) -> bool:
-        """Whether the schema surely accepts a mapping. False says nothing: jsonschema-rs has to be asked."""
-        if not self._has_tests or type(value) is not dict:
-            return False
-        for key, one in value.items():
-            tests = self._key(key).tests
-            if tests is None or not is_plain(one) or not passes(tests, one):
-                return False
-        return True
 
     def annotated(self, value: Any) -> Iterator[tuple[Schema, Any, Path]]:
         """The keys in use that are outdated, at any depth: (schema, value, pointer) of each."""
@@ -54,8 +41,7 @@ class KnownKeys:
         known = self._keys.get(key)
         if known is None:
             schemas = tuple(one[key] for one in self._properties if key in one)
-            tests = plain_tests(schemas[0], self._root) if schemas else None
-            known = _Key(schemas, _outdated(schemas), tests)
+            known = _Key(schemas, _outdated(schemas))
             if schemas:  # files have any number of other keys
                 self._keys[key] = known
         return known

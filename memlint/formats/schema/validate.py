@@ -1,8 +1,7 @@
 """Checks a value against a schema file; violations.py has the issues of a refused value.
 
-A schema file below schemas/ is read once. jsonschema-rs compiles it for the first value that is not accepted at sight
-(plain.py). A valid value costs one call (about 5 us); errors are listed for invalid ones only. Besides JSON Schema
-2020-12, schemas have annotations:
+A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one call (about 5 us);
+errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
@@ -43,7 +42,7 @@ def schema_issues(
     """
     known = _known_keys(schema_name)
     outdated = [one for one in known.annotated(value) if is_outdated(one[0], one[1], versions or {})]
-    valid = known.accept(value) or is_valid(schema_name, value)
+    valid = is_valid(schema_name, value)
     if valid and not outdated:
         return ()
     from memlint.formats.schema.violations import errors, outdated_issue  # where there is something to say
@@ -79,7 +78,7 @@ def _known_keys(name: str) -> KnownKeys:
 
 @cache
 def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
-    import jsonschema_rs  # 15 ms that files with nested values and wrong ones pay
+    import jsonschema_rs  # verbs that check no file do without it
 
     compiled = compiled_schema(name)
     return jsonschema_rs.Draft202012Validator({**compiled.schema, "$defs": _definitions(compiled)})

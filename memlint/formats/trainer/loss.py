@@ -46,10 +46,12 @@ def apply_loss(fields: Fields, config: TrainerConfig) -> None:
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     if config.trl >= _SINCE_FUSED_HEAD and stage in _FUSED_HEAD:
         detail = "trl kernels/chunked_logprob.py: TOKEN_CHUNK_SIZE"
-        _chunked(fields, 4096, f"{config.args.source}: add_fused_lm_head, tiles of 4096 tokens", detail)
+        reason = f"{config.args.source}: add_fused_lm_head, tiles of 4096 tokens"
+        _in_parts(fields, "fused_head", 4096, reason, detail)
     elif _is_chunked_sft(config, stage):
         detail = "trl 1.8 sft_trainer.py:85, _CHUNKED_LM_HEAD_CHUNK_SIZE"
-        _chunked(fields, 256, f"{config.args.source}: chunked_nll, 256 tokens at a time", detail)
+        reason = f"{config.args.source}: chunked_nll, 256 tokens at a time"
+        _in_parts(fields, "chunked", 256, reason, detail)
     else:
         _logits(fields, config, stage)
     skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")
@@ -65,8 +67,8 @@ def _is_chunked_sft(config: TrainerConfig, stage: str) -> bool:
     return config.trl >= _SINCE_CHUNKED_DEFAULT and not config.args.flag("use_liger_kernel")
 
 
-def _chunked(fields: Fields, tokens: int, reason: str, source: str) -> None:
-    fields.infer("loss.kind", "chunked", reason)
+def _in_parts(fields: Fields, kind: str, tokens: int, reason: str, source: str) -> None:
+    fields.infer("loss.kind", kind, reason)
     fields.put("loss.chunk_tokens", tokens, Origin("default", detail=source))
     fields.infer("loss.upcast_logits", False, "there are no logits")
 

@@ -94,7 +94,7 @@ def _fixed_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Ma
 def _logits(run: Run, details: Mapping[str, int]) -> int:
     if "whole_logits_bytes" in details:
         return details["whole_logits_bytes"]
-    if run.loss.kind in ("liger", "chunked", "cut", "unsloth"):
+    if run.loss.kind in ("liger", "chunked", "cut", "unsloth", "fused_head"):
         return 0
     architecture = run.model.architecture
     vocabulary: int = architecture.vocab_size if architecture else 0

@@ -59,7 +59,7 @@ def test_the_last_branch_that_says_something_counts() -> None:
 def test_keys_that_no_schema_has_are_not_kept() -> None:
     keys = known()
     for number in range(100):
-        assert not keys.accept({f"unknown{number}": 1})
+        list(keys.annotated({f"unknown{number}": 1}))
+    list(keys.annotated({"new": 1}))
 
-    assert keys.accept({"new": 1})
     assert list(keys._keys) == ["new"]
