@@ -48,6 +48,7 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     settings.use_cache = False
     for part in (settings, *_sub_configs(settings)):
         part._attn_implementation = attention
+        part.dtype = dtype  # as from_pretrained does; a part with a dtype of its own would be made in that
     # A configuration with towers may be in both mappings, in the causal one with its language model alone (Qwen3.5).
     multimodal: Any = transformers.AutoModelForMultimodalLM
     causal: Any = transformers.AutoModelForCausalLM
