@@ -373,7 +373,7 @@ def _fused_head(context: LayerContext, loss: LossShape, normed: Value) -> Profil
     tile += (("head_tile", compute),) if head.width != compute else ()
     tile += (("rows_tile", compute),) if normed.width != compute else ()
     tape.spike(*tile)
-    sums = (("hidden", FP32_BYTES),) if normed.width != FP32_BYTES else ()
+    sums: tuple[tuple[str, int], ...] = (("hidden", FP32_BYTES),) if normed.width != FP32_BYTES else ()
     sums += ((head.extent, FP32_BYTES),) if head.trainable and head.width != FP32_BYTES else ()
     gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
     found = tape.new("scalar", FP32_BYTES)
