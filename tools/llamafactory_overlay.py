@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from memlint.formats.trainer.meant import REPORTS
+
 # `split_arg` leaves what is no string as it is (hparams/data_args.py:148, finetuning_args.py:580): lists work.
 LISTS = {
     "dataset",
@@ -31,26 +33,10 @@ NULLABLE = {
 
 _TEXT_OR_LIST = {"anyOf": [{"type": ["string", "null"]}, {"type": "array", "items": {"type": "string"}}]}
 
-# transformers 5.23.0 integrations/integration_utils.py:2643; with those of older releases there are no others.
-_INTEGRATIONS = [
-    *(
-        "azure_ml",
-        "comet_ml",
-        "mlflow",
-        "neptune",
-        "tensorboard",
-        "trackio",
-        "wandb",
-        "codecarbon",
-        "clearml",
-        "dagshub",
-    ),
-    *("flyte", "dvclive", "swanlab", "kubeflow", "all", "none"),
-]
 _REPORTS = {
     "anyOf": [
-        {"type": ["string", "null"], "enum": [*_INTEGRATIONS, None]},
-        {"type": "array", "items": {"type": "string", "enum": _INTEGRATIONS}},
+        {"type": ["string", "null"], "enum": [*REPORTS, None]},
+        {"type": "array", "items": {"type": "string", "enum": list(REPORTS)}},
     ]
 }
 

@@ -68,7 +68,7 @@ _ATTENTION_ALIASES = {
     **dict.fromkeys(("xformers", "mem_efficient", "sdpa_attention"), "sdpa"),
 }
 # transformers 5.23.0 integrations/integration_utils.py:2643, get_reporting_integration_callbacks raises ValueError
-_REPORTS = (
+REPORTS = (
     *(
         "azure_ml",
         "comet_ml",
@@ -111,7 +111,7 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
     if config.trl:
         yield from _word(config, "dtype", _DTYPES, _DTYPE_ALIASES)
     yield from _word(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
-    yield from _names(config, "report_to", _REPORTS, "transformers")
+    yield from _names(config, "report_to", REPORTS, "transformers")
     if config.trl:
         for key, known in _OF_TASKS.get(config.stage, {}).items():
             yield from _names(config, key, known, "TRL")

@@ -9,6 +9,7 @@ from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.verl import batches, model, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.megatron_keys import megatron_keys
 
 MODEL = "actor_rollout_ref.model"
 
@@ -530,47 +531,5 @@ KEYS = Keys(
         least=1,
         read_with="algorithm.adv_estimator",
     ),
-    Key(
-        *(f"{ACTOR}.optim.{parallel.HOST_OPTIMIZER}", "flag", "offload.optimizer", False),
-        about="Megatron-LM: keep optimizer states in host memory and step there.",
-        read=parallel.read_host_optimizer,
-        read_only=True,
-    ),
-    Key(
-        *(f"{ACTOR}.optim.{parallel.HOST_SHARE}", "number", "offload.optimizer_ratio", 0),
-        about="Megatron-LM: the share of optimizer states in host memory.",
-        least=0,
-        most=1,
-        when=parallel.steps_on_host,
-        invalid="ignored",
-        read_only=True,
-    ),
-    Key(
-        *(f"{ACTOR}.megatron.tensor_model_parallel_size", "whole", "parallelism.tensor_parallel_size", 1),
-        about="Megatron-LM's tensor parallelism.",
-        least=1,
-        read_with=f"{ACTOR}.strategy",
-        read_only=True,
-    ),
-    Key(
-        *(f"{ACTOR}.megatron.pipeline_model_parallel_size", "whole", "parallelism.pipeline_parallel_size", 1),
-        about="Megatron-LM's pipeline parallelism.",
-        least=1,
-        read_with=f"{ACTOR}.strategy",
-        read_only=True,
-    ),
-    Key(
-        *(f"{ACTOR}.megatron.context_parallel_size", "whole", "parallelism.context_parallel_size", 1),
-        about="Megatron-LM's context parallelism.",
-        least=1,
-        read_with=f"{ACTOR}.strategy",
-        read_only=True,
-    ),
-    Key(
-        *(f"{ACTOR}.megatron.expert_model_parallel_size", "whole", "parallelism.expert_parallel_size", 1),
-        about="Megatron-LM's expert parallelism.",
-        least=1,
-        read_with=f"{ACTOR}.strategy",
-        read_only=True,
-    ),
+    *megatron_keys(f"{ACTOR}.optim", f"{ACTOR}.megatron", f"{ACTOR}.strategy"),
 )

@@ -9,6 +9,7 @@ from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.verl import model, parallel
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.keys import read_optimizer
+from memlint.formats.verl.megatron_keys import megatron_keys
 
 
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
@@ -174,49 +175,7 @@ KEYS = Keys(
         about="Keep parameters, gradients and optimizer states in host memory.",
         older=("model.fsdp_config.offload_params", "model.fsdp_config.cpu_offload"),
     ),
-    Key(
-        *(f"optim.{parallel.HOST_OPTIMIZER}", "flag", "offload.optimizer", False),
-        about="Megatron-LM: keep optimizer states in host memory and step there.",
-        read=parallel.read_host_optimizer,
-        read_only=True,
-    ),
-    Key(
-        *(f"optim.{parallel.HOST_SHARE}", "number", "offload.optimizer_ratio", 0),
-        about="Megatron-LM: the share of optimizer states in host memory.",
-        least=0,
-        most=1,
-        when=parallel.steps_on_host,
-        invalid="ignored",
-        read_only=True,
-    ),
-    Key(
-        *("engine.tensor_model_parallel_size", "whole", "parallelism.tensor_parallel_size", 1),
-        about="Megatron-LM: GPUs that share each matrix.",
-        least=1,
-        read_with="engine.strategy",
-        read_only=True,
-    ),
-    Key(
-        *("engine.pipeline_model_parallel_size", "whole", "parallelism.pipeline_parallel_size", 1),
-        about="Megatron-LM: stages of layers, each on GPUs of its own.",
-        least=1,
-        read_with="engine.strategy",
-        read_only=True,
-    ),
-    Key(
-        *("engine.context_parallel_size", "whole", "parallelism.context_parallel_size", 1),
-        about="Megatron-LM: GPUs that share each sequence.",
-        least=1,
-        read_with="engine.strategy",
-        read_only=True,
-    ),
-    Key(
-        *("engine.expert_model_parallel_size", "whole", "parallelism.expert_parallel_size", 1),
-        about="Megatron-LM: GPUs that share a layer's experts.",
-        least=1,
-        read_with="engine.strategy",
-        read_only=True,
-    ),
+    *megatron_keys("optim", "engine", "engine.strategy"),
     Key(
         *("data.max_length", "whole", "sequence.length", 1024),
         about="The longest sample in tokens.",

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.memory.loss import copies_shifted_logits
+from memlint.memory.loss import FUSED_LOSSES, copies_shifted_logits
 from memlint.run import Run
 
 GIB = 1 << 30
@@ -94,7 +94,7 @@ def _fixed_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Ma
 def _logits(run: Run, details: Mapping[str, int]) -> int:
     if "whole_logits_bytes" in details:
         return details["whole_logits_bytes"]
-    if run.loss.kind in ("liger", "chunked", "cut", "unsloth", "fused_head"):
+    if run.loss.kind in FUSED_LOSSES:
         return 0
     architecture = run.model.architecture
     vocabulary: int = architecture.vocab_size if architecture else 0
