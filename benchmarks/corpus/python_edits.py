@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import collections
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -19,16 +18,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
-from benchmarks.corpus.script_edits import ADDED, changed
+from benchmarks.corpus.script_edits import ADDED, changed, every_document, report
 from memlint.findings import Edit
-from memlint.fixes.edits.apply import apply, patches
-from memlint.fixes.edits.text import CannotEdit
-from memlint.fixes.laws import broken
-from memlint.repository.workspace import on_disk
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.python import notebook
 from memlint.source.python.text import SourceText
+
+SUFFIXES = (".py", ".ipynb")
 
 
 def main() -> int:
@@ -36,40 +33,12 @@ def main() -> int:
     command.add_argument("data")
     command.add_argument("number", nargs="?", type=int, default=300)
     options = command.parse_args()
-    found = list(documents(Path(options.data) / "repos"))
-    chance = random.Random(20)
-    counts: collections.Counter[str] = collections.Counter()
-    reasons: collections.Counter[str] = collections.Counter()
-    while counts["placed"] + counts["broken"] < options.number and counts["refused"] < 20 * options.number:
-        document = chance.choice(found)
-        edit = an_edit(document, chance)
-        try:
-            placed = patches(document, (edit,))
-        except CannotEdit as error:
-            counts["refused"] += 1
-            reasons[str(error)[:60]] += 1
-            continue
-        faults = [f"{law.law}: {law.detail}" for law in broken(document, (edit,), placed)]
-        faults += tree_says(document, apply(document.text, placed))
-        counts["broken" if faults else "placed"] += 1
-        for fault in faults:
-            print(f"{document.path}: {edit}: {fault}")
-    print(f"{len(found)} runs: {counts['placed']} placed, {counts['refused']} refused, {counts['broken']} broke a law")
-    for reason, number in reasons.most_common(8):
-        print(f"  {number:5} {reason}")
-    return 1 if counts["broken"] else 0
+    return report(list(documents(Path(options.data) / "repos")), an_edit, tree_says, options.number)
 
 
 def documents(repositories: Path) -> Iterator[Document]:
     """The runs of all scripts and notebooks."""
-    for repository in sorted(repositories.iterdir()):
-        workspace = on_disk(str(repository), str(repository))
-        for folder, _, names in os.walk(repository):
-            for name in sorted(names):
-                if name.endswith((".py", ".ipynb")):
-                    path = os.path.relpath(os.path.join(folder, name), repository)
-                    runs = (one for one in workspace.documents(path) if one.syntax == "python")
-                    yield from (one for one in runs if one.value)
+    return (one for one in every_document(repositories, SUFFIXES) if one.syntax == "python" and one.value)
 
 
 def an_edit(document: Document, chance: random.Random) -> Edit:
@@ -85,7 +54,7 @@ def an_edit(document: Document, chance: random.Random) -> Edit:
 
 def tree_says(document: Document, new: str) -> list[str]:
     """What differs in the syntax tree besides one constant or one keyword; nothing for a configuration file."""
-    if not document.path.endswith((".py", ".ipynb")):
+    if not document.path.endswith(SUFFIXES):
         return []
     before, after = _tree(document.path, document.text), _tree(document.path, new)
     if before is None or after is None:

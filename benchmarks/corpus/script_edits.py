@@ -14,7 +14,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,23 @@ def main() -> int:
     command.add_argument("data")
     command.add_argument("number", nargs="?", type=int, default=300)
     options = command.parse_args()
-    found = list(documents(Path(options.data) / "repos"))
+    return report(list(documents(Path(options.data) / "repos")), an_edit, shell_says, options.number)
+
+
+def report(
+    found: Sequence[Document],
+    an_edit: Callable[[Document, random.Random], Edit | None],
+    parser_says: Callable[[Document, str], list[str]],
+    number: int,
+) -> int:
+    """Makes edits until `number` are placed, and prints what became of them; 1 where one broke a law.
+
+    `parser_says`: what the language's own parser has against the new text of a document.
+    """
     chance = random.Random(20)
     counts: collections.Counter[str] = collections.Counter()
     reasons: collections.Counter[str] = collections.Counter()
-    while counts["placed"] + counts["broken"] < options.number and counts["refused"] < 20 * options.number:
+    while counts["placed"] + counts["broken"] < number and counts["refused"] < 20 * number:
         document = chance.choice(found)
         edit = an_edit(document, chance)
         if edit is None:
@@ -53,25 +65,29 @@ def main() -> int:
             reasons[str(error)[:60]] += 1
             continue
         faults = [f"{law.law}: {law.detail}" for law in broken(document, (edit,), placed)]
-        faults += shell_says(apply(document.text, placed), document.text)
+        faults += parser_says(document, apply(document.text, placed))
         counts["broken" if faults else "placed"] += 1
         for fault in faults:
             print(f"{document.path}: {edit}: {fault}")
-    print(f"{counts['placed']} placed, {counts['refused']} refused, {counts['broken']} broke a law")
-    for reason, number in reasons.most_common(8):
-        print(f"  {number:5} {reason}")
+    print(f"{len(found)} runs: {counts['placed']} placed, {counts['refused']} refused, {counts['broken']} broke a law")
+    for reason, times in reasons.most_common(8):
+        print(f"  {times:5} {reason}")
     return 1 if counts["broken"] else 0
 
 
 def documents(repositories: Path) -> Iterator[Document]:
     """The launches of all scripts that a format reads."""
+    return (one for one in every_document(repositories, SUFFIXES) if one.start and one.start.format)
+
+
+def every_document(repositories: Path, suffixes: tuple[str, ...]) -> Iterator[Document]:
+    """What the files with these endings hold, repository by repository."""
     for repository in sorted(repositories.iterdir()):
         workspace = on_disk(str(repository), str(repository))
         for folder, _, names in os.walk(repository):
             for name in sorted(names):
-                if name.endswith(SUFFIXES):
-                    path = os.path.relpath(os.path.join(folder, name), repository)
-                    yield from (one for one in workspace.documents(path) if one.start and one.start.format)
+                if name.endswith(suffixes):
+                    yield from workspace.documents(os.path.relpath(os.path.join(folder, name), repository))
 
 
 def an_edit(document: Document, chance: random.Random) -> Edit | None:
@@ -100,10 +116,10 @@ def changed(value: Any, chance: random.Random) -> Any:
     return chance.choice(("Qwen/Qwen2.5-7B", "a b", "it's", "adamw_8bit"))
 
 
-def shell_says(new: str, old: str) -> list[str]:
+def shell_says(document: Document, new: str) -> list[str]:
     """What bash's own parser has against a script that it took before; nothing where there is no bash."""
     bash = shutil.which("bash")
-    if bash is None or _refused(bash, old):
+    if bash is None or _refused(bash, document.text):
         return []
     refused = _refused(bash, new)
     return [f"bash -n: {refused}"] if refused else []
