@@ -20,7 +20,7 @@ GENERIC_USABLE = 0.98
 GENERIC_CONTEXT = 700 * MIB  # between T4's 141 MiB and A100's 1268 MiB
 
 _NOISE = r"nvidia|geforce|tesla|instinct|amd|radeon|intel|huawei|graphics|[^a-z0-9.+]"
-_FORM = r"sxm\d?|pcie?|hbm\d?e?|oam"
+_FORM = r"sxm\d?|nvlink|mega|pcie?|hbm\d?e?|oam"
 _SIZE = r"\s*(\d{1,4}(?:\.\d{1,3})?)\s*(?:gi?b?|gigabytes?)\s*"
 
 

@@ -26,6 +26,13 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
     return several, number
 
 
+def requested_card(name: str) -> Gpu | None:
+    """The card that a job asks for by the name of a card or of a machine. None where no card, or more than one, is
+    called so: "a100" has 40 or 80 GB."""
+    machine = instance(name)
+    return machine[0] if machine is not None else find(name)
+
+
 def _several(name: str) -> tuple[int, Gpu | None]:
     """The number and the card of `8xH100`, `8 x H100` or `H100 x 8`."""
     before = re.fullmatch(r"(\d{1,4})\s*[x*\u00d7]\s*(\D.*|\d{3,}.*)", name.strip(), re.IGNORECASE)

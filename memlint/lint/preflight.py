@@ -15,7 +15,7 @@ from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
 from memlint.report.model import PART, FileReport
 from memlint.repository.discovery import SUFFIXES
-from memlint.repository.scripts.slurm import card_of
+from memlint.repository.scripts.slurm import job
 from memlint.repository.workspace import PYTHON, read_bytes
 from memlint.source.encoding import decode
 
@@ -84,7 +84,7 @@ def _with_the_jobs_card(
     """The request with the card of `--gres=gpu:h100:4`: of the command line, else of a job script's header."""
     texts = ["#SBATCH " + " ".join(words[1:])] if posixpath.basename(words[0]) in ("sbatch", "srun", "salloc") else []
     texts += [decode(read_bytes(os.path.abspath(path))).text for path in named if not path.endswith(PYTHON)]
-    name = next((found for text in texts if (found := card_of(text))), "")
+    name = next((asked.card for text in texts if (asked := job(text)) and asked.card), "")
     if not name:
         return request, ()
     try:

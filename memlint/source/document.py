@@ -68,7 +68,8 @@ class Start(NamedTuple):
     a key, where it has another name. `unmodelled`: what the program does to its model that no flag tells.
     `loads_model`: a Python script loads the model itself, so that the defaults of TRL's loader are not in force.
     `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys that the script computes
-    are left out. `accepts`: the arguments that a call may have.
+    are left out. `accepts`: the arguments that a call may have. `card`: the card that the job asks for, as it calls
+    it, "" where it names none, and `card_at` where.
     """
 
     format: str
@@ -96,6 +97,8 @@ class Start(NamedTuple):
     loads_model: bool = False
     written_at: Mapping[str, str] = {}
     accepts: frozenset[str] = frozenset()
+    card: str = ""
+    card_at: int = 0
 
 
 class Document(NamedTuple):

@@ -15,6 +15,7 @@ from memlint.expressions.facts import Advice
 from memlint.findings import Finding
 from memlint.formats.base import Context, Launch, MissingFile, Parsed
 from memlint.formats.fields import as_int
+from memlint.hardware.named import requested_card
 from memlint.run import LAUNCH, Origin, Run
 from memlint.source.document import Document, Start
 from memlint.source.lines import Lines
@@ -73,6 +74,11 @@ def _started(document: Document, start: Start, context: Context) -> Context:
         position = Lines(document.text).span(*start.gpus_at)
         origin = Origin("file", document.path, position.line, position.column, detail=f"{start.launcher} starts it")
         context = context._replace(gpus=start.gpus, gpus_per_node=start.gpus_per_node or start.gpus, gpus_origin=origin)
+    card = requested_card(start.card) if context.gpu is None else None
+    if card is not None:
+        position = Lines(document.text).span(start.card_at, start.card_at)
+        origin = Origin("file", document.path, position.line, position.column, detail="the job asks for it")
+        context = context._replace(gpu=card, gpu_origin=origin)
     if start.launch_file is not None and not context.companions:
         context = context._replace(companions=(start.launch_file,))
     return context

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.hardware.catalog import instance
 from memlint.source.document import Document, Path
 from memlint.source.shell.text import Piece, Text, Where, literal
 
@@ -28,11 +29,16 @@ _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 class Part(NamedTuple):
-    """A script inside a file. `gpus`: those that the file asks for around it, 0 where it does not; `nodes` of them."""
+    """A script inside a file. `gpus`: those that the file asks for around it, 0 where it does not; `nodes` of them.
+
+    `card`: the card as the file calls it, "" where it names none; `card_at`: where, as an offset.
+    """
 
     text: Text
     gpus: int = 0
     nodes: int = 1
+    card: str = ""
+    card_at: int = 0
 
 
 def recipes(path: str, text: str) -> Iterator[Part]:
@@ -79,28 +85,38 @@ def _pieces(path: str, text: str, start: int) -> Text:
 
 def commands_in_yaml(document: Document) -> Iterator[Part]:
     """The scripts in SkyPilot tasks, Kubernetes jobs and GitHub workflows: `run:`, and `command:` with `args:`."""
-    yield from _in_yaml(document, document.value, (), {}, 0)
+    yield from _in_yaml(document, document.value, (), _Around(), 0)
 
 
-def _in_yaml(document: Document, value: Any, path: Path, variables: Mapping[str, Any], depth: int) -> Iterator[Part]:
+class _Around(NamedTuple):
+    """What the YAML says above a script: variables, and the card of the nodes that may run it."""
+
+    variables: Mapping[str, Any] = {}
+    card: str = ""
+    card_at: int = 0
+
+
+def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth: int) -> Iterator[Part]:
     if depth > 16:
         return
     if isinstance(value, list):
         for index, one in enumerate(value[:MOST_PARTS]):
-            yield from _in_yaml(document, one, (*path, index), variables, depth + 1)
+            yield from _in_yaml(document, one, (*path, index), around, depth + 1)
         return
     if not isinstance(value, dict):
         return
-    own = {**variables, **_environment(value.get("envs")), **_environment(value.get("env"))}
+    own = {**around.variables, **_environment(value.get("envs")), **_environment(value.get("env"))}
+    around = around._replace(variables=own, **_selected_card(document, value, path))
     if isinstance(value.get("run"), str):
-        gpus, nodes = _sky_resources(value)
-        yield Part(_exported(own) + _block(document, (*path, "run"), value["run"]), gpus, nodes)
+        text = _exported(own) + _block(document, (*path, "run"), value["run"])
+        yield Part(text, *_sky_resources(value), **_sky_card(document, value, path))
     words = [*_words(document, path, "command", value), *_words(document, path, "args", value)]
     if words:
-        yield Part(_exported(own) + tuple(piece for word in words for piece in word), _kubernetes_gpus(value))
+        text = _exported(own) + tuple(piece for word in words for piece in word)
+        yield Part(text, _kubernetes_gpus(value), card=around.card, card_at=around.card_at)
     for key, one in value.items():
         if isinstance(one, (dict, list)) and isinstance(key, str):
-            yield from _in_yaml(document, one, (*path, key), own, depth + 1)
+            yield from _in_yaml(document, one, (*path, key), around, depth + 1)
 
 
 def _environment(value: Any) -> dict[str, Any]:
@@ -163,14 +179,62 @@ def _words(document: Document, path: Path, key: str, value: Mapping[str, Any]) -
 
 
 def _sky_resources(value: Mapping[str, Any]) -> tuple[int, int]:
-    """SkyPilot's `resources: {accelerators: A100:8}` and `num_nodes: 2` (docs/source/reference/yaml-spec)."""
+    """SkyPilot's `resources: {accelerators: A100:8}`, or `{instance_type: p5.48xlarge}`, and `num_nodes: 2`
+    (docs/source/reference/yaml-spec)."""
     resources = value.get("resources")
-    asked = resources.get("accelerators") if isinstance(resources, dict) else None
+    resources = resources if isinstance(resources, dict) else {}
+    asked = resources.get("accelerators")
     if isinstance(asked, dict) and len(asked) == 1:
         asked = f":{next(iter(asked.values()))}"
     nodes = value.get("num_nodes")
     count = re.fullmatch(r"[^:]*(?::(\d{1,3}))?", asked) if isinstance(asked, str) else None
-    return (int(count[1] or 1) if count else 0), nodes if isinstance(nodes, int) and nodes > 0 else 1
+    machine = instance(str(resources.get("instance_type", "")))
+    gpus = int(count[1] or 1) if count else machine[1] if machine is not None and asked is None else 0
+    return gpus, nodes if isinstance(nodes, int) and nodes > 0 else 1
+
+
+# SkyPilot's names of cards that others sell in several sizes (`sky show-gpus`, sky/catalog of 0.10).
+_SKY_CARDS = {"A100": "A100-40GB", "V100": "V100-16GB"}
+
+
+def _sky_card(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The one card of `accelerators: A100-80GB:8` or `{A100-80GB: 8}`, or the machine of `instance_type`, as fields of
+    a `Part`."""
+    resources = value.get("resources")
+    asked = resources if isinstance(resources, dict) else {}
+    cards = asked.get("accelerators")
+    name = next(iter(cards)) if isinstance(cards, dict) and len(cards) == 1 else cards
+    if isinstance(name, str):
+        name = name.partition(":")[0]
+        return _named_at(document, (*path, "resources", "accelerators"), _SKY_CARDS.get(name, name))
+    return _named_at(document, (*path, "resources", "instance_type"), asked.get("instance_type"))
+
+
+# Labels of nodes that say their card: NVIDIA's GPU feature discovery, GKE, Karpenter, CoreWeave; or their machine.
+_NODE_LABELS = (
+    *("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name"),
+    *("gpu.nvidia.com/class", "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type"),
+)
+# What GKE calls the card of a2-highgpu machines; a2-ultragpu has nvidia-a100-80gb (GKE, "About GPUs").
+_NODE_CARDS = {"nvidia-tesla-a100": "A100-40GB"}
+
+
+def _selected_card(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The card that a pod's `nodeSelector` asks for, as fields of what is around its containers."""
+    labels = value.get("nodeSelector")
+    if not isinstance(labels, dict):
+        return {}
+    for label in _NODE_LABELS:
+        if isinstance(labels.get(label), str):
+            name = _NODE_CARDS.get(labels[label], labels[label])
+            return _named_at(document, (*path, "nodeSelector", label), name)
+    return {}
+
+
+def _named_at(document: Document, path: Path, name: Any) -> dict[str, Any]:
+    if not isinstance(name, str) or path not in document.places:
+        return {}
+    return {"card": name, "card_at": document.places[path].value.start}
 
 
 def _kubernetes_gpus(value: Mapping[str, Any]) -> int:

@@ -93,7 +93,7 @@ def documents(
     folder = _start_folder(path, text, repository)
     found: list[Document] = []
     for part in _parts(path, text):
-        asked = slurm.Job(part.nodes, part.gpus, part.nodes, 1) if part.gpus else job
+        asked = slurm.Job(part.nodes, part.gpus, part.nodes, 1, part.card, part.card_at) if part.gpus else job
         around = Surroundings(repository.read, repository.find, variables, visible or part.gpus or None)
         follower = Interpreter(path, around)
         follower.follow(text, folder, source=None if part.text is None else Source(part.text))
@@ -119,6 +119,8 @@ class _Whole(NamedTuple):
     text: Text | None = None
     gpus: int = 0
     nodes: int = 1
+    card: str = ""
+    card_at: int = 0
 
 
 def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
@@ -302,6 +304,8 @@ class _Reader:
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
             loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),
+            card=self.job.card if self.job is not None else "",
+            card_at=self.job.card_at if self.job is not None else 0,
         )
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:

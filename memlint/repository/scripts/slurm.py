@@ -1,4 +1,4 @@
-"""What a Slurm job asks for: `#SBATCH --gres=gpu:4 --nodes=2`."""
+"""What a Slurm job asks for: `#SBATCH --gres=gpu:a100_80gb:4 --nodes=2`."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
+from memlint.hardware.catalog import find
 
 _LINE = re.compile(r"(?m)^#SBATCH[ \t]+(\S.*)$")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:[= \t]\s*([^\s-]\S*))?")
 _COUNT = re.compile(r"(?:[\w.-]+:)*(\d{1,4})(?:\(.*\))?")
-_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus"}
+_SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus", "-C": "--constraint"}
 MOST_LETTERS = 16_384  # of a script: directives stand at its start
 
 
 class Job(NamedTuple):
-    """A job's request. 0 where the header does not say; `gpus` are those of one node."""
+    """A job's request. 0 where the header does not say; `gpus` are those of one node.
+
+    `card`: the card as the job calls it ("a100_80gb"), "" where it names none; `card_at`: where, as an offset.
+    """
 
     nodes: int = 0
     gpus: int = 0
     tasks: int = 0  # of all nodes
     tasks_per_node: int = 0
+    card: str = ""
+    card_at: int = 0
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -45,19 +51,20 @@ def job(text: str) -> Job | None:
     nodes = _number(options.get("--nodes", "")) or 1
     per_node = _number(options.get("--ntasks-per-node", ""))
     tasks = _number(options.get("--ntasks", "")) or per_node * nodes or nodes
-    return Job(nodes, _gpus(options, nodes, tasks, per_node), tasks, per_node or max(1, tasks // nodes))
+    gpus, card = _gpus(options, nodes, tasks, per_node), _card(options)
+    return Job(nodes, gpus, tasks, per_node or max(1, tasks // nodes), card, max(0, text.find(card)) if card else 0)
 
 
-def card_of(text: str) -> str:
-    """The card that a header asks for: a100 of `--gres=gpu:a100:4`; "" where it names none."""
-    options = dict(pair for line in _LINE.findall(text[:MOST_LETTERS]) for pair in _options(line))
+def _card(options: Mapping[str, str]) -> str:
+    """a100 of `--gres=gpu:a100:4`, h100 of `--constraint=h100`; "" where the header names none."""
     for name in ("--gres", "--gpus-per-node", "--gpus", "--gpus-per-task"):
         for one in options.get(name, "").split(","):
             parts = one.split(":")
             kind = parts[1:] if parts[0] == "gpu" else parts if name != "--gres" else []
             if kind and not kind[0].partition("(")[0].isdigit() and kind[0]:
                 return kind[0]
-    return ""
+    constraint = options.get("--constraint", "").strip("\"'")
+    return constraint if find(constraint) is not None else ""  # features are names of nodes as well
 
 
 def _options(line: str) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from memlint.findings import Edit
 from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
+from memlint.hardware.catalog import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
@@ -206,6 +207,53 @@ def test_commands_in_other_files(path: str, text: str, gpus: int) -> None:
     assert document.start is not None and document.start.gpus == gpus
     place = document.places[("model_name_or_path",)].value
     assert text[place.start : place.end] == "Qwen/Qwen2.5-7B"
+
+
+POD = JOB.replace("  containers", "  nodeSelector: {cloud.google.com/gke-accelerator: %s}\n  containers")
+CARDS = [
+    ("#SBATCH --gres=gpu:h100:8\n", "H100-80GB"),
+    ("#SBATCH --gpus=a100_80gb:2\n", "A100-80GB"),
+    ("#SBATCH --gres=gpu:2\n#SBATCH -C a6000\n", "RTX A6000"),
+    ("#SBATCH --gres=gpu:a100:4\n", None),  # has 40 or 80 GB
+    ("#SBATCH --gres=gpu:2\n#SBATCH --constraint=intel\n", None),
+]
+
+
+@pytest.mark.parametrize(("header", "card"), CARDS)
+def test_the_card_that_a_slurm_job_asks_for(header: str, card: str | None) -> None:
+    run = analysed(f"{header}torchrun --nproc_per_node 2 train.py {FLAGS}").runs[0]
+
+    assert (run.hardware.gpu.name if run.hardware.gpu else None) == card
+    if card is not None:
+        origin = run.origins["hardware.gpu"]
+        assert (origin.kind, origin.line, origin.detail) == ("file", header.count("\n"), "the job asks for it")
+
+
+IN_YAML = [
+    (SKY, "A100-40GB"),  # SkyPilot's A100; the larger one is A100-80GB
+    (SKY.replace("A100:8", "{A100-80GB: 8}"), "A100-80GB"),
+    (SKY.replace("A100:8", "{A100: 8, H100: 8}"), None),
+    (SKY.replace("accelerators: A100:8", "instance_type: p5.48xlarge"), "H100-80GB"),
+    (JOB, None),
+    (POD % "nvidia-h100-80gb", "H100-80GB"),
+    (POD % "nvidia-tesla-a100", "A100-40GB"),
+    (POD % "nobody-knows-it", None),
+]
+
+
+@pytest.mark.parametrize(("text", "card"), IN_YAML)
+def test_the_card_that_a_task_or_a_pod_asks_for(text: str, card: str | None) -> None:
+    workspace = in_memory({"a.yaml": text})
+    run = Engine(tuple(shipped())).analyse(workspace.documents("a.yaml")[0], workspace.context()).runs[0]
+
+    assert (run.hardware.gpu.name if run.hardware.gpu else None) == card
+
+
+def test_the_card_that_is_asked_about_counts_before_the_jobs() -> None:
+    card = find("RTX4090")
+    run = analysed(f"#SBATCH --gres=gpu:h100:8\ntorchrun --nproc_per_node 2 train.py {FLAGS}", gpu=card).runs[0]
+
+    assert run.hardware.gpu == card
 
 
 LINES = FLAGS.replace(" --", " \\\n    --")
