@@ -1,5 +1,7 @@
 """Runs on several GPUs whose launcher nobody names."""
 
+import json
+
 import pytest
 
 from memlint.hardware import find
@@ -48,6 +50,33 @@ def analysed(name: str, text: str, gpus: int | None = 8, **files: str) -> Analys
     facts = {} if gpus is None else {"gpus": gpus}
     context = workspace.context(gpu=find("A100-80GB"), **facts)
     return Engine(()).analyse(workspace.documents(name)[0], context)
+
+
+CODE = """import {library}
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = {loaded}
+Trainer(model=model, args=TrainingArguments(output_dir="o", per_device_train_batch_size=1, bf16=True)).train()
+"""
+WHOLE = 'AutoModelForCausalLM.from_pretrained("meta-llama/Meta-Llama-3-8B")'
+FAST = 'unsloth.FastLanguageModel.from_pretrained("meta-llama/Meta-Llama-3-8B", load_in_4bit=False)[0]'
+
+
+def cell(code: str) -> str:
+    return json.dumps({"cells": [{"cell_type": "code", "metadata": {}, "source": code}], "nbformat": 4, "metadata": {}})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_open"),
+    [
+        ("train.py", CODE.format(library="torch", loaded=WHOLE), True),
+        ("train.ipynb", cell(CODE.format(library="torch", loaded=WHOLE)), False),
+        ("train.py", CODE.format(library="unsloth", loaded=FAST), False),
+    ],
+)
+def test_a_notebook_and_unsloth_have_no_launcher_that_shards(name: str, text: str, is_open: bool) -> None:
+    (run,) = analysed(name, text, None).runs
+
+    assert bool(run.readings) is is_open
 
 
 @pytest.mark.parametrize("gpus", [4, 8, None])

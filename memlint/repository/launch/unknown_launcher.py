@@ -44,8 +44,14 @@ def _is_open(run: Run, document: Document, context: Context) -> bool:
     if context.gpu is None or world == 1 or LAUNCH in run.origins or context.companions:
         return False
     if run.format == "trainer":
-        return True
+        return not (run.stack.use_unsloth or _is_cell(document))
     return isinstance(world, int) and _repository_shards(document, context)
+
+
+def _is_cell(document: Document) -> bool:
+    """Whether a notebook's own cells train: its kernel is one process, without an engine that shards. Unsloth has none
+    at all."""
+    return document.path.endswith(".ipynb") and document.syntax == "python"
 
 
 def _repository_shards(document: Document, context: Context) -> bool:

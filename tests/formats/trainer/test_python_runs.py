@@ -131,16 +131,18 @@ def test_degrees_of_a_parallelism_config() -> None:
     assert keys(code)["parallelism_config"] == {"sp_size": 4, "dp_shard_size": 2}
 
 
-def test_unsloth() -> None:
+@pytest.mark.parametrize("arguments", ["SFTConfig(), max_seq_length=512", "SFTConfig(max_seq_length=512)"])
+def test_unsloth(arguments: str) -> None:
     code = (
         "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
         "model, tokenizer = FastLanguageModel.from_pretrained(model_name='unsloth/llama-3-8b-bnb-4bit')\n"
         "model = FastLanguageModel.get_peft_model(model, r=32, use_gradient_checkpointing='unsloth')\n"
-        "SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2), max_seq_length=512).train()\n"
+        f"SFTTrainer(model=model, args={arguments}).train()\n"
     )
     seen = keys(code)
     assert seen["use_unsloth"] is seen["load_in_4bit"] is seen["gradient_checkpointing"] is True
     assert (seen["max_length"], seen["lora_r"], seen["lora_alpha"]) == (512, 32, 16)
+    assert "max_seq_length" not in seen
 
 
 @pytest.mark.parametrize(

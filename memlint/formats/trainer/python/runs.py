@@ -189,9 +189,10 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
-    keys.update(_of_trainer(trainer, "use_unsloth" in keys))
     name, own = argument_keys(arguments)
-    keys.update(own)
+    has_unsloth = "use_unsloth" in keys
+    for given in (_of_trainer(trainer), own):
+        keys.update(_as_unsloth_reads(given) if has_unsloth else given)
     if of_model is not None and not _is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
@@ -255,12 +256,15 @@ def _length_of_dataset(dataset: Value | None) -> list[Value]:
     return [] if length is None else [length]
 
 
-def _of_trainer(trainer: Made, has_unsloth: bool) -> Keys:
-    """The trainer's own arguments. Unsloth's trainers still take `max_seq_length`, which trl has renamed."""
-    found = {name: trainer.arguments[name] for name in _OF_TRAINER if name in trainer.arguments}
-    if has_unsloth and "max_seq_length" in found:
-        found["max_length"] = found.pop("max_seq_length")
-    return found
+def _of_trainer(trainer: Made) -> Keys:
+    """The trainer's own arguments."""
+    return {name: trainer.arguments[name] for name in _OF_TRAINER if name in trainer.arguments}
+
+
+def _as_unsloth_reads(keys: Keys) -> Keys:
+    """Unsloth's trainers and their configurations still take `max_seq_length`, which trl has renamed, and make it
+    `max_length` (unsloth 2026.3.4 models/rl.py:845-853 and 1095)."""
+    return {"max_length" if name == "max_seq_length" else name: value for name, value in keys.items()}
 
 
 def _is_on(value: Value | None) -> bool:
