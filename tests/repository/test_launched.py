@@ -77,6 +77,16 @@ def test_how_a_run_that_does_not_fit_is_launched(repository: Path, page: str, sa
     assert "UNKNOWN" not in message
 
 
+@pytest.mark.parametrize(("number", "agrees"), [(8, True), (2, False)])
+def test_a_number_that_one_command_says_and_the_launch_file_of_another(
+    repository: Path, number: int, agrees: bool
+) -> None:
+    write(repository, {"README.md": PAGE + PAGE.replace("run.py", f"--num_processes {number} run.py")})
+    (run,) = json.loads(memlint(repository, "estimate", "recipes/sft.yaml", "--format", "json").out)["runs"]
+
+    assert (run["hardware"]["gpus"] == 8) is agrees
+
+
 def test_what_was_read_is_an_assumption(repository: Path) -> None:
     (run,) = json.loads(memlint(repository, "estimate", "recipes/sft.yaml", "--format", "json").out)["runs"]
     launch = {

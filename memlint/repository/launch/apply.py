@@ -8,7 +8,8 @@ filled in.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Advice
@@ -42,7 +43,9 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     gpus_known, sharded = isinstance(context.gpus, int), any(value.get(key) for key in _ENGINES)
     if (gpus_known and sharded) or context.gpus == 1:
         return LaunchContext(context)
-    launch = agreed_launch(context.launch_commands(document.path), gpus_known)
+    launch = agreed_launch(
+        context.launch_commands(document.path), gpus_known, partial(_gpus_in_file, document, context)
+    )
     if launch is None:
         return LaunchContext(context)
     files = _engine_files(launch, document.path, context, sharded)
@@ -84,15 +87,35 @@ def _started(document: Document, start: Start, context: Context) -> Context:
     return context
 
 
-def agreed_launch(launches: Sequence[Launch], gpus_known: bool) -> Launch | None:
+Gpus = tuple[int, int]  # of all machines, and of one; 0 where nobody says
+
+
+def _no_gpus(launch: Launch) -> Gpus:
+    return 0, 0
+
+
+def agreed_launch(
+    launches: Sequence[Launch], gpus_known: bool, gpus_in_file: Callable[[Launch], Gpus] = _no_gpus
+) -> Launch | None:
     """The first command, where all of them are clear and launch the same way; else None.
 
-    `gpus_known`: the number of GPUs is known already, so the commands may differ in it.
+    `gpus_known`: the number of GPUs is known already, so the commands may differ in it. `gpus_in_file`: what a
+    command's launch file says of them, for those that do not say it themselves.
     """
-    if not launches or not all(one.is_clear for one in launches):
+    if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
         return None
-    setups = {(one.files, *((one.gpus, one.gpus_per_node) if not gpus_known else ())) for one in launches}
-    return launches[0] if len(setups) == 1 else None
+    if gpus_known or len({(one.gpus, one.gpus_per_node) for one in launches}) == 1:
+        return launches[0]
+    numbers = {(one.gpus, one.gpus_per_node) if one.gpus else gpus_in_file(one) for one in launches}
+    return launches[0] if len(numbers) == 1 else None
+
+
+def _gpus_in_file(document: Document, context: Context, launch: Launch) -> Gpus:
+    """`num_processes` of accelerate's file, spread over its `num_machines`."""
+    found = context.read(launch.config_file, document.path) if launch.config_file else None
+    value = found.value if isinstance(found, Document) and isinstance(found.value, dict) else {}
+    gpus = as_int(value.get("num_processes")) or 0
+    return gpus, gpus // max(1, as_int(value.get("num_machines")) or 1)
 
 
 def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) -> tuple[Document, ...] | None:
