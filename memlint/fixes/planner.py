@@ -106,6 +106,19 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
     """
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
+    found = _plans(run._replace(readings=()), before, hooks, limit)
+    if all(_fits_however_read(plan, run, hooks) for plan in found):
+        return found
+    return _plans(run, before, hooks, limit)
+
+
+def _fits_however_read(plan: Plan, run: Run, hooks: SearchHooks) -> bool:
+    """Whether a plan that was searched in one reading of the files fits in the others. What has all its changes and
+    more then fits in all of them as well, so that the search in all readings would find no other plan."""
+    return not run.readings or hooks.estimate(plan.run._replace(readings=run.readings)).verdict == "fits"
+
+
+def _plans(run: Run, before: Estimate, hooks: SearchHooks, limit: int) -> tuple[Plan, ...]:
     search = PlanSearch(run, before, hooks)
     found: dict[frozenset[str], Plan] = {}
     for plan in _found(search):
@@ -118,8 +131,13 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
 def riskless(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS) -> Plan | None:
     """A plan that fits and keeps the training result as it is; without steps where the run fits already. None where
     there is none."""
-    search = PlanSearch(run, before, hooks)
-    return search.start if before.verdict == "fits" else _plan_of_tier(search, QUALITIES[0], risk_first)
+    if before.verdict == "fits":
+        return Plan((), run, before)
+    for read in (run._replace(readings=()), run):
+        plan = _plan_of_tier(PlanSearch(read, before, hooks), QUALITIES[0], risk_first)
+        if plan is None or _fits_however_read(plan, run, hooks):
+            return plan
+    return None
 
 
 def kind(plan: Plan) -> frozenset[str]:
@@ -194,7 +212,7 @@ def candidates(
     high = peak(before)
     if high is None:
         return ()
-    search = PlanSearch(run, before, hooks)
+    search = PlanSearch(run._replace(readings=()), before, hooks)
     helpful: dict[str, Plan] = {}
     for step in search.steps(()):
         plan = search.plan((step,))
