@@ -28,6 +28,7 @@ from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
 from memlint.fixes.proposed_change import ProposedChange, about, risk_first, time_first, weighed
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
+from memlint.memory.estimate import least_bytes
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -231,6 +232,7 @@ class PlanSearch:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
+        self._least = least_bytes if hooks.estimate is closed_form else None
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._model = model_of(before)
         self._plans: dict[frozenset[str], Plan] = {}
@@ -298,6 +300,9 @@ class PlanSearch:
         estimated."""
         by_group = {step.group: step.title for step in chosen}
         if any(self._is_no_more(by_group, other) for other in self._too_large):
+            return None
+        if self._least is not None and self._least(self.changed(chosen)) > self.start.estimate.budget_bytes:
+            self._too_large.append(by_group)
             return None
         plan = self.plan(chosen)
         if self.fits(plan):
