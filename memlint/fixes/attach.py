@@ -210,7 +210,7 @@ def _without_unneeded_changes(
 ) -> WrittenPlan:
     """The plan without changes that it turns out not to need, the dearest tried first: the written files may need less
     memory than was planned."""
-    if option.plan.estimate == planned.estimate:
+    if _figures(option.plan.estimate) == _figures(planned.estimate):
         return option
     search = planner.PlanSearch(analysis.runs[index], analysis.estimates[index], hooks)
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
@@ -221,6 +221,11 @@ def _without_unneeded_changes(
         if isinstance(rest, WrittenPlan) and rest.plan.estimate.verdict == "fits":
             option = rest
     return option
+
+
+def _figures(estimate: Estimate) -> tuple[int | None, ...]:
+    """What a search goes by: bytes of the card, on a card with room for them, and of the host."""
+    return estimate.device_bytes, estimate.device_unclamped_high_bytes, estimate.host_bytes
 
 
 def _fits_as_written(analysis: Analysis, index: int, steps: planner.Steps, reanalyse: Reanalyse) -> bool:

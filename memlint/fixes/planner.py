@@ -28,6 +28,7 @@ from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
 from memlint.fixes.proposed_change import ProposedChange, about, risk_first, time_first, weighed
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
+from memlint.memory.estimate import least_bytes
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -106,6 +107,19 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
     """
     if not before.budget_bytes or before.allocated_bytes is None or before.verdict == "fits":
         return ()
+    found = _plans(run._replace(readings=()), before, hooks, limit)
+    if all(_fits_however_read(plan, run, hooks) for plan in found):
+        return found
+    return _plans(run, before, hooks, limit)
+
+
+def _fits_however_read(plan: Plan, run: Run, hooks: SearchHooks) -> bool:
+    """Whether a plan that was searched in one reading of the files fits in the others. What has all its changes and
+    more then fits in all of them as well, so that the search in all readings would find no other plan."""
+    return not run.readings or hooks.estimate(plan.run._replace(readings=run.readings)).verdict == "fits"
+
+
+def _plans(run: Run, before: Estimate, hooks: SearchHooks, limit: int) -> tuple[Plan, ...]:
     search = PlanSearch(run, before, hooks)
     found: dict[frozenset[str], Plan] = {}
     for plan in _found(search):
@@ -118,8 +132,13 @@ def plans(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int 
 def riskless(run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS) -> Plan | None:
     """A plan that fits and keeps the training result as it is; without steps where the run fits already. None where
     there is none."""
-    search = PlanSearch(run, before, hooks)
-    return search.start if before.verdict == "fits" else _plan_of_tier(search, QUALITIES[0], risk_first)
+    if before.verdict == "fits":
+        return Plan((), run, before)
+    for read in (run._replace(readings=()), run):
+        plan = _plan_of_tier(PlanSearch(read, before, hooks), QUALITIES[0], risk_first)
+        if plan is None or _fits_however_read(plan, run, hooks):
+            return plan
+    return None
 
 
 def kind(plan: Plan) -> frozenset[str]:
@@ -194,7 +213,7 @@ def candidates(
     high = peak(before)
     if high is None:
         return ()
-    search = PlanSearch(run, before, hooks)
+    search = PlanSearch(run._replace(readings=()), before, hooks)
     helpful: dict[str, Plan] = {}
     for step in search.steps(()):
         plan = search.plan((step,))
@@ -213,6 +232,7 @@ class PlanSearch:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
+        self._least = least_bytes if hooks.estimate is closed_form else None
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._model = model_of(before)
         self._plans: dict[frozenset[str], Plan] = {}
@@ -280,6 +300,9 @@ class PlanSearch:
         estimated."""
         by_group = {step.group: step.title for step in chosen}
         if any(self._is_no_more(by_group, other) for other in self._too_large):
+            return None
+        if self._least is not None and self._least(self.changed(chosen)) > self.start.estimate.budget_bytes:
+            self._too_large.append(by_group)
             return None
         plan = self.plan(chosen)
         if self.fits(plan):

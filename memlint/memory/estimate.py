@@ -18,7 +18,7 @@ from memlint.memory.autograd.walk import Segment, Walk
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.phases import least_allocated, phases, phases_with_images
 from memlint.memory.readings import over_readings
 from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, required_count, runs_reference_forward, segments, training_step
@@ -56,6 +56,21 @@ def estimate_as_it_stands(run: Run) -> Estimate:
     run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found
+
+
+def least_bytes(run: Run) -> int:
+    """Bytes that the card of a training run shows at least, without its activations; 0 where that is not modelled.
+
+    A fraction of the price of an estimate: a run that needs more than its card has without activations does not fit.
+    """
+    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
+    if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
+        return 0
+    try:
+        placed = _placed_model(with_effective_attention(_patched_by_unsloth(run)))
+    except MissingValue:
+        return 0
+    return least_allocated(placed.state) + device.outside_allocator(run)
 
 
 def _is_known(found: Estimate) -> bool:

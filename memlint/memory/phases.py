@@ -104,6 +104,12 @@ def phase(name: str, parts: dict[str, int]) -> Phase:
     return Phase(name, sum(parts.values()), parts)
 
 
+def least_allocated(state: ModelState) -> int:
+    """Bytes that a step allocates whatever its activations are: once the model is loaded, and in the optimizer's
+    step."""
+    return max(_load(state).allocated_bytes, _optimizer_step(state).allocated_bytes)
+
+
 def _load(state: ModelState) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
     parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES

@@ -71,16 +71,17 @@ def _gpus(run: Run, before: Estimate, estimator: Estimator, express: Express) ->
     least = max(1, world)
     leaner, titles = _with_free_changes(run, sharded[0], express)
     plain, lean = _on_cards(sharded[0], estimator), _on_cards(leaner, estimator)
-    if lean(least).verdict == "fits":  # there is a plan; one more card that does without its changes is worth a word
-        found, fewer = smallest_number(plain, least, least + 1) if least + 1 in _COUNTS else None, None
-    else:
-        found = smallest_number(plain, least)
-        most = MOST_GPUS if found is None else found[0] - 1
-        fewer = smallest_number(lean, least, most) if most > least else None
-    if fewer is not None:
-        yield _more_cards(before, fewer, sharded[1], titles)
-    elif found is not None and found[0] > world:
-        yield _more_cards(before, found, sharded[1], ())
+    fewest = smallest_number(lean, least)
+    if fewest is None:
+        return
+    if fewest[0] == least:  # there is a plan; one more card that does without its changes is worth a word
+        fewest, titles = (least + 1, plain(least + 1)), ()
+        if least + 1 not in _COUNTS or plain(least).verdict == "fits":
+            return
+    elif (as_it_is := plain(fewest[0])).verdict == "fits":
+        fewest, titles = (fewest[0], as_it_is), ()
+    if fewest[1].verdict == "fits" and fewest[0] > world:
+        yield _more_cards(before, fewest, sharded[1], titles)
 
 
 def _on_cards(run: Run, estimator: Estimator) -> Callable[[int], Estimate]:
@@ -123,22 +124,32 @@ def smallest_number(
     estimate: Callable[[int], Estimate], least: int, most: int = MOST_GPUS
 ) -> tuple[int, Estimate] | None:
     """The smallest number of cards from `least` to `most` on which the run fits, with its estimate; None where it does
-    not fit on the most. More cards never need more memory each, so that bisection finds it. Powers of two are tried
-    first: they divide most tensors evenly, and then ZeRO-3's gathers are the same for all of them."""
+    not fit on the most. More cards never need more memory each, so that bisection finds it, from a guess on. Powers of
+    two are tried first: they divide most tensors evenly, and then ZeRO-3's gathers are the same for all of them."""
     counts = [least, *(count for count in _COUNTS if least < count <= most)]
-    after = estimate(counts[-1])
-    if after.verdict != "fits":
-        return None
-    low, high, best = 0, len(counts) - 1, (counts[-1], after)
+    first = estimate(least)
+    if first.verdict == "fits":
+        return least, first
+    low, high, best = 1, len(counts), None
+    near = _guess(counts, first)
     while low < high:
-        half = (low + high) // 2
-        middle = min(range(low, high), key=lambda at: (counts[at] & (counts[at] - 1) > 0, abs(at - half)))
+        middle = min(range(low, high), key=lambda at: (counts[at] & (counts[at] - 1) > 0, abs(at - near)))
         after = estimate(counts[middle])
         if after.verdict == "fits":
             high, best = middle, (counts[middle], after)
         else:
             low = middle + 1
+        near = (low + high) // 2
     return best
+
+
+def _guess(counts: list[int], first: Estimate) -> int:
+    """The place of the number of cards on which a run may fit that needs `first` on the first number of them: each card
+    holds its share of weights, gradients and states, and the rest whole."""
+    shared = first.details.get("resident_bytes", 0) + first.details.get("gradients_bytes", 0)
+    whole = (first.device_unclamped_high_bytes or 0) - shared
+    shares = (whole + shared * counts[0] // count for count in counts[1:])
+    return next((at for at, size in enumerate(shares, 1) if size <= first.budget_bytes), len(counts) - 1)
 
 
 def with_cards(run: Run, count: int) -> Run:
