@@ -513,7 +513,7 @@ class Reading(NamedTuple):
     itself: str
     changes: tuple[tuple[str, Any], ...]
     given: tuple[tuple[str, Any], ...] = ()
-    needs_less: bool = False  # it needs no more than the run as it stands: where that fits, so does this
+    only_where_over: bool = False  # asked only where the run as it stands does not fit: it may take that verdict back
 
 
 class Run(NamedTuple):

@@ -7,7 +7,7 @@ cannot be written, or that the framework would refuse, says why.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -39,17 +39,22 @@ class WrittenPlan(NamedTuple):
 
 class PlanOptions(NamedTuple):
     """What can be offered for one run: plans that fit, the least risky first; where none does, changes that help; and
-    hardware that fits."""
+    what no edit can do: a plan that somebody has to write by hand, hardware that fits."""
 
     options: tuple[WrittenPlan, ...] = ()
     advice: tuple[Fix, ...] = ()
 
 
 class Failure(NamedTuple):
-    """Why a plan is not offered as it was found, and what another search has to leave out or to spare."""
+    """Why a plan is not offered as it was found, and what another search has to leave out or to spare.
+
+    `unplaced`: the plan, where memlint cannot place one of its edits, with the reason in `reason`.
+    """
 
     banned: frozenset[str] = frozenset()
     margin: int = 0
+    unplaced: planner.Plan | None = None
+    reason: str = ""
 
 
 def with_plans(
@@ -90,9 +95,9 @@ def options(
     hooks = hooks or planner.SearchHooks(estimator, edit_writer(analysis))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
     hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis)) if over else ()
-    fitting = _fitting(analysis, index, hooks, reanalyse)
+    fitting, failures = _fitting(analysis, index, hooks, reanalyse)
     if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
-        hardware = (*_one_card(run, before, hooks), *hardware)
+        hardware = (*_by_hand(before, failures), *_one_card(run, before, hooks), *hardware)
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
@@ -100,6 +105,16 @@ def options(
     return PlanOptions(
         tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, before)), hardware
     )
+
+
+def _by_hand(before: Estimate, failures: Iterable[Failure]) -> Iterator[Fix]:
+    """The first plan without a risk that memlint cannot write, as advice with the reason."""
+    for failure in failures:
+        if failure.unplaced is not None and failure.unplaced.risk == 0:
+            yield _noted(planner.as_fix(failure.unplaced, before), f"not written: {failure.reason}")._replace(
+                safe=False
+            )
+            return
 
 
 def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:
@@ -112,10 +127,11 @@ def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterato
 
 def _fitting(
     analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse
-) -> tuple[WrittenPlan, ...]:
-    """At most MAX_PLANS plans that fit as written, in the planner's order."""
+) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
+    """At most MAX_PLANS plans that fit as written, in the planner's order, and those that failed."""
     run, before = analysis.runs[index], analysis.estimates[index]
     done: dict[frozenset[str], WrittenPlan] = {}
+    failed: list[Failure] = []
     for _ in range(_SEARCHES):
         found = planner.plans(run, before, hooks, MAX_PLANS)
         failures = []
@@ -128,20 +144,22 @@ def _fitting(
                 done.setdefault(planner.kind(option.plan), option)
             else:
                 failures.append(option)
+        failed += failures
         if not failures or len(done) >= MAX_PLANS:
             break
         hooks = hooks._replace(
             banned=hooks.banned.union(*(one.banned for one in failures)),
             margin=max(hooks.margin, *(one.margin for one in failures)),
         )
-    return tuple(sorted(done.values(), key=lambda one: planner.in_order(one.plan))[:MAX_PLANS])
+    return tuple(sorted(done.values(), key=lambda one: planner.in_order(one.plan))[:MAX_PLANS]), tuple(failed)
 
 
 def written(analysis: Analysis, index: int, plan: planner.Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:
     """The plan with the estimate of the written files, or why it is not offered."""
     tried = attempt(analysis, _edits(analysis, analysis.runs[index], plan.changes) or (), None, reanalyse)
     if not tried.holds or tried.after is None or len(tried.after.estimates) <= index:
-        return Failure(_culprits(analysis, index, plan, reanalyse, lambda one: not one.holds))
+        culprits = _culprits(analysis, index, plan, reanalyse, lambda one: not one.holds)
+        return Failure(culprits, unplaced=plan if tried.refused else None, reason=tried.refused)
     bad = _objections(analysis, index, tried)
     if bad:
         return Failure(

@@ -27,7 +27,7 @@ from memlint.source.document import Document
 
 MAX_ROUNDS = 10
 Identity = tuple[str, str, str]  # path, rule, key: see `identity`
-_TIGHT, _OUT_OF_MEMORY = "MEM002", ("MEM001", "MEM005")
+_OUT_OF_MEMORY, _AT_FULL_LENGTH, _TIGHT = ("MEM001", "MEM005"), "MEM010", "MEM002"
 _ROOM_TO_SPARE = ("OFF001",)  # offloading is no longer needed: what a fix that frees memory may well bring
 
 
@@ -107,7 +107,7 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     if new[identity(gone)] >= old[identity(gone)]:
         found.append(BrokenLaw("finding", f"{gone.rule} would still be there"))
     rank = SEVERITIES.index(gone.severity)
-    allowed = (*_ROOM_TO_SPARE, *_tight_instead(old, new))
+    allowed = (*_ROOM_TO_SPARE, *_milder_instead(old, new))
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
         if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in allowed:
@@ -115,10 +115,12 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     return tuple(found)
 
 
-def _tight_instead(old: Counter[Identity], new: Counter[Identity]) -> tuple[str, ...]:
-    """The rule that a run is tight, where one that it is out of memory went for it."""
+def _milder_instead(old: Counter[Identity], new: Counter[Identity]) -> tuple[str, ...]:
+    """Rules that say less of a run's memory than one that went: that it is tight, or too large at full length alone."""
     gone = {rule for _, rule, _ in old} - {rule for _, rule, _ in new}
-    return (_TIGHT,) if gone & {*_OUT_OF_MEMORY} else ()
+    if gone & {*_OUT_OF_MEMORY}:
+        return _AT_FULL_LENGTH, _TIGHT
+    return (_TIGHT,) if _AT_FULL_LENGTH in gone else ()
 
 
 def identity(finding: Finding) -> Identity:

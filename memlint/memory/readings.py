@@ -21,7 +21,7 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
         return found
     read: list[ReadingEstimate] = []
     for reading in _possible(run):
-        if reading.needs_less and found.verdict == "fits":
+        if reading.only_where_over and found.verdict == "fits":
             continue
         other = estimator(replace(run, dict(reading.changes)))
         read = read or [_figures(reading.itself, found)]

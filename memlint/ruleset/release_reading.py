@@ -46,7 +46,7 @@ def _reading(run: Run, older: Run) -> Reading:
     changes = differences(run, older, _SECTIONS)
     newest, before = names(run)
     given = (("stack.transformers", run.stack.transformers),)
-    return Reading(_REASON, f"with {before}", f"with {newest}", changes, given)
+    return Reading(_REASON, f"with {before}", f"with {newest}", changes, given, only_where_over=True)
 
 
 def is_stated(run: Run) -> bool:

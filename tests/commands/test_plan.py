@@ -110,3 +110,29 @@ def test_a_fix_that_is_not_written_says_why(folder: Path) -> None:
 def test_colour_is_there_when_asked_for_and_not_else(folder: Path) -> None:
     for argument, has in (("--no-color", False), ("--color=never", False), ("--color=always", True)):
         assert ("\x1b[" in memlint(folder, "plan", "full.yaml", "--max-batch", argument, *FOUR).out) == has
+
+
+OWN_PROGRAM = """import argparse
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+from peft import LoraConfig
+from trl import SFTConfig, SFTTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--bs", type=int, default=8)
+given = parser.parse_args()
+bits = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B", quantization_config=bits)
+size = {"per_device_train_batch_size": given.bs, "gradient_accumulation_steps": 2, "max_length": 8192}
+arguments = SFTConfig("out", bf16=True, **size)
+SFTTrainer(model, arguments, peft_config=LoraConfig(r=16, target_modules="all-linear")).train()
+"""
+
+
+def test_a_plan_that_cannot_be_written_is_told_with_the_reason(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": OWN_PROGRAM, "run.sh": "CUDA_VISIBLE_DEVICES=0 python train.py --bs 16\n"})
+    row = planned(tmp_path, "run.sh", "--gpu", "RTX4090", "--gpus", "1")
+    by_hand = next(one for one in row["advice"] if one["title"].startswith("micro batch 16 -> "))
+
+    assert by_hand["note"].endswith("not written: run.sh: `train.py` has no flag for `gradient_accumulation_steps`")
+    assert by_hand["after"]["high"] <= by_hand["after"]["usable"]
+    assert all(plan["quality"] != "none" for plan in row["plans"])

@@ -47,8 +47,8 @@ def test_a_changed_run_may_have_settled_the_question() -> None:
     assert over_readings(replace(run, {"sequence.length": 3}), verdicts).verdict == "out_of_memory"
 
 
-def test_a_reading_that_needs_less_fits_where_the_run_does() -> None:
-    run = replace(RUN, {"sequence.length": 1})._replace(readings=(reading(2)._replace(needs_less=True),))
+def test_a_reading_for_runs_that_are_over_is_not_asked_of_one_that_fits() -> None:
+    run = replace(RUN, {"sequence.length": 1})._replace(readings=(reading(2)._replace(only_where_over=True),))
 
     assert over_readings(run, estimator({1: "fits", 2: "unknown"})).verdict == "fits"
     assert over_readings(run, estimator({1: "tight", 2: "fits"})).verdict == "unknown"

@@ -90,4 +90,4 @@ def _readings(
         if len(runs) > index and runs[index].parallelism.engine == "deepspeed":
             changes = differences(run, runs[index], _SECTIONS)
             given = (("parallelism.engine", run.parallelism.engine),)
-            yield Reading(REASON, f"{label} over {gpus} GPUs", itself, changes, given, needs_less=True)
+            yield Reading(REASON, f"{label} over {gpus} GPUs", itself, changes, given, only_where_over=True)

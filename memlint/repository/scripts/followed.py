@@ -93,11 +93,19 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     placed = {str(one.path[0]): one for one in given}
     keys = of.run.keys
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
+    handed_on = {_flag_of(value) for value in keys.values()}
     for name, one in placed.items():
-        if name in keys or not _is_without_effect(name, program, knows_model):
+        is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
+        if name in keys or not (is_other_name or _is_without_effect(name, program, knows_model)):
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get(name), of.options)
+
+
+def _flag_of(value: Value) -> str:
+    """The flag that a value comes from, without dashes; "" for others."""
+    path = source_of(value).path
+    return path.removeprefix("--") if path.startswith("--") else ""
 
 
 def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -> bool:
@@ -108,7 +116,7 @@ def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -
 
 
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
-    option = given.get(source_of(value).path.removeprefix("--")) if source_of(value).path.startswith("--") else None
+    option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
         if before is None and name not in _ENGINES:
             yield Placed((name,), f"${{{name}}}", unknown=value.reason)
