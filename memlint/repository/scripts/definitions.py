@@ -122,7 +122,7 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
                 parsed = parsed or "argparse"
             elif name in _PARSERS:
                 parsed = "dataclasses"
-                found, complete = _dataclasses(node, classes)
+                found, complete = _dataclasses(node, module, classes)
                 parsed_classes += found
                 missing = missing or not complete
                 for class_name in found:
@@ -142,7 +142,8 @@ def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) ->
     while pending and len(seen) <= MOST_FILES:
         current = pending.pop(0)
         text = read(current)
-        is_relevant = text is not None and (current == path or _RELEVANT.search(text))
+        is_package = current.endswith("/__init__.py")  # `from .parser import parse_args` for others
+        is_relevant = text is not None and (current == path or is_package or _RELEVANT.search(text))
         tree = _parsed(text) if text is not None and is_relevant else None
         if tree is None:
             continue
@@ -224,16 +225,26 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
         yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch)
 
 
-def _dataclasses(call: ast.Call, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
+def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
     """The classes that a parser is made of."""
     argument = (
         call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "dataclass_types"), None)
     )
+    if isinstance(argument, ast.Name) and argument.id not in classes:
+        argument = _assigned(argument.id, module)
     items = argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument] if argument is not None else []
     names = [_name(one) for one in items]
     return [name for name in names if name], all(name in classes or name in KNOWN_CLASSES for name in names) and bool(
         names
     )
+
+
+def _assigned(name: str, module: _Module) -> ast.expr | None:
+    """What a name of the module stands for: `_TRAIN_ARGS = [ModelArguments, TrainingArguments]`."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
+            return node.value
+    return None
 
 
 def _collect(

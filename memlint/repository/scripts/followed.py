@@ -110,8 +110,8 @@ def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(source_of(value).path.removeprefix("--")) if source_of(value).path.startswith("--") else None
     if isinstance(value, (Undetermined, Either)):
-        if before is None and name not in _ENGINES:
-            yield Placed((name,), f"${{{name}}}", unknown=value.reason)
+        if before is None:  # a placeholder would turn an engine on
+            yield Placed((name,), None if name in _ENGINES else f"${{{name}}}", unknown=value.reason)
         return
     try:
         known_value = plain(value)
