@@ -212,3 +212,47 @@ def test_options_of_fire_reach_a_function_that_takes_all_of_them() -> None:
 def test_what_is_set_under_an_unknown_name_is_unknown() -> None:
     files = {"train.py": FIRE.replace("setattr(config, k, v)", "setattr(config, spelt(k), v)"), "settings.py": SETTINGS}
     assert run("python train.py --model_name Qwen/Qwen2.5-7B", files).batch.micro_batch_size is UNKNOWN
+
+
+HYDRA = """\
+import hydra
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+@hydra.main(config_path="config", config_name="dpo")
+def main(config):
+    model = AutoModelForCausalLM.from_pretrained(config.model.path)
+    arguments = DPOConfig(per_device_train_batch_size=config.dpo.batch, gradient_accumulation_steps=config.steps)
+    DPOTrainer(model=model, args=arguments).train()
+
+main()
+"""
+COMPOSED = {
+    "train.py": HYDRA,
+    "config/dpo.yaml": "defaults: [model: small]\ndpo: {batch: 1}\nsteps: ${dpo.batch}\n",
+    "config/other.yaml": "model: {path: gpt2}\ndpo: {batch: 5}\nsteps: 3\n",
+    "config/model/small.yaml": "path: gpt2\n",
+    "config/model/large.yaml": "path: Qwen/Qwen2.5-7B\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", ("gpt2", 1, 1)),
+        ("dpo.batch=4 model=large", ("Qwen/Qwen2.5-7B", 4, 4)),
+        ("+dpo.batch=4 steps=2 model.path=Qwen/Qwen2.5-7B", ("Qwen/Qwen2.5-7B", 4, 2)),
+        ("dpo.batch=$1 steps=2", ("gpt2", UNKNOWN, 2)),
+        ("--config-name other", ("gpt2", 5, 3)),
+    ],
+)
+def test_hydras_overrides_lie_over_its_files(words: str, expected: tuple[object, ...]) -> None:
+    found = run(f"python train.py {words}", COMPOSED)
+    assert (found.model.name, found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == expected
+
+
+def test_an_override_is_the_place_of_its_value() -> None:
+    text = "python train.py dpo.batch=4"
+    place = launches(text, COMPOSED)[0].places[("per_device_train_batch_size",)]
+    assert place.key is not None and text[place.key.start : place.key.end] == "dpo.batch"
+    assert text[place.value.start : place.value.end] == "4"
