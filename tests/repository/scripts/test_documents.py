@@ -511,3 +511,9 @@ def test_a_program_that_goes_on_as_ms_swift_is_one_of_its_launches() -> None:
     found = analysed(text, {"tools/sft.py": program})
     assert found.format is not None and found.format.NAME == "swift"
     assert (found.runs[0].method.kind, found.runs[0].sequence.length) == ("lora", 512)
+
+
+def test_one_word_for_a_list_is_a_list_of_what_it_says() -> None:
+    found = one(f"trl grpo {FLAGS} --reward_weights 1.0")
+    assert found.value["reward_weights"] == [1.0]
+    assert "CFG002" not in {finding.rule for finding in analysed(f"trl grpo {FLAGS} --reward_weights 1.0").findings}
