@@ -5,7 +5,9 @@ the files of each repository. Printed are, for the launch of each script that tr
 
 - located: model, micro batch, accumulation, length, precision and engine are read as the arguments say, by the names
   of `NAMES`, whatever program it is;
-- run: the same fields of the `Run` that a format makes of it, for programs that memlint has a format for;
+- run: the same fields of the `Run` that a format makes of it, for programs that memlint has a format for. verl with
+  dynamic batches ignores the micro batch of its arguments (verl 0.9.1 workers/engine/utils.py:108): there the tokens
+  of a forward are compared;
 - wrong: values that are known and differ; UNKNOWN is not wrong;
 - GPUs: the number of processes of the launcher.
 
@@ -58,6 +60,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "max_completion_length": ("max_completion_length",),
     "max_new_tokens": ("max_new_tokens",),
 }
+_SHORT_TYPES: Mapping[str, str] = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 JUDGED = (
     "model",
     "micro_batch_size",
@@ -197,24 +200,51 @@ def of_run(launch: dict[str, Any], run: Run, root: str) -> Iterator[Judged]:
         "micro_batch_size": run.batch.micro_batch_size,
         "gradient_accumulation_steps": run.batch.gradient_accumulation_steps,
         "sequence_length": run.sequence.length,
-        "precision": {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}.get(
-            str(run.precision.compute), UNKNOWN
-        ),
+        "precision": _SHORT_TYPES.get(str(run.precision.compute), UNKNOWN),
         "deepspeed": run.parallelism.engine,
         "fsdp": run.parallelism.engine,
     }
-    parts = {"max_prompt_length": run.sequence.max_prompt_length, "max_completion_length": run.sequence.max_new_tokens}
+    tokens = dynamic_tokens(launch)
     for field, got in values.items():
         wanted = launch["fields"].get(field)
         if wanted is None or (field == "fsdp" and launch["fields"].get("deepspeed")):
             continue
         if isinstance(wanted, dict):
             for name, number in wanted.items():
-                yield _compared(field, parts.get(name, UNKNOWN), number, root)
+                yield _compared(field, _part(run, name), number, root)
         elif field in ("deepspeed", "fsdp"):
             yield _compared(field, got, field, root)
+        elif field == "precision":
+            yield _compared(field, got, _SHORT_TYPES.get(wanted, wanted), root)
+        elif field == "micro_batch_size" and tokens is not None:
+            yield _compared(field, run.batch.max_tokens, tokens, root)
         else:
             yield _compared(field, got, wanted, root)
+
+
+def _part(run: Run, name: str) -> Any:
+    """Tokens of the prompt or of what is generated, as `name` of `PARTS` says."""
+    if "prompt" in name:
+        return run.sequence.max_prompt_length
+    written = run.sequence.max_new_tokens
+    return UNKNOWN if run.sequence.length is UNKNOWN and not written else written
+
+
+def dynamic_tokens(launch: dict[str, Any]) -> int | None:
+    """Tokens of one forward where verl fills them itself; None where it takes a number of sequences.
+
+    Its SFT engine does so unless told otherwise, with 8192 tokens (verl 0.9.1
+    trainer/config/sft_trainer_engine.yaml:19);
+    its actor does where `use_dynamic_bsz` is set, with 16384 (trainer/config/actor/actor.yaml:33).
+    """
+    if launch["family"] != "verl":
+        return None
+    sft = launch["entry"] == "verl.trainer.sft_trainer"
+    group, bound = ("data.", 8192) if sft else ("actor_rollout_ref.actor.", 16384)
+    words = dict(word.split("=", 1) for word in launch["argv"] if "=" in word)
+    if words.get(f"{group}use_dynamic_bsz", str(sft)).lower() != "true":
+        return None
+    return int(words.get(f"{group}{'' if sft else 'ppo_'}max_token_len_per_gpu", bound))
 
 
 def _compared(field: str, got: Any, wanted: Any, root: str) -> Judged:

@@ -64,8 +64,9 @@ class Start(NamedTuple):
     `reread(text)`: the documents of the script after a change. `framework` and `task`: whose trainer it is ("trl",
     "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
     that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
-    those. `switches`: flags that take no value. `refused`: given flags that the program refuses. `names`: the flag for
-    a key, where it has another name. `unmodelled`: what the program does to its model that no flag tells.
+    those; `makes_adapter`: it makes its adapter of arguments of its own, not of TRL's ModelConfig. `switches`: flags
+    that take no value. `refused`: given flags that the program refuses. `names`: the flag for a key, where it has
+    another name. `unmodelled`: what the program does to its model that no flag tells.
     `loads_model`: a Python script loads the model itself, so that the defaults of TRL's loader are not in force.
     `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys that the script computes
     are left out. `accepts`: the arguments that a call may have. `card`: the card that the job asks for, as it calls
@@ -90,6 +91,7 @@ class Start(NamedTuple):
     defined: frozenset[str] = frozenset()
     is_closed: bool = False
     is_own: bool = False
+    makes_adapter: bool = False
     switches: frozenset[str] = frozenset()
     refused: frozenset[str] = frozenset()
     names: Mapping[str, str] = {}

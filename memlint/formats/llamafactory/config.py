@@ -14,6 +14,7 @@ from memlint.formats.llamafactory.releases import llamafactory_versions
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.training_arguments import Arguments, arguments, read_arguments
 from memlint.run import UNKNOWN, Origin
+from memlint.source.document import Document
 
 Version = tuple[int, ...]
 V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
@@ -22,6 +23,13 @@ V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Facto
 def has_copy(context: Context) -> bool:
     """Whether a copy of LLaMA-Factory is in the repository: it may take what no release takes."""
     return any(context.field_annotations("finetuning_type", below) for below in V0_ARGUMENTS)
+
+
+def is_relative(document: Document, context: Context) -> bool:
+    """Whether a program of the repository reads the flags, with arguments of its own that are called like
+    LLaMA-Factory's: older projects that it grew from, and others that grew from it."""
+    start = document.start
+    return start is not None and bool(start.defined) and not has_copy(context)
 
 
 class LlamaFactoryConfig(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.base import Context, Issue
-from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy
+from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
@@ -22,7 +22,10 @@ _NEWEST = (0, 9, 5)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
-    """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
+    """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value. None
+    of a command whose program has arguments of its own."""
+    if is_relative(document, view.context):
+        return ()
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)

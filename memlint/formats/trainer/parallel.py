@@ -94,6 +94,11 @@ def _single_or_ddp(fields: Fields, start: Start | None) -> None:
     """Nothing shards the run. That is certain where a script shows the launch and the program's own flags are known;
     `accelerate launch` may still read a file of the user's."""
     world = fields.get("parallelism.world_size")
+    unknown = start.unknown if start is not None else {}
+    reason = unknown.get(("fsdp",), "") or unknown.get(("deepspeed",), "")
+    if reason:
+        fields.unknown("parallelism.engine", reason)
+        return
     several = isinstance(world, int) and world > 1
     engine = "ddp" if several else "single"
     if start is not None and start.defined and isinstance(world, int) and start.launcher != "accelerate":

@@ -68,10 +68,18 @@ _OF_TRL_SCRIPTS = frozenset({"PEF018", "PEF019", "PEF020"})
 _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 
 
+# Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
+# and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
+_OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
+
+
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
+    start = document.start
+    if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
+        return True
     if rule in _OF_TRL_SCRIPTS:
-        return document.syntax == "python" or (document.start is not None and document.start.is_own)
+        return document.syntax == "python" or (start is not None and start.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
 
 

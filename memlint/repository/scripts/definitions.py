@@ -76,6 +76,7 @@ class TrainingProgram(NamedTuple):
     `flags` by name with underscores. `classes`: TrainingArguments, SFTConfig and their like that it uses. `parses`: the
     parser it makes: "dataclasses", "argparse" or "". `is_complete`: every class that it parses was found, and no
     unknown argument is let through. `meanings`: what a flag becomes, by the name that the Trainer's table has for it.
+    `shared`: further names that take a flag's value (`per_device_eval_batch_size=args.batch_size`), each with the flag.
     `constants`: arguments that the program sets itself, whatever flags say, each with its file and line. `computed`:
     those that it works out, with file and line. `unmodelled`: what it does to the model that no flag tells: a class
     of its own, a classifier's head, frozen parameters.
@@ -86,9 +87,11 @@ class TrainingProgram(NamedTuple):
     parses: str = ""
     is_complete: bool = False
     meanings: Mapping[str, str] = {}
+    shared: Mapping[str, str] = {}
     constants: Mapping[str, tuple[Any, str]] = {}
     computed: Mapping[str, str] = {}
     unmodelled: str = ""
+    swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
 
 
 class _Module(NamedTuple):
@@ -107,6 +110,7 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
     flags: dict[str, Definition] = {}
     known: set[str] = set()
     meanings: dict[str, str] = {}
+    shared: dict[str, str] = {}
     constants: dict[str, tuple[Any, str]] = {}
     computed: dict[str, str] = {}
     parsed, missing = "", False
@@ -122,18 +126,43 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
                 parsed = parsed or "argparse"
             elif name in _PARSERS:
                 parsed = "dataclasses"
-                found, complete = _dataclasses(node, classes)
+                found, complete = _dataclasses(node, module, classes)
                 parsed_classes += found
                 missing = missing or not complete
                 for class_name in found:
                     missing = not _collect(class_name, classes, flags, known) or missing
-            _meaning(node, name, _Passed(module.path, meanings, constants, computed), known)
+            _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
     trees = [module.tree for module in modules]
     complete = bool(parsed) and not missing and have_one_definition(parsed_classes, trees)
     complete = complete and is_complete(trees[0], read(path) or "", trees)
     return TrainingProgram(
-        flags, frozenset(known), parsed, complete, meanings, constants, computed, _unmodelled(modules, classes)
+        flags,
+        frozenset(known),
+        parsed,
+        complete,
+        meanings,
+        shared,
+        constants,
+        computed,
+        _unmodelled(modules, classes),
+        _swift_task(trees[0]),
     )
+
+
+# What starts ms-swift's training with the arguments of the command (ms-swift 4.6.0 cli/sft.py, pipelines/__init__.py).
+_SWIFT_TASKS = {"sft_main": "sft", "pretrain_main": "pt", "rlhf_main": "rlhf"}
+
+
+def _swift_task(tree: ast.Module) -> str:
+    """The task of a program that only prepares something and goes on as ms-swift: `sft_main()`."""
+    imported = {
+        alias.name
+        for node in nodes(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "swift"
+        for alias in node.names
+    }
+    called = (_name(node.func) for node in nodes(tree) if isinstance(node, ast.Call) and not node.args)
+    return next((_SWIFT_TASKS[name] for name in called if name in imported & _SWIFT_TASKS.keys()), "")
 
 
 def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) -> Iterator[_Module]:
@@ -142,7 +171,8 @@ def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) ->
     while pending and len(seen) <= MOST_FILES:
         current = pending.pop(0)
         text = read(current)
-        is_relevant = text is not None and (current == path or _RELEVANT.search(text))
+        is_package = current.endswith("/__init__.py")  # `from .parser import parse_args` for others
+        is_relevant = text is not None and (current == path or is_package or _RELEVANT.search(text))
         tree = _parsed(text) if text is not None and is_relevant else None
         if tree is None:
             continue
@@ -224,16 +254,26 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
         yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch)
 
 
-def _dataclasses(call: ast.Call, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
+def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
     """The classes that a parser is made of."""
     argument = (
         call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "dataclass_types"), None)
     )
+    if isinstance(argument, ast.Name) and argument.id not in classes:
+        argument = _assigned(argument.id, module)
     items = argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument] if argument is not None else []
     names = [_name(one) for one in items]
     return [name for name in names if name], all(name in classes or name in KNOWN_CLASSES for name in names) and bool(
         names
     )
+
+
+def _assigned(name: str, module: _Module) -> ast.expr | None:
+    """What a name of the module stands for: `_TRAIN_ARGS = [ModelArguments, TrainingArguments]`."""
+    for node in module.tree.body:
+        if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
+            return node.value
+    return None
 
 
 def _collect(
@@ -277,6 +317,7 @@ class _Passed(NamedTuple):
 
     path: str
     meanings: dict[str, str]
+    shared: dict[str, str]
     constants: dict[str, tuple[Any, str]]
     computed: dict[str, str]
 
@@ -318,8 +359,10 @@ def _passes(value: ast.AST, argument: str, passed: _Passed) -> None:
     at = f"{passed.path}:{getattr(value, 'lineno', 0)}"
     if argument in passed.constants or argument in passed.computed or argument in passed.meanings.values():
         return
-    if flag:
-        passed.meanings.setdefault(flag, argument)
+    if flag and passed.meanings.setdefault(flag, argument) != argument:
+        passed.shared.setdefault(argument, flag)
+    elif flag:
+        return
     elif constant is not None:
         passed.constants[argument] = (constant, at)
     elif not (isinstance(value, ast.Constant) and value.value is None):

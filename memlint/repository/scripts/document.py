@@ -158,7 +158,7 @@ def flag(option: Option, program: TrainingProgram, schema: Mapping[str, Any]) ->
         and (name[3:] in program.flags or name[3:] in schema)
     ):
         name, value = name[3:], False  # HfArgumentParser adds `--no_x` for an `x` that is on by default
-    key = program.meanings.get(name, name)
+    key = _key_of(name, program, schema)
     types = types_of(schema.get(key)) or (defined.types if defined else frozenset())
     words = option.values if defined is None or defined.takes_many or len(option.values) < 2 else option.values[:1]
     if value is None:
@@ -166,6 +166,12 @@ def flag(option: Option, program: TrainingProgram, schema: Mapping[str, Any]) ->
     unknown = next((why_unknown(word.pieces) for word in words if word.unknown and not has_known_name(word)), "")
     source = words[0].source if len(words) == 1 else None
     return Placed((key,), value, at_flag(option), words_range(words), source, unknown)
+
+
+def _key_of(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:
+    """The key that a flag becomes. One that is a key itself stays it, unless the program hands it on as another."""
+    meant = program.meanings.get(name, name)
+    return name if name in schema and meant not in schema else meant
 
 
 def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:

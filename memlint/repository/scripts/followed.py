@@ -17,7 +17,7 @@ from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, words_range
 from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
-from memlint.source.python.reader import CommandLine
+from memlint.source.python.reader import CommandLine, plain_word
 from memlint.source.python.values import Either, Known, Undetermined, Value, ValueSource, plain, source_of
 from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 
@@ -53,7 +53,8 @@ def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: W
     named, others = options(launched.arguments)
     given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
     positional = tuple(_value(word, "") for word in others)
-    return CommandLine("", given, positional, dict(_environment(launched, variables, size)))
+    overrides = {one.name: plain_word((_value(one.values[0], one.name),)) for one in _overrides(others)}
+    return CommandLine("", given, positional, dict(_environment(launched, variables, size)), overrides)
 
 
 def _value(word: Word, name: str) -> Value:
@@ -85,21 +86,31 @@ def followed(
     runs = follow(entry, line, {path: shown(text) for path, text in written.items()})
     if len(runs) != 1:
         return None
-    return Followed(runs[0], {one.name: one for one in options(launched.arguments)[0]})
+    named, others = options(launched.arguments)
+    return Followed(runs[0], {one.name: one for one in (*named, *_overrides(others))})
+
+
+def _overrides(words: Iterable[Word]) -> Iterator[Option]:
+    """Hydra's `a.b=value` as options of that name."""
+    for word in words:
+        name, joined, _ = word.text.lstrip("+").partition("=")
+        if joined and name and name[0] != "~":
+            yield Option(name, word, (word.after(word.text.index("=") + 1),), True)
 
 
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
     """The command's flags as keys, corrected by what the program makes of them."""
-    placed = {str(one.path[0]): one for one in given}
+    placed = {one.path: one for one in given}
     keys = of.run.keys
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
     handed_on = {_flag_of(value) for value in keys.values()}
-    for name, one in placed.items():
+    for path, one in placed.items():
+        name = str(path[0])
         is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
         if name in keys or not (is_other_name or _is_without_effect(name, program, knows_model)):
             yield one
     for name, value in keys.items():
-        yield from _placed(name, value, placed.get(name), of.options)
+        yield from _placed(name, value, placed.get((name,)), of.options)
 
 
 def _flag_of(value: Value) -> str:
@@ -118,8 +129,8 @@ def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
-        if before is None and name not in _ENGINES:
-            yield Placed((name,), f"${{{name}}}", unknown=value.reason)
+        if before is None:  # a placeholder would turn an engine on
+            yield Placed((name,), None if name in _ENGINES else f"${{{name}}}", unknown=value.reason)
         return
     try:
         known_value = plain(value)

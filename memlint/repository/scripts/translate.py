@@ -66,7 +66,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "llamafactory"
     if command.launcher == "trl":
         return "trainer"
-    if command.launcher in ("swift", "megatron") or _swift_module(command):
+    if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
         return "swift"
     if is_axolotl(command):
         return "axolotl" if config_word(command, "axolotl") else ""
@@ -159,8 +159,8 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
     """(framework, task): "trl", "transformers", "swift", "openrlhf", and which trainer; "" where only the keys tell."""
     if command.launcher == "trl":
         return "trl", _TRL_WORDS.get(command.task, command.task)
-    if command.launcher in ("swift", "megatron") or _swift_module(command):
-        return "swift", _swift_module(command) or command.task
+    if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
+        return "swift", _swift_module(command) or command.task or program.swift_task
     if is_openrlhf(command):
         return "openrlhf", ""
     tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
@@ -192,11 +192,21 @@ def completed(
         yield from flags
         return
     yield from _program_defaults(program, {str(one.path[0]) for one in flags})
+    yield from _repeated(program, flags)
     refused = refused_flags(command, program)
     shared = list(_shared([one for one in flags if str(one.path[0]) not in refused]))
     places = {one.key for one in shared if one.key is not None}
     yield from (one for one in flags if one.key not in places)
     yield from shared
+
+
+def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]:
+    """A flag's value under the further names that it is handed on as, before the flags of these names."""
+    by_name = {str(one.path[0]): one for one in flags}
+    for key, flag in program.shared.items():
+        given = by_name.get(program.meanings.get(flag, flag)) or by_name.get(flag)
+        if given is not None and key in KEYS and key not in by_name:
+            yield given._replace(path=(key,), key=None)
 
 
 def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Placed]:

@@ -39,12 +39,9 @@ def value_of(words: tuple[Word, ...], types: frozenset[str]) -> Any:
         words = words[:1]
     if len(words) > 1:
         return [scalar(one, types & {"integer", "number", "string"}) for one in words]
-    found = scalar(words[0], types)
-    return (
-        [found]
-        if types and "array" in types and not types & {"string", "object"} and not isinstance(found, list)
-        else found
-    )
+    is_list = "array" in types and not types & {"string", "object"}
+    found = scalar(words[0], frozenset() if is_list else types)
+    return [found] if is_list and not isinstance(found, list) else found
 
 
 def scalar(word: Word, types: frozenset[str]) -> Any:

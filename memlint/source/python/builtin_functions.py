@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.limits import MAX_ITEMS
-from memlint.source.python.members import attribute, elements, merge
+from memlint.source.python.members import attribute, elements, merge, set_attribute
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import (
     Class,
@@ -126,14 +126,20 @@ def _has_attribute(reader: Reader, given: Call) -> Value:
 
 def _set_attribute(reader: Reader, given: Call) -> Value:
     owner, name, value = given.argument(0), given.argument(1), given.argument(2)
-    if isinstance(name, Known) and value is not None:
-        if isinstance(owner, Table):
-            reader.set(owner.values, owner, name.value, value)
-        elif isinstance(owner, (Instance, Made)):
-            reader.set(owner.attributes, owner, name.value, value)
+    if isinstance(name, Known) and value is not None and owner is not None:
+        set_attribute(reader, owner, str(name.value), value)
     elif isinstance(owner, Table):
         owner.is_open = True
+    elif reader.command.is_given and isinstance(owner, (Instance, Class)):
+        _forget(owner, given)
     return Known(None)
+
+
+def _forget(owner: Instance | Class, given: Call) -> None:
+    """One of the attributes is set, and nobody knows which: an option of the command may stand for any of them."""
+    holder = owner.attributes if isinstance(owner, Instance) else owner.fields
+    for name in holder:
+        holder[name] = Undetermined("set under a name that memlint does not know", given.source)
 
 
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": list, "dict": dict}

@@ -26,6 +26,7 @@ from memlint.source.python.values import (
     Undetermined,
     Value,
     ValueSource,
+    source_of,
 )
 
 MAX_VALUES = 4_000
@@ -141,7 +142,11 @@ def _merge_deep(into: Table, other: Value) -> None:
 
 
 def _command_line(reader: Reader, given: Call) -> Value:
-    return Table({}, given.source)
+    """`OmegaConf.from_cli()`."""
+    found = Table({}, given.source)
+    for path, value in reader.command.overrides.items():
+        _override(found, path, value)
+    return reader.made(found)  # type: ignore[no-any-return]
 
 
 def hydra_main(reader: Reader, given: Call) -> Value | None:
@@ -153,15 +158,45 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
     word = str(name.value).removesuffix(".yaml")
     if reader.config:
         base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
-    found = _composed(reader, base, word)
+    base, word = _said(reader, base, "config_path", "cp"), _said(reader, word, "config_name", "cn")
+    found = _composed(reader, base, word.removesuffix(".yaml"))
     config = found if found is not None else Table({}, given.source, is_open=True)
+    for path, value in reader.command.overrides.items():
+        _override(config, path, _chosen(reader, base, path, value) or value)
+    _interpolate(config, config)
     return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)
 
 
+def _said(reader: Reader, otherwise: str, *names: str) -> str:
+    """The word that the command line has for one of Hydra's own options."""
+    (word,) = (reader.words(*names) or (None,))[:1]
+    return str(word.value) if isinstance(word, Known) else otherwise
+
+
+def _chosen(reader: Reader, folder: str, name: str, choice: Value) -> Table | None:
+    """The file of a config group that `group=choice` names (hydra 1.3 docs, config groups); None where it is none."""
+    is_name = isinstance(choice, Known) and isinstance(choice.value, str) and "." not in name
+    return _composed(reader, folder, f"{name}/{choice.value}") if is_name and isinstance(choice, Known) else None
+
+
+def _override(config: Table, path: str, value: Value) -> None:
+    """`a.b=value` of the command line."""
+    *above, last = path.split(".")
+    owner = config
+    for step in above:
+        inner = owner.values.setdefault(step, Table({}, source_of(value)))
+        if not isinstance(inner, Table):
+            return
+        owner = inner
+    owner.values[last] = value
+
+
 def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
-    """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`."""
+    """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`. Its
+    interpolations stay as they are written: overrides come first."""
     document = reader.find(posixpath.join(folder, f"{name}.yaml"))
-    own = of_document(in_dialect(document, "omegaconf")) if document is not None else None
+    read = in_dialect(document, "omegaconf") if document is not None else None
+    own = _of(read, read.value, (), [MAX_VALUES]) if read is not None else None
     if not isinstance(own, Table) or depth > 8:
         return None
     defaults = own.values.pop("defaults", None)
@@ -175,7 +210,6 @@ def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table |
             _merge_default(reader, merged, folder, entry, depth)
     if not is_self_placed:
         _merge_deep(merged, own)
-    _interpolate(merged, merged)
     return merged
 
 

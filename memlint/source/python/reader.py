@@ -44,7 +44,8 @@ class CommandLine(NamedTuple):
 
     `config`: the configuration file that the command line names, by its path in the repository; "" without one.
     `options`: the words behind each option, by its name with underscores; `positional`: the words before and between
-    them. `environment`: variables that are set for it, whatever the script's defaults. Of a start without any argument
+    them. `overrides`: values by dotted name of those that are `a.b=value`, which Hydra and OmegaConf read.
+    `environment`: variables that are set for it, whatever the script's defaults. Of a start without any argument
     all are empty.
     """
 
@@ -52,6 +53,7 @@ class CommandLine(NamedTuple):
     options: Mapping[str, tuple[Value, ...]] = {}
     positional: tuple[Value, ...] = ()
     environment: Mapping[str, Value] = {}
+    overrides: Mapping[str, Value] = {}
 
     @property
     def is_given(self) -> bool:

@@ -252,12 +252,11 @@ def _namespace(reader: Reader, given: Call) -> Value:
 
 
 def call_without_arguments(reader: Reader, given: Call) -> Value | None:
-    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: as started without arguments."""
+    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: with the options of the command line alone."""
     (target,) = given.positional[:1] or (None,)
     empty = Call("", (), {}, given.source)
     if isinstance(target, PythonFunction):
-        given_names = {one.arg: reader.option(one.arg) for one in target.node.args.args}
-        return follow(reader, target, empty._replace(named={key: one for key, one in given_names.items() if one}))
+        return follow(reader, target, empty._replace(named=_options_for(reader, target)))
     if not isinstance(target, Class):
         return None
     fields = {name: reader.option(name) for name in field_types(target)}
@@ -265,6 +264,15 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
     for name, words in reader.command.options.items():
         _set_nested(reader, made, name.split("."), plain_word(words))
     return made
+
+
+def _options_for(reader: Reader, function: PythonFunction) -> dict[str, Value]:
+    """The options that are parameters of a function; all of them where it takes `**kwargs` (fire 0.7 core.py)."""
+    taken = function.node.args
+    others = list(reader.command.options) if taken.kwarg else []
+    names = [*(one.arg for one in (*taken.args, *taken.kwonlyargs)), *others]
+    given = {name: reader.option(name) for name in names}
+    return {name: value for name, value in given.items() if value}
 
 
 def _set_nested(reader: Reader, owner: Value, names: list[str], value: Value) -> None:

@@ -12,7 +12,7 @@ from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Known
+from memlint.source.python.values import Known, Undetermined
 from tests.source.python.following import shown
 
 SFT = """\
@@ -289,6 +289,7 @@ def test_what_a_loop_keeps_beside_its_model() -> None:
     scored = "for batch in loader:\n    reward = score(model.generate(batch))"
     (run,) = runs(LOOP.replace("for batch in loader:", scored))
     assert run.unmodelled == "generates and scores sequences in its loop"
+    assert isinstance(run.keys["max_length"], Undetermined)
 
 
 ARGPARSE = """\

@@ -439,3 +439,81 @@ def test_a_notebooks_own_variables_are_unknown_in_its_commands() -> None:
 @pytest.mark.parametrize("text", ["{", '{"cells": 3}', '{"cells": [{"cell_type": "code", "source": ["!torchrun"]}]}'])
 def test_a_notebook_that_is_none(text: str) -> None:
     assert documents(text, "nb.ipynb") == ()
+
+
+RELATED = """\
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments, Seq2SeqTrainer
+from arguments import parse
+model_args, training_args = parse()
+Seq2SeqTrainer(model=load(model_args), args=training_args).train()
+"""
+ARGUMENTS = """\
+from dataclasses import dataclass
+from transformers import HfArgumentParser, Seq2SeqTrainingArguments
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str
+    finetuning_type: str = "lora"
+    template: str = "default"
+    dev_ratio: float = 0.0
+    use_v2: bool = False
+
+_CLASSES = [ModelArguments, Seq2SeqTrainingArguments]
+
+def parse():
+    return HfArgumentParser(_CLASSES).parse_args_into_dataclasses()
+"""
+
+
+def test_another_projects_arguments_are_not_judged_as_llamafactorys() -> None:
+    files = {
+        "src/run.py": RELATED,
+        "src/arguments/__init__.py": "from .all import parse",
+        "src/arguments/all.py": ARGUMENTS,
+    }
+    command = (
+        "python src/run.py --model_name_or_path Qwen/Qwen2.5-7B --do_train --finetuning_type lora --template x "
+        "--use_v2 --dev_ratio 0.01 --evaluation_strategy steps --per_device_train_batch_size 2 --output_dir out"
+    )
+    found = analysed(command, files)
+    assert found.format is not None and found.format.NAME == "llamafactory"
+    assert not [one.rule for one in found.findings if one.rule.startswith(("LLF", "CFG"))]
+    assert [one.rule for one in analysed(command).findings if one.rule.startswith(("LLF", "CFG"))]
+
+
+def test_a_script_that_makes_its_adapter_itself_is_no_script_of_trls() -> None:
+    own = "from transformers import HfArgumentParser\nfrom trl import SFTConfig, SFTTrainer\n"
+    own += "from own import ModelArguments\n"
+    own += "arguments, training = HfArgumentParser((ModelArguments, SFTConfig)).parse_args_into_dataclasses()\n"
+    own += "SFTTrainer(model=load(arguments), args=training).train()\n"
+    command = f"python train.py {FLAGS} --lora_r 8 --peft_enabled True"
+    assert "PEF019" not in {one.rule for one in analysed(command, {"train.py": own}).findings}
+    trl = own.replace("from own import ModelArguments", "from trl import ModelConfig").replace(
+        "ModelArguments", "ModelConfig"
+    )
+    assert "PEF019" in {one.rule for one in analysed(command, {"train.py": trl}).findings}
+
+
+def test_one_flag_may_set_two_arguments() -> None:
+    program = (
+        "import argparse\nfrom transformers import TrainingArguments, Trainer\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--size', type=int)\nargs = p.parse_args()\ndef go():\n"
+        "    return TrainingArguments(per_device_train_batch_size=args.size, per_device_eval_batch_size=args.size)\n"
+    )
+    found = one("python train.py --size 2 --learning_rate 1e-5 --output_dir out", files={"train.py": program}).value
+    assert (found["per_device_train_batch_size"], found["per_device_eval_batch_size"]) == (2, 2)
+
+
+def test_a_program_that_goes_on_as_ms_swift_is_one_of_its_launches() -> None:
+    program = "import patch\nif __name__ == '__main__':\n    from swift.pipelines import sft_main\n    sft_main()\n"
+    text = "torchrun --nproc_per_node 2 tools/sft.py --model Qwen/Qwen2.5-7B --tuner_type lora --max_length 512\n"
+    found = analysed(text, {"tools/sft.py": program})
+    assert found.format is not None and found.format.NAME == "swift"
+    assert (found.runs[0].method.kind, found.runs[0].sequence.length) == ("lora", 512)
+
+
+def test_one_word_for_a_list_is_a_list_of_what_it_says() -> None:
+    found = one(f"trl grpo {FLAGS} --reward_weights 1.0")
+    assert found.value["reward_weights"] == [1.0]
+    assert "CFG002" not in {finding.rule for finding in analysed(f"trl grpo {FLAGS} --reward_weights 1.0").findings}

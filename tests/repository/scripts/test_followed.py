@@ -130,3 +130,129 @@ def test_own_flags_are_no_typos() -> None:
 def test_a_hostile_program_is_no_run(code: str) -> None:
     hostile = "# .backward( AutoModelForCausalLM Trainer(\n" + code
     assert len(launches(COMMAND, {"train.py": hostile})) <= 1
+
+
+ENGINE_LOOP = """\
+import argparse
+import deepspeed
+import torch
+from transformers import AutoModelForCausalLM
+
+parser = argparse.ArgumentParser()
+for name in ("--base", "--batch", "--eval_steps", "--lora_r"):
+    parser.add_argument(name)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.base)
+settings = {"train_batch_size": 128, "bf16": {"enabled": True}, "zero_optimization": {"sub_group_size": "auto"}}
+model, optimizer, _, _ = deepspeed.initialize(model=model, config=settings)
+for batch in torch.utils.data.DataLoader(data, batch_size=args.batch):
+    model.backward(model(**batch).loss)
+    model.step()
+"""
+
+
+def test_nothing_is_said_of_the_trainer_in_a_loop() -> None:
+    files = {"train.py": ENGINE_LOOP}
+    command = "deepspeed train.py --base Qwen/Qwen2.5-7B --batch 2 --eval_steps 50 --lora_r 8"
+    found = analysed(command, files)
+    assert found.runs[0].parallelism.engine == "deepspeed"
+    assert not [one.rule for one in found.findings if one.rule.startswith(("CFG", "DSP001", "EVA", "PEF019"))]
+
+
+def test_an_engine_that_the_code_makes_itself_is_unknown() -> None:
+    wraps = ENGINE_LOOP.replace("deepspeed.initialize(model=model, config=settings)", "FSDP(model), 0, 0, 0")
+    wraps = wraps.replace(
+        "import torch\n", "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
+    )
+    wraps = wraps.replace("for batch in", "optimizer = torch.optim.AdamW(model.parameters())\nfor batch in")
+    wraps = wraps.replace(
+        "    model.backward(model(**batch).loss)\n    model.step()",
+        "    model(**batch).loss.backward()\n    optimizer.step()",
+    )
+    assert (
+        run("torchrun --nproc_per_node 2 train.py --base gpt2 --batch 2", {"train.py": wraps}).parallelism.engine
+        is UNKNOWN
+    )
+
+
+FIRE = """\
+import fire
+import torch
+from transformers import LlamaForCausalLM
+from settings import train_config
+
+def update(config, **kwargs):
+    if isinstance(config, (tuple, list)):
+        for one in config:
+            update(one, **kwargs)
+    else:
+        for k, v in kwargs.items():
+            if hasattr(config, k):
+                setattr(config, k, v)
+
+def main(**kwargs):
+    update((train_config,), **kwargs)
+    model = LlamaForCausalLM.from_pretrained(train_config.model_name)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in torch.utils.data.DataLoader(data, batch_size=train_config.batch):
+        model(**batch).loss.backward()
+        optimizer.step()
+
+fire.Fire(main)
+"""
+SETTINGS = '@dataclass\nclass train_config:\n    model_name: str = "gpt2"\n    batch: int = 4\n'
+
+
+def test_options_of_fire_reach_a_function_that_takes_all_of_them() -> None:
+    files = {"train.py": FIRE, "settings.py": SETTINGS}
+    found = run("python train.py --model_name Qwen/Qwen2.5-7B", files)
+    assert (found.model.name, found.batch.micro_batch_size) == ("Qwen/Qwen2.5-7B", 4)
+
+
+def test_what_is_set_under_an_unknown_name_is_unknown() -> None:
+    files = {"train.py": FIRE.replace("setattr(config, k, v)", "setattr(config, spelt(k), v)"), "settings.py": SETTINGS}
+    assert run("python train.py --model_name Qwen/Qwen2.5-7B", files).batch.micro_batch_size is UNKNOWN
+
+
+HYDRA = """\
+import hydra
+from transformers import AutoModelForCausalLM
+from trl import DPOConfig, DPOTrainer
+
+@hydra.main(config_path="config", config_name="dpo")
+def main(config):
+    model = AutoModelForCausalLM.from_pretrained(config.model.path)
+    arguments = DPOConfig(per_device_train_batch_size=config.dpo.batch, gradient_accumulation_steps=config.steps)
+    DPOTrainer(model=model, args=arguments).train()
+
+main()
+"""
+COMPOSED = {
+    "train.py": HYDRA,
+    "config/dpo.yaml": "defaults: [model: small]\ndpo: {batch: 1}\nsteps: ${dpo.batch}\n",
+    "config/other.yaml": "model: {path: gpt2}\ndpo: {batch: 5}\nsteps: 3\n",
+    "config/model/small.yaml": "path: gpt2\n",
+    "config/model/large.yaml": "path: Qwen/Qwen2.5-7B\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("", ("gpt2", 1, 1)),
+        ("dpo.batch=4 model=large", ("Qwen/Qwen2.5-7B", 4, 4)),
+        ("+dpo.batch=4 steps=2 model.path=Qwen/Qwen2.5-7B", ("Qwen/Qwen2.5-7B", 4, 2)),
+        ("dpo.batch=$1 steps=2", ("gpt2", UNKNOWN, 2)),
+        ("--config-name other", ("gpt2", 5, 3)),
+    ],
+)
+def test_hydras_overrides_lie_over_its_files(words: str, expected: tuple[object, ...]) -> None:
+    found = run(f"python train.py {words}", COMPOSED)
+    assert (found.model.name, found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == expected
+
+
+def test_an_override_is_the_place_of_its_value() -> None:
+    text = "python train.py dpo.batch=4"
+    place = launches(text, COMPOSED)[0].places[("per_device_train_batch_size",)]
+    assert place.key is not None and text[place.key.start : place.key.end] == "dpo.batch"
+    assert text[place.value.start : place.value.end] == "4"

@@ -81,12 +81,17 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.update(_precision(seen))
     keys.update(_engine(seen, engines))
     keys["optim"] = _optimizer(optimizers)
-    keys["max_length"] = (
-        either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
-    )
+    keys["max_length"] = _length(lengths, _generates(seen, text))
     if "use_peft" not in keys and freezes(seen, trained):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     return Loop(keys, trained.source, _beside(seen, models, optimizers, text))
+
+
+def _length(lengths: list[Value], generates: bool) -> Value:
+    """What samples are tokenized to. Where the loop trains on what it generates, that is the prompt alone."""
+    if generates:
+        return Undetermined("what is generated is added to what is tokenized")
+    return either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
 
 
 def freezes(seen: list[Made], model: Value) -> bool:
@@ -277,9 +282,14 @@ def _optimizer(optimizers: list[Made]) -> Value:
 _REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)
 
 
+def _generates(seen: list[Made], text: str) -> bool:
+    """Whether the loop trains on sequences that its model has written."""
+    return any(made.last == "generate" for made in seen) and _REINFORCES.search(text) is not None
+
+
 def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
     """What the script keeps beside the model that it trains; "" where nothing is seen."""
-    if any(made.last == "generate" for made in seen) and _REINFORCES.search(text):
+    if _generates(seen, text):
         return "generates and scores sequences in its loop"
     if len(models) > 1:
         return "loads several models"
