@@ -62,13 +62,14 @@ class Start(NamedTuple):
     where there is none. `launch_file`: the launcher's own options as a file of accelerate's, a `Document`.
     `asks_for_gpus`: the script asks how many GPUs there are, and `at_gpus(n)` gives the document for `n` of them.
     `reread(text)`: the documents of the script after a change. `framework` and `task`: whose trainer it is ("trl",
-    "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
-    that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
-    those. `switches`: flags that take no value. `refused`: given flags that the program refuses. `names`: the flag for
-    a key, where it has another name. `unmodelled`: what the program does to its model that no flag tells.
-    `loads_model`: a Python script loads the model itself, so that the defaults of TRL's loader are not in force.
-    `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys that the script computes
-    are left out. `accepts`: the arguments that a call may have.
+    "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the
+    flags that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`:
+    not even those. `switches`: flags that take no value. `refused`: given flags that the program refuses. `names`:
+    the flag for a key, where it has another name; of a configuration file with keys of its own, the file's key.
+    `unmodelled`: what the program does to its model that no flag tells. `loads_model`: a Python script loads the
+    model itself, so that the defaults of TRL's loader are not in force. `written_at`: where the value of a key
+    stands, in Python, as "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the
+    arguments that a call may have. `arguments_class`: of which class they are, in Python.
     """
 
     format: str
@@ -96,6 +97,7 @@ class Start(NamedTuple):
     loads_model: bool = False
     written_at: Mapping[str, str] = {}
     accepts: frozenset[str] = frozenset()
+    arguments_class: str = ""
 
 
 class Document(NamedTuple):

@@ -44,7 +44,7 @@ def load(reader: Reader, given: Call) -> Value:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
     if "OmegaConf" in given.name:
         document = in_dialect(document, "omegaconf")
-    return reader.made(of_document(document))  # type: ignore[no-any-return]
+    return reader.made(value_of_document(document))  # type: ignore[no-any-return]
 
 
 def _path(stream: Value) -> str | None:
@@ -58,7 +58,7 @@ def _path(stream: Value) -> str | None:
     return None
 
 
-def of_document(document: Document) -> Value:
+def value_of_document(document: Document) -> Value:
     """The values of a configuration file."""
     count = [MAX_VALUES]
     root = _of(document, document.value, (), count)
@@ -82,6 +82,15 @@ def _of(document: Document, value: Any, pointer: Path, count: list[int]) -> Valu
         if isinstance(value, (str, int, float, bool, type(None)))
         else Undetermined("a date", source)
     )
+
+
+def value_of_plain(value: Any, source: ValueSource) -> Value:
+    """A value of Python's own scalars, lists and dictionaries, all of it from one place."""
+    if isinstance(value, dict):
+        return Table({key: value_of_plain(inner, source) for key, inner in value.items()}, source)
+    if isinstance(value, list):
+        return Items([value_of_plain(inner, source) for inner in value], source)
+    return Known(value, source)
 
 
 def _interpolate(root: Table, table: Table) -> None:
@@ -161,7 +170,7 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
 def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
     """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`."""
     document = reader.find(posixpath.join(folder, f"{name}.yaml"))
-    own = of_document(in_dialect(document, "omegaconf")) if document is not None else None
+    own = value_of_document(in_dialect(document, "omegaconf")) if document is not None else None
     if not isinstance(own, Table) or depth > 8:
         return None
     defaults = own.values.pop("defaults", None)
