@@ -87,6 +87,7 @@ ON_DEMAND = {
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
+    "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
     "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
@@ -100,6 +101,7 @@ ON_DEMAND = {
         ),
         *("repository.scripts.read", "repository.python.documents"),  # where a script is checked
         *("repository.python.configs", "source.python.text"),  # where no format knows a file
+        "repository.python.declared",  # where settings explain a file's keys
     ),
     "repository.launch.index": (
         "repository.launch.parse",

@@ -10,9 +10,12 @@ from memlint.commands import options
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.lint.linter import Linter
+from memlint.report.keys_mapping import keys_mapping
 from memlint.report.terminal import one_line
+from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
+_NO_FILE = "no run of a configuration file with keys of its own: a script's own values need no mapping"
 _NOT_SEEN = "nothing that trains: no script of the repository makes a run of these files, as far as memlint can follow"
 
 
@@ -22,11 +25,13 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     linter = Linter(options.lint_request(given, fixes=False))
-    found = [row for item in options.config_files(given) for row in _rows(linter, item.path)]
+    found = [one for item in options.config_files(given) for one in _runs(linter, item.path)]
     if not found:
         raise UsageError(_NOT_SEEN)
-    text = json.dumps({"schema_version": 1, "runs": found}, indent=2) if given.format == "json" else _text(found)
-    to_screen(text + "\n", given.format != "json")
+    text = _FORMATS[given.format](found)
+    if not text:
+        raise UsageError(_NO_FILE)
+    to_screen(text + "\n", given.format == "text")
     return 0
 
 
@@ -38,15 +43,32 @@ def _parser(program: str) -> options.Parser:
     parser.add_argument("paths", nargs="+", metavar="FILE")
     options.add_hardware(parser)
     options.add_settings(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    about_keys = "keys: as the part of memlint.yaml that says it for good"
+    parser.add_argument("--format", choices=tuple(_FORMATS), default="text", help=about_keys)
     return parser
 
 
-def _rows(linter: Linter, path: str) -> Iterator[dict[str, Any]]:
+def _runs(linter: Linter, path: str) -> Iterator[Analysis]:
     for analysis in linter.analyse(path).analyses:
         start = analysis.document.start
         if start is not None and start.written_at:
-            yield {"path": analysis.document.path, "script": start.entry, "keys": list(_keys(analysis.document))}
+            yield analysis
+
+
+def _rows(found: list[Analysis]) -> list[dict[str, Any]]:
+    return [
+        {"path": one.document.path, "script": one.document.start.entry, "keys": list(_keys(one.document))}
+        for one in found
+        if one.document.start is not None
+    ]
+
+
+def _as_json(found: list[Analysis]) -> str:
+    return json.dumps({"schema_version": 1, "runs": _rows(found)}, indent=2)
+
+
+def _as_keys(found: list[Analysis]) -> str:
+    return keys_mapping([(one.document, one.runs[0].model.weights_dtype if one.runs else None) for one in found])
 
 
 def _keys(document: Document) -> Iterator[dict[str, Any]]:
@@ -64,8 +86,8 @@ def _keys(document: Document) -> Iterator[dict[str, Any]]:
         }
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
-    return "\n\n".join("\n".join(_lines(row)) for row in rows)
+def _text(found: list[Analysis]) -> str:
+    return "\n\n".join("\n".join(_lines(row)) for row in _rows(found))
 
 
 def _lines(row: dict[str, Any]) -> Iterator[str]:
@@ -76,3 +98,6 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         value = f"unknown: {entry['unknown']}" if entry["unknown"] else json.dumps(entry["value"], default=str)
         where = entry["written_at"] or "the script computes it"
         yield one_line(f"  {entry['key']:{width}}  {value}  ({where})")
+
+
+_FORMATS = {"text": _text, "json": _as_json, "keys": _as_keys}

@@ -11,12 +11,13 @@ from memlint._record import NamedTuple
 from memlint.findings import Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
+from memlint.repository.declared_keys import DeclaredKeys
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse, folded
 from memlint.source.document import Document
 
 UNREADABLE = "SRC000"
-CONFIGS = (".yaml", ".yml", ".json")  # that a script of the repository reads
+CONFIGS = (".yaml", ".yml", ".json", ".toml")  # that a script of the repository reads
 # Keys that only training configs have. A file that does not parse gets a finding only if its text has one of them.
 _TRAINING_KEY = (
     r"(?m)^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
@@ -43,7 +44,7 @@ class FileAnalyser:
 
     `engine_for`: gives the engine with the rules in force for a path. `context_for`: gives the context of a document,
     that is the facts its text does not state (GPU, number of GPUs, versions). `judge_for`: gives the engine that judges
-    plans (default: `engine_for`).
+    plans (default: `engine_for`). `keys_for`: gives what the settings say of a path's own keys.
     """
 
     def __init__(
@@ -52,12 +53,14 @@ class FileAnalyser:
         engine_for: Callable[[str], Engine],
         context_for: Callable[[Document, Workspace], Context],
         judge_for: Callable[[str], Engine] | None = None,
+        keys_for: Callable[[str], DeclaredKeys | None] = lambda _: None,
     ) -> None:
         self.folds_causes = True  # False: a finding that is another's cause stays, with the fixes of its own
         self.workspaces = workspaces
         self.engine_for = engine_for
         self.context_for = context_for
         self.judge_for = judge_for or engine_for
+        self.keys_for = keys_for
 
     def analyse(self, path: str, named: bool = True, fixes: bool = True) -> FileAnalysis:
         """Analyses the file at `path`. A file that cannot be read, or a crash in a rule, becomes a finding.
@@ -66,7 +69,7 @@ class FileAnalyser:
         """
         workspace = self.workspaces.of(path)
         try:
-            documents = workspace.documents(path)
+            documents = self._documents(path, workspace)
         except OSError as error:
             return FileAnalysis(path, (), (unreadable(path, error.strerror or str(error)),), readable=False)
         analyses = tuple(self.analyse_document(document, workspace) for document in documents)
@@ -81,6 +84,10 @@ class FileAnalyser:
                 shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
         return FileAnalysis(path, analyses, tuple(findings))
+
+    def _documents(self, path: str, workspace: Workspace) -> tuple[Document, ...]:
+        keys = self.keys_for(path) if path.endswith(CONFIGS) else None
+        return workspace.documents(path) if keys is None else (workspace.declared_run(path, keys),)
 
     def analyse_document(self, document: Document, workspace: Workspace, fixes: bool = True) -> Analysis:
         """Analyses one document. `fixes`: whether findings carry the fixes that their rules define."""
@@ -121,16 +128,16 @@ class FileAnalyser:
         rules: bool = True,
     ) -> Analysis:
         changed = workspace.overlaid(contents)
-        again = _same_run(document, changed)
+        again = self._same_run(document, changed)
         # Without fixes: of a changed file only the findings and estimates are used.
         return engine.analyse(again, self.context_for(again, changed), fixes=False, rules=rules)
 
-
-def _same_run(document: Document, changed: Workspace) -> Document:
-    """The document of the changed files that `document` was."""
-    is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
-    found = changed.config_runs(document.path) if is_own else changed.documents(document.path)
-    return next((one for one in found if one.index == document.index), found[0])
+    def _same_run(self, document: Document, changed: Workspace) -> Document:
+        """The document of the changed files that `document` was."""
+        is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
+        is_inferred = is_own and self.keys_for(document.path) is None
+        found = changed.config_runs(document.path) if is_inferred else self._documents(document.path, changed)
+        return next((one for one in found if one.index == document.index), found[0])
 
 
 def unreadable(path: str, reason: str) -> Finding:

@@ -46,6 +46,7 @@ class Linter:
             self.rules.engine_for,
             ContextFacts(facts, self.settings.from_files).context_for,
             self.rules.judge_for,
+            lambda path: self.settings.from_files(path).keys,
         )
         self._reporter = FileReporter(request, self.settings, self.rules, workspaces)
 

@@ -109,6 +109,7 @@ class EditorSession:
             lambda path: self._watched(linter.rules.engine_for(path)),
             own.context_for,
             lambda path: self._watched(linter.rules.judge_for(path)),
+            own.keys_for,
         )
 
     def _watched(self, engine: Engine) -> Engine:

@@ -32,6 +32,7 @@ MAX_CACHED = 64  # files whose documents are cached: the one being checked, and 
 
 if TYPE_CHECKING:
     from memlint.formats.trainer.python.runs import PythonRun
+    from memlint.repository.declared_keys import DeclaredKeys
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python.configs import ConfigIndex
     from memlint.repository.python.documents import PythonRepository
@@ -174,6 +175,19 @@ class Workspace:
             names = (name.removeprefix(f"{root}/") for name in self._python())
             self._config_indexes.append(ConfigIndex(self._scripts_repository(), lambda: names))
         return self._config_indexes[0].documents(absolute.removeprefix(f"{root}/"))
+
+    def declared_run(self, path: str, keys: DeclaredKeys) -> Document:
+        """The run of a configuration file whose keys the settings explain; the file itself where it does not parse.
+
+        Raises OSError.
+        """
+        from memlint.repository.python.declared import declared_document  # as above
+
+        file = self.documents(path)[0]
+        if any(problem.fatal for problem in file.problems):
+            return file
+        inner = self._absolute(path).removeprefix(f"{self.root.rstrip('/')}/")
+        return declared_document(file, inner, keys, self._scripts_repository())
 
     def _config_file(self, name: str) -> Document | None:
         """A YAML or JSON file by its path below the root."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.repository.declared_keys import DeclaredArgument, DeclaredKeys
 from memlint.repository.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
@@ -155,6 +156,9 @@ def _apply_special(
         if not covers(compile_globs(strings(value)), relative):
             return False
         values["excluded"] = True
+    elif key == "keys":
+        _apply_keys(file, value, relative, values, origins)
+        return False
     elif key == "suppressions":
         _apply_suppressions(file, value, relative, values, origins)
         return False
@@ -201,6 +205,25 @@ def _apply_suppressions(
                 origins["waivers"],
             )
             values["waivers"] = (*values.get("waivers", ()), waiver)
+
+
+def _apply_keys(
+    file: SettingsFile, entries: list[dict[str, Any]], relative: str, values: dict[str, Any], origins: dict[str, Origin]
+) -> None:
+    """The last entry that covers the file."""
+    for index, entry in enumerate(entries):
+        if covers(compile_globs(strings(entry["files"])), relative):
+            origins["keys"] = origin(file.document, ("keys", index))
+            at = ("keys", index, "arguments")
+            said = entry["arguments"].items()
+            arguments = {name: _declared(one, origin(file.document, (*at, name))) for name, one in said}
+            values["keys"] = DeclaredKeys(entry["class"], arguments, entry.get("unmodelled", ""), origins["keys"])
+
+
+def _declared(entry: Any, at: Origin) -> DeclaredArgument:
+    said = {"key": entry} if isinstance(entry, str) else entry
+    value = said.get("value", said.get("default"))
+    return DeclaredArgument(said.get("key", ""), value, said.get("unknown", ""), f"{at.path}:{at.line}")
 
 
 def _pointer(text: str) -> Path:

@@ -94,7 +94,9 @@ def _wrong_values(file: SettingsFile, part: dict[str, Any]) -> Iterator[tuple[Pa
     """(pointer, message, at the key) for each mistake in one section."""
     for key, value in part.items():
         check = _CHECKS.get(key)
-        if key in ("severity", "versions", "budgets", "memory"):
+        if key == "keys":
+            yield from _wrong_keys(file, value)
+        elif key in ("severity", "versions", "budgets", "memory"):
             yield from _wrong_entries(key, value)
         elif check and isinstance(value, list):
             found = ((index, check(file, item)) for index, item in enumerate(value))
@@ -113,6 +115,14 @@ def _wrong_entries(key: str, entries: dict[str, Any]) -> Iterator[tuple[Path, st
             yield (key, name), wrong, False
         elif name == "max_device_memory" and size(value) is None:
             yield (key, name), _no_size(value), False
+
+
+def _wrong_keys(file: SettingsFile, entries: list[dict[str, Any]]) -> Iterator[tuple[Path, str, bool]]:
+    from memlint.settings.arguments import wrong_arguments  # the classes' arguments: where somebody has such keys
+
+    for index, entry in enumerate(entries):
+        for pointer, wrong, on_key in (*_wrong_values(file, {"files": entry["files"]}), *wrong_arguments(entry)):
+            yield ("keys", index, *pointer), wrong, on_key
 
 
 def _selector(file: SettingsFile | None, text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import Location
+from memlint.repository.declared_keys import DeclaredKeys
 from memlint.run import Amount, Origin
 from memlint.source.document import Document, Path, Span, place
 from memlint.suppressions.waiver import Waiver
@@ -88,6 +89,7 @@ class FileSettings(NamedTuple):
     budgets: Mapping[str, float] = {}
     memory: Mapping[str, Amount] = {}
     companions: tuple[str, ...] = ()
+    keys: DeclaredKeys | None = None
     require_reason: bool = False
     waivers: tuple[Waiver, ...] = ()
     baseline: str = ""

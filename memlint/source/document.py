@@ -66,11 +66,12 @@ class Start(NamedTuple):
     that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
     those; `makes_adapter`: it makes its adapter of arguments of its own, not of TRL's ModelConfig. `switches`: flags
     that take no value. `refused`: given flags that the program refuses. `names`: the flag for a key, where it has
-    another name. `unmodelled`: what the program does to its model that no flag tells.
-    `loads_model`: a Python script loads the model itself, so that the defaults of TRL's loader are not in force.
-    `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys that the script computes
-    are left out. `accepts`: the arguments that a call may have. `card`: the card that the job asks for, as it calls
-    it, "" where it names none, and `card_at` where.
+    another name; of a configuration file with keys of its own, the file's key. `unmodelled`: what the program does to
+    its model that no flag tells. `loads_model`: a Python script loads the model itself, so that the defaults of TRL's
+    loader are not in force. `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys
+    that the script computes are left out. `accepts`: the arguments that a call may have. `arguments_class`: of which
+    class they are, in Python. `card`: the card that the job asks for, as it calls it, "" where it names none, and
+    `card_at` where.
     """
 
     format: str
@@ -99,6 +100,7 @@ class Start(NamedTuple):
     loads_model: bool = False
     written_at: Mapping[str, str] = {}
     accepts: frozenset[str] = frozenset()
+    arguments_class: str = ""
     card: str = ""
     card_at: int = 0
 

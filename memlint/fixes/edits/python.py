@@ -11,10 +11,12 @@ import ast
 import json
 from typing import Any
 
+import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
+from memlint.repository.declared_keys import path_of
 from memlint.source import load
 from memlint.source.document import Document, Span
 
@@ -23,6 +25,8 @@ def place(document: Document, edit: Edit) -> Patch:
     """The patch of one edit. Raises CannotEdit with the reason where there is none."""
     if edit.action != "set":
         raise CannotEdit("an argument of a call is not taken away or renamed")
+    if document.start is not None and edit.pointer[0] in document.start.names:
+        return _at_declared_key(document, edit, document.start.names[str(edit.pointer[0])])
     if edit.pointer not in document.places:
         return _added(document, edit)
     span = document.places[edit.pointer].value
@@ -84,16 +88,31 @@ def _to_json(code: str) -> str:
     return json.dumps(code)[1:-1]
 
 
+def _at_declared_key(document: Document, edit: Edit, key: str) -> Patch:
+    """The key that settings name for an argument, whether the configuration file has it or not."""
+    file = _config_file(document)
+    return _edited_file(file, edit._replace(pointer=(*path_of(key, file.value), *edit.pointer[1:])))
+
+
+def _config_file(document: Document) -> Document:
+    (file,) = load(document.text.encode("utf-8", "surrogatepass"), document.path)[:1]
+    return file
+
+
+def _edited_file(file: Document, edit: Edit) -> Patch:
+    return json_edits.place(file, edit) if file.syntax == "json" else yaml_edits.place(file, edit)
+
+
 def _in_config(document: Document, edit: Edit, span: Span) -> Patch:
     """A scalar of the YAML or JSON file that the script loads, by its place there."""
     whole = document.places[()].value
     if (span.start, span.end) == (whole.start, whole.end):
         raise CannotEdit("the configuration file does not say it")
-    (file,) = load(document.text.encode("utf-8", "surrogatepass"), document.path)[:1]
+    file = _config_file(document)
     pointer = next((path for path, at in file.places.items() if at.value == span), None)
     if pointer is None:
         raise CannotEdit("the value has no place of its own in the configuration file")
-    return yaml_edits.place(file, edit._replace(pointer=pointer))
+    return _edited_file(file, edit._replace(pointer=pointer))
 
 
 def _added(document: Document, edit: Edit) -> Patch:

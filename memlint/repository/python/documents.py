@@ -96,7 +96,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     if isinstance(script, Problem):
         return ()
     runs = runs_of(script, _Cache(repository).files(), CommandLine(config))
-    found = [_document(run, path, text, repository) for run in runs if _is_known(run)]
+    found = [document_of(run, path, text, repository) for run in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
     return tuple(
@@ -155,7 +155,7 @@ class _Cache:
         return self._modules[path]
 
 
-def _document(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
+def document_of(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
     """The document of a run: of the script, or of the configuration file that its batch size stands in."""
     home = _home(run, path)
     config = repository.document(home) if home != path else None
@@ -202,6 +202,7 @@ def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path,
         sources={(): (call.start, call.end)} if call is not None else {},
         accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         unmodelled=run.unmodelled,
+        arguments_class=run.arguments_class,
     )
 
 

@@ -45,7 +45,7 @@ def load(reader: Reader, given: Call) -> Value:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
     if "OmegaConf" in given.name:
         document = in_dialect(document, "omegaconf")
-    return reader.made(of_document(document))  # type: ignore[no-any-return]
+    return reader.made(value_of_document(document))  # type: ignore[no-any-return]
 
 
 def _path(stream: Value) -> str | None:
@@ -59,7 +59,7 @@ def _path(stream: Value) -> str | None:
     return None
 
 
-def of_document(document: Document) -> Value:
+def value_of_document(document: Document) -> Value:
     """The values of a configuration file."""
     count = [MAX_VALUES]
     root = _of(document, document.value, (), count)
@@ -83,6 +83,15 @@ def _of(document: Document, value: Any, pointer: Path, count: list[int]) -> Valu
         if isinstance(value, (str, int, float, bool, type(None)))
         else Undetermined("a date", source)
     )
+
+
+def value_of_plain(value: Any, source: ValueSource) -> Value:
+    """A value of Python's own scalars, lists and dictionaries, all of it from one place."""
+    if isinstance(value, dict):
+        return Table({key: value_of_plain(inner, source) for key, inner in value.items()}, source)
+    if isinstance(value, list):
+        return Items([value_of_plain(inner, source) for inner in value], source)
+    return Known(value, source)
 
 
 def _interpolate(root: Table, table: Table) -> None:

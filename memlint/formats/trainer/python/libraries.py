@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from memlint.source.python.calls import follow
 from memlint.source.python.classes import external_bases, field_types, instance
-from memlint.source.python.config_files import load, of_document
+from memlint.source.python.config_files import load, value_of_document
 from memlint.source.python.members import FREEZES, PARAMETERS
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
@@ -149,7 +149,7 @@ def _options(reader: Reader) -> tuple[dict[str, Value], bool]:
     if not isinstance(config, Known) or not isinstance(config.value, str):
         return options, config is not None
     document = reader.find(config.value)
-    read = of_document(document) if document is not None else None
+    read = value_of_document(document) if document is not None else None
     said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
     return {**said, **options}, not isinstance(read, Table)
 

@@ -52,6 +52,7 @@ _TRL = frozenset(
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12).
 _OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+LOOP = "loop"  # in place of a class of arguments: a training loop of the script's own
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
 
@@ -90,6 +91,16 @@ class PythonRun(NamedTuple):
         if not self.trainer:
             return "torch"
         return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+
+    @property
+    def arguments_class(self) -> str:
+        """The class of TRL or transformers whose arguments the trainer takes; `LOOP` of a loop of the script's own."""
+        if not self.trainer:
+            return LOOP
+        kind = self.trainer.removesuffix("Trainer")
+        if self.framework == "transformers":
+            return f"{kind}TrainingArguments"
+        return f"{kind}Config" if self.trainer in _TRL else "SFTConfig"
 
     @property
     def task(self) -> str:

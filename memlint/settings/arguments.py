@@ -1,0 +1,60 @@
+"""Checks the arguments that `keys:` names: whether the class has them, and whether their values can be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from memlint.formats.schema.suggest import nearest
+from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.formats.trainer.argument_classes import MODEL_CONFIG, OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.keys import KEYS
+from memlint.source.document import Path
+
+_SCHEMA = "trainer.json"
+# What memlint reads beside the classes: arguments of LoraConfig, of the model's loader, of Unsloth, and the length that
+# a script of its own tokenizes to.
+_OF_ANY = frozenset(
+    {
+        *("max_length", "max_seq_length", "use_unsloth", "use_flash_attention_2", "bnb_4bit_use_double_quant"),
+        *("bnb_4bit_compute_dtype", "lora_bias", "lora_exclude_modules", "packing"),
+    }
+)
+
+
+def wrong_arguments(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    """(pointer, message, at the key) for each mistake in the arguments of one entry."""
+    known = arguments_of(entry["class"])
+    for name, said in entry["arguments"].items():
+        if name not in known:
+            yield ("arguments", name), _unknown(name, entry["class"], known), True
+        elif isinstance(said, dict) and "unknown" not in said:
+            yield from _wrong_value(name, said)
+
+
+def arguments_of(name: str) -> frozenset[str]:
+    """The arguments that `keys:` may name for a class: its own, the model's, and the spellings of other releases."""
+    properties = compiled_schema(_SCHEMA).schema["properties"]
+    gone = {key for key, schema in properties.items() if "x-memlint-removed-in" in schema}
+    known = TRAINING_ARGUMENTS | OWN.get(name, frozenset()) | MODEL_CONFIG | _OF_ANY | gone
+    return known.union(*(names for names in KEYS.spellings.values() if known.intersection(names)))
+
+
+def _unknown(name: str, class_name: str, known: frozenset[str]) -> str:
+    of = "a training loop" if class_name == "loop" else class_name
+    classes = sorted(other for other, own in OWN.items() if name in own)
+    if classes:
+        return f"{of} has no argument `{name}`; {', '.join(classes[:3])} {'has' if len(classes) == 1 else 'have'} one"
+    guess = nearest(name, known)
+    hint = f": did you mean `{guess}`?" if guess else ""
+    return f"neither {of} nor the model has an argument `{name}`{hint}"
+
+
+def _wrong_value(name: str, said: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    where = "value" if "value" in said else "default"
+    value = said.get(where)
+    if value is None:
+        return
+    for issue in schema_issues({name: value}, "", _SCHEMA):
+        if issue.code in ("wrong-type", "bad-value"):
+            yield ("arguments", name, where), issue.message, False
