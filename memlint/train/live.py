@@ -185,6 +185,15 @@ def optimizer_keys(optimizer: Any) -> dict[str, Any]:
     return {"optim": "adamw_torch_fused" if fused and name == "adamw_torch" else name}
 
 
+def steps_by_tensor(optimizer: Any) -> bool:
+    """Whether PyTorch's optimizer updates one tensor at a time: by request, or for parameters outside of an accelerator
+    (torch 2.13 optim/optimizer.py, _default_to_fused_or_foreach)."""
+    groups = getattr(innermost(optimizer), "param_groups", ())
+    asked = {group.get("foreach") for group in groups}
+    on_cpu = any(each.device.type == "cpu" for group in groups for each in group["params"])
+    return False in asked or (True not in asked and on_cpu)
+
+
 def versions() -> dict[str, str]:
     """Versions of the frameworks that are installed, without what stands behind a plus sign."""
     found: dict[str, str] = {}

@@ -30,7 +30,7 @@ class PhaseRecorder:
         self.measured_steps = 0
         self._model = model
         self._meter = meter
-        self._phase = "load"
+        self._phase = "load" if meter.sees_loading else BETWEEN
         self._is_measuring = True
         self._handles: list[Any] = []
 

@@ -74,7 +74,15 @@ def _run_of(training: Training) -> Run:
     files = GivenFiles((FoundFile(CONFIG, named=True),), in_memory(texts, {name: config} if config else None))
     facts = CallFacts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
     asked = request(facts, files)
-    return estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
+    run = estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
+    return _as_updated(run, training.optimizer)
+
+
+def _as_updated(run: Run, optimizer: Any) -> Run:
+    """The run with an optimizer that goes tensor by tensor, where the live one does."""
+    if not live.steps_by_tensor(optimizer):
+        return run
+    return run._replace(optimizer=run.optimizer._replace(foreach=False))
 
 
 def deepspeed_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,13 +101,9 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
     version = _fsdp_version(model) or int(getattr(plugin, "fsdp_version", 0) or 0) * (plugin is not None)
     if not version:
         return {}
-    told: dict[str, Any] = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    told = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
     if plugin is not None:
-        reshard = getattr(plugin, "reshard_after_forward", None)
-        told["fsdp_reshard_after_forward"] = bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard))
-        told["fsdp_offload_params"] = bool(getattr(plugin.cpu_offload, "offload_params", plugin.cpu_offload))
-        if version == 1:
-            told["fsdp_use_orig_params"] = bool(plugin.use_orig_params)
+        told |= _fsdp_options(plugin, version)
     precision = "bf16" if keys.get("bf16") else "fp16" if keys.get("fp16") else "no"
     world = live.world()[1]
     return {
@@ -109,6 +113,25 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
         "mixed_precision": precision,
         "fsdp_config": told,
     }
+
+
+def _fsdp_options(plugin: Any, version: int) -> dict[str, Any]:
+    """accelerate's plugin in the words of its file. For FSDP2 `cpu_offload` is always a policy, of another class where
+    it offloads (accelerate 1.15 utils/dataclasses.py, set_cpu_offload)."""
+    reshard, offload = getattr(plugin, "reshard_after_forward", None), plugin.cpu_offload
+    told = {
+        "fsdp_reshard_after_forward": bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard)),
+        "fsdp_offload_params": type(offload).__name__ == "CPUOffloadPolicy" or bool(_flag(offload, "offload_params")),
+        "fsdp_activation_checkpointing": bool(plugin.activation_checkpointing),
+    }
+    if plugin.auto_wrap_policy is None:
+        told["fsdp_auto_wrap_policy"] = "NO_WRAP"
+    return told | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
+
+
+def _flag(found: Any, name: str) -> Any:
+    """`found` where it is a flag, else its attribute."""
+    return found if isinstance(found, bool) else getattr(found, name, False)
 
 
 def _fsdp_version(model: torch.nn.Module) -> int:
