@@ -72,6 +72,11 @@ class PhaseRecorder:
             self._phase = "save"
             self.enter(BETWEEN)
 
+    def evaluated(self) -> None:
+        """An evaluation has ended: what follows is none of it."""
+        if self._phase == "evaluation":
+            self.enter(BETWEEN)
+
     @property
     def peak(self) -> MeasuredPeak:
         """The most of any phase."""
