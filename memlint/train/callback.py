@@ -8,10 +8,11 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from memlint.train.guard import guarded, logger
+import memlint.train.live as live
+from memlint.train.guard import attempted, logger
 from memlint.train.predict import Training, length_of
 from memlint.train.record import TrainingRecord
-from memlint.train.session import Session
+from memlint.train.session import Session, record_of
 
 
 class MemoryCallback(TrainerCallback):  # type: ignore[misc]
@@ -35,32 +36,33 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         self._log = log
         self._session: Session | None = None
         self._has_logged = False
-        for name in ("_begin", "_finish", "_saved", "_tell"):
-            setattr(self, name, guarded(getattr(self, name)))
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._begin(args, kwargs)
+        attempted(lambda: self._begin(args, kwargs))
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._saved()
+        attempted(self._saved)
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        attempted(self._evaluated)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if control.should_training_stop and not self._has_logged:  # reporters may close when the training ends
-            self._has_logged = True
-            wanted = control.should_log
-            self._tell()
-            # The Trainer's `log` clears it, on the first rank alone (transformers 5.23 trainer_callback.py, on_log):
-            # the ranks would then disagree on what they gather next.
-            control.should_log = wanted
+        self._tell_at_the_end(control)
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._tell_at_the_end(control)  # an evaluation, which comes after a step's end, may have stopped the training
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._finish(args)
+        attempted(lambda: self._finish(args))
 
     def _begin(self, args: Any, given: dict[str, Any]) -> None:
+        if self._session is not None:  # a training that was broken off, as by `auto_find_batch_size`
+            self._session.stop()
+        self._session, self._has_logged = None, False
         on_misfit, gpu, length = self._options
         arguments = args.to_dict()
         batch = (args.per_device_train_batch_size, length or length_of(arguments))
-        training = Training(given["model"], given.get("optimizer"), arguments, batch, gpu)
+        training = Training(given["model"], given.get("optimizer"), arguments, batch, gpu, live.stage(args))
         self._session = Session(training, on_misfit)
         self._session.start()
 
@@ -68,19 +70,30 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._session is not None:
             self._session.recorder.saved()
 
-    def _tell(self) -> None:
-        """Numbers for the reporters, while they still listen."""
-        if self._session is None or self._log is None:
+    def _evaluated(self) -> None:
+        if self._session is not None:
+            self._session.recorder.evaluated()
+
+    def _tell_at_the_end(self, control: Any) -> None:
+        """Numbers for the reporters at the last step, before they close."""
+        if not control.should_training_stop or self._has_logged:
             return
-        record = self._session.record()
-        if record is not None:
+        self._has_logged = True
+        wanted = control.should_log
+        attempted(self._tell)
+        # The Trainer's `log` clears it, on the first rank alone (transformers 5.23 trainer_callback.py, on_log):
+        # the ranks would then disagree on what they gather next.
+        control.should_log = wanted
+
+    def _tell(self) -> None:
+        record = None if self._log is None else record_of(self._session)
+        if record is not None and self._log is not None:
             self._log(record.metrics())
 
     def _finish(self, args: Any) -> None:
-        if self._session is None:
-            return
-        self._session.stop()
-        self.record = self._session.record()
+        if self._session is not None:
+            attempted(self._session.stop)
+        self.record = record_of(self._session)
         self._session = None
         if self.record is not None:
             logger.info("%s", self.record)

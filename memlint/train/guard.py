@@ -35,9 +35,12 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def attempted(make: Callable[[], Any]) -> Any:
-    """What `make` returns; None where it fails, with one line in the log. A training goes on without memlint."""
+    """What `make` returns; None where it fails, with one line in the log. A training goes on without memlint. Raises
+    DoesNotFit alone."""
     try:
         return make()
+    except DoesNotFit:
+        raise
     except Exception as error:
         logger.warning("memlint goes on without it: %s: %s", type(error).__name__, error)
         return None

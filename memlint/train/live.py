@@ -28,6 +28,18 @@ OPTIMIZERS = {
     "Lion8bit": "lion_8bit",
 }
 
+# Class of TRL's arguments -> what its trainer trains, in the words of `task_type`; "" where the keys say it.
+STAGES = {
+    "SFTConfig": "sft",
+    "DPOConfig": "dpo",
+    "RewardConfig": "rm",
+    "KTOConfig": "kto",
+    "ORPOConfig": "orpo",
+    "CPOConfig": "",
+    "GRPOConfig": "",
+    "RLOOConfig": "",
+}
+
 
 class LiveState(NamedTuple):
     """The tensors of a model on this rank. Counts are of the whole model, None where only a part of it can be seen."""
@@ -183,6 +195,23 @@ def optimizer_keys(optimizer: Any) -> dict[str, Any]:
         return {}
     fused = any(group.get("fused") for group in getattr(optimizer, "param_groups", ()))
     return {"optim": "adamw_torch_fused" if fused and name == "adamw_torch" else name}
+
+
+def stage(arguments: object) -> str | None:
+    """What a trainer of TRL's trains, by the class of its arguments; "" for a plain Trainer, None for a trainer of TRL's
+    that memlint has no estimate of."""
+    names = (base.__name__ for base in type(arguments).__mro__ if base.__module__.startswith("trl."))
+    name = next(names, "")
+    return STAGES.get(name) if name else ""
+
+
+def steps_by_tensor(optimizer: Any) -> bool:
+    """Whether PyTorch's optimizer updates one tensor at a time: by request, or for parameters outside of an accelerator
+    (torch 2.13 optim/optimizer.py, _default_to_fused_or_foreach)."""
+    groups = getattr(innermost(optimizer), "param_groups", ())
+    asked = {group.get("foreach") for group in groups}
+    on_cpu = any(each.device.type == "cpu" for group in groups for each in group["params"])
+    return False in asked or (True not in asked and on_cpu)
 
 
 def versions() -> dict[str, str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from memlint.train.guard import guarded, logger
+from memlint.train.guard import attempted, logger
 from memlint.train.predict import Training
 from memlint.train.record import TrainingRecord
-from memlint.train.session import Session
+from memlint.train.session import Session, record_of
 
 
 class LoopMemory:
@@ -27,7 +27,7 @@ class LoopMemory:
 
     def saved(self) -> None:
         """To call after a checkpoint was written: what it took since the last step is `save`."""
-        self._session.recorder.saved()
+        attempted(self._session.recorder.saved)
 
 
 @contextmanager
@@ -49,16 +49,16 @@ def measure(
     """
     session = Session(Training(model, optimizer, arguments or {}, batch, gpu), on_misfit)
     memory = LoopMemory(session)
-    guarded(session.start)()
+    attempted(session.start)
     try:
         yield memory
     finally:
-        guarded(_finish)(session, memory, folder)
+        attempted(lambda: _finish(session, memory, folder))
 
 
 def _finish(session: Session, memory: LoopMemory, folder: str | None) -> None:
-    session.stop()
-    memory.record = session.record()
+    attempted(session.stop)
+    memory.record = record_of(session)
     if memory.record is None:
         return
     logger.info("%s", memory.record)

@@ -25,9 +25,11 @@ class MeasuredPeak(NamedTuple):
 
 
 class Meter(Protocol):
-    """Measures peaks. `take` returns the peak since the last `take`, and begins anew."""
+    """Measures peaks. `take` returns the peak since the last `take`, and begins anew. `sees_loading`: whether the first
+    peak holds what happened before `start`."""
 
     device: str
+    sees_loading: bool
 
     def start(self, model: torch.nn.Module) -> None: ...
 
@@ -44,6 +46,7 @@ class CudaMeter:
     """
 
     device = "cuda"
+    sees_loading = True
 
     def start(self, model: torch.nn.Module) -> None:
         """Nothing is reset: the first `take` has what was needed until now, loading included."""
@@ -67,6 +70,7 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
     """
 
     device = "cpu"
+    sees_loading = False
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,9 +102,11 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
             torch.UntypedStorage.resize_, self._resize = self._resize, None
 
     def _add(self, tensor: torch.Tensor) -> None:
-        if hasattr(tensor, "__tensor_flatten__") or tensor.device.type == "meta":
+        if hasattr(tensor, "__tensor_flatten__"):
             return  # a wrapper such as DTensor: its parts are counted
         storage = tensor.untyped_storage()
+        if storage.device.type == "meta":
+            return  # no memory: DTensor asks fake tensors of the whole shape how an operator divides them
         key = storage._cdata
         if key not in self._live:
             self._live[key] = (0, weakref.ref(storage, lambda _: self._change(key, None)))

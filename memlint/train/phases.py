@@ -30,7 +30,7 @@ class PhaseRecorder:
         self.measured_steps = 0
         self._model = model
         self._meter = meter
-        self._phase = "load"
+        self._phase = "load" if meter.sees_loading else BETWEEN
         self._is_measuring = True
         self._handles: list[Any] = []
 
@@ -70,6 +70,11 @@ class PhaseRecorder:
         """A checkpoint was written since the last step."""
         if self._is_measuring and self._phase == BETWEEN:
             self._phase = "save"
+            self.enter(BETWEEN)
+
+    def evaluated(self) -> None:
+        """An evaluation has ended: what follows is none of it."""
+        if self._phase == "evaluation":
             self.enter(BETWEEN)
 
     @property

@@ -14,6 +14,8 @@ from memlint._record import NamedTuple
 from memlint.api.calls import estimate, estimates_of
 from memlint.api.results import RunEstimate
 from memlint.api.sources import CallFacts, GivenFiles, request
+from memlint.errors import Error
+from memlint.memory.step import sequences_per_sample
 from memlint.memory.values import Estimate, Phase
 from memlint.repository.discovery import FoundFile
 from memlint.repository.workspace import in_memory
@@ -26,25 +28,45 @@ _NOT_KEYS = ("deepspeed", "fsdp", "fsdp_config", "model_name_or_path", "accelera
 
 class Training(NamedTuple):
     """A training as it stands before its first step. `arguments`: TrainingArguments as a dict, or what a loop's author
-    says in the same words. `batch`: (sequences, tokens of each), 0 where unknown. `gpu`: None for the one at hand."""
+    says in the same words. `batch`: (samples, tokens of each sequence), 0 where unknown. `gpu`: None for the one at
+    hand. `stage`: what a trainer of TRL's trains (live.stage); "" where the arguments' keys say it, None where there is
+    no estimate of it."""
 
     model: torch.nn.Module
     optimizer: Any
     arguments: Mapping[str, Any]
     batch: tuple[int, int] = (0, 0)
     gpu: str | None = None
+    stage: str | None = ""
 
 
-def predicted(training: Training) -> RunEstimate:
-    """The estimate of a training on one GPU. Raises Error where the arguments cannot be read."""
-    run = as_batch(_run_of(training), training.batch)
+def predicted(training: Training, seen: tuple[int, int] | None = None) -> RunEstimate:
+    """The estimate of a training on one GPU. `seen`: sequences of a forward and tokens of each, in place of the batch
+    that was told. Raises Error where the arguments cannot be read, or the trainer is not known."""
+    if training.stage is None:
+        raise Error("no estimate of what this trainer of TRL's does; its memory is measured")
+    run = _run_of(training)
+    run = as_batch(run, training.batch) if seen is None else as_batch(run, (_samples(run, seen[0]), seen[1]))
     found = estimate(run)
-    adjusted = with_live_parameters(found.report.estimate, live.live_state(training.model))
+    state = live.live_state(training.model)
+    adjusted = with_live_parameters(found.report.estimate, state, state.weight_bytes - _weights_alone(run))
     return found._replace(report=found.report._replace(estimate=adjusted))
 
 
+def _samples(run: Run, sequences: int) -> int:
+    """Samples of a forward: DPO's and a reward model's have two sequences."""
+    return -(-sequences // sequences_per_sample(run))
+
+
+def _weights_alone(run: Run) -> int:
+    """Bytes of the trained model's weights as memlint counts them, without a reference model's."""
+    alone = estimate(run._replace(method=run.method._replace(reference_model="none", extra_models=())))
+    loaded = next((phase for phase in alone.phases if phase.name == "load"), None)
+    return loaded.components.get("weights", 0) if loaded else 0
+
+
 def as_batch(run: Run, batch: tuple[int, int]) -> Run:
-    """The run with this many sequences of this length; parts that are 0 stay."""
+    """The run with this many samples of this length; parts that are 0 stay."""
     size, length = batch
     if size:
         run = run._replace(batch=run.batch._replace(micro_batch_size=size))
@@ -60,6 +82,8 @@ def _run_of(training: Training) -> Run:
     keys |= {key: value for key, value in training.arguments.items() if value is not None and key not in _NOT_KEYS}
     keys |= {**live.model_keys(training.model), **live.optimizer_keys(training.optimizer)}
     keys |= {"model_name_or_path": name, "do_train": True}
+    if training.stage:
+        keys["task_type"] = training.stage
     texts: dict[str, str] = {}
     companions: tuple[str, ...] = ()
     deepspeed = deepspeed_config(training.arguments)
@@ -74,7 +98,15 @@ def _run_of(training: Training) -> Run:
     files = GivenFiles((FoundFile(CONFIG, named=True),), in_memory(texts, {name: config} if config else None))
     facts = CallFacts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
     asked = request(facts, files)
-    return estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
+    run = estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
+    return _as_updated(run, training.optimizer)
+
+
+def _as_updated(run: Run, optimizer: Any) -> Run:
+    """The run with an optimizer that goes tensor by tensor, where the live one does."""
+    if not live.steps_by_tensor(optimizer):
+        return run
+    return run._replace(optimizer=run.optimizer._replace(foreach=False))
 
 
 def deepspeed_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,13 +125,9 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
     version = _fsdp_version(model) or int(getattr(plugin, "fsdp_version", 0) or 0) * (plugin is not None)
     if not version:
         return {}
-    told: dict[str, Any] = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    told = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
     if plugin is not None:
-        reshard = getattr(plugin, "reshard_after_forward", None)
-        told["fsdp_reshard_after_forward"] = bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard))
-        told["fsdp_offload_params"] = bool(getattr(plugin.cpu_offload, "offload_params", plugin.cpu_offload))
-        if version == 1:
-            told["fsdp_use_orig_params"] = bool(plugin.use_orig_params)
+        told |= _fsdp_options(plugin, version)
     precision = "bf16" if keys.get("bf16") else "fp16" if keys.get("fp16") else "no"
     world = live.world()[1]
     return {
@@ -109,6 +137,25 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
         "mixed_precision": precision,
         "fsdp_config": told,
     }
+
+
+def _fsdp_options(plugin: Any, version: int) -> dict[str, Any]:
+    """accelerate's plugin in the words of its file. For FSDP2 `cpu_offload` is always a policy, of another class where
+    it offloads (accelerate 1.15 utils/dataclasses.py, set_cpu_offload)."""
+    reshard, offload = getattr(plugin, "reshard_after_forward", None), plugin.cpu_offload
+    told = {
+        "fsdp_reshard_after_forward": bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard)),
+        "fsdp_offload_params": type(offload).__name__ == "CPUOffloadPolicy" or bool(_flag(offload, "offload_params")),
+        "fsdp_activation_checkpointing": bool(plugin.activation_checkpointing),
+    }
+    if plugin.auto_wrap_policy is None:
+        told["fsdp_auto_wrap_policy"] = "NO_WRAP"
+    return told | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
+
+
+def _flag(found: Any, name: str) -> Any:
+    """`found` where it is a flag, else its attribute."""
+    return found if isinstance(found, bool) else getattr(found, name, False)
 
 
 def _fsdp_version(model: torch.nn.Module) -> int:
@@ -126,16 +173,13 @@ def _accelerator_state() -> Any:
     return AcceleratorState() if AcceleratorState._shared_state else None
 
 
-def with_live_parameters(found: Estimate, state: LiveState) -> Estimate:
-    """The estimate with the live model's weights; gradients and optimizer states grow with what trains. Nothing changes
-    where both count alike."""
-    saving = next((phase for phase in found.phases if phase.name == "load"), None)
-    if saving is None or found.on_card is None:
+def with_live_parameters(found: Estimate, state: LiveState, more: int) -> Estimate:
+    """The estimate with `more` bytes of weights, as many as the live model has beyond what was counted; gradients and
+    optimizer states grow with what trains. Nothing changes where both count alike."""
+    if not found.phases or found.on_card is None:
         return found
-    held = saving.components.get("weights", 0)
-    more = state.weight_bytes - held
     share = state.trainable / found.trainable_parameters if state.trainable and found.trainable_parameters else 1.0
-    if abs(more) < 0.001 * held and abs(share - 1) < 0.001:
+    if abs(more) < 0.001 * state.weight_bytes and abs(share - 1) < 0.001:
         return found
     phases = tuple(_with_state(phase, more, share) for phase in found.phases)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)

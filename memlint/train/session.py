@@ -37,7 +37,7 @@ class Session:
     def start(self) -> None:
         """Estimates the training, now or, where nobody says how long sequences are, at the first batch."""
         if self.training.batch[1]:
-            self._estimate(self.training.batch)
+            self._estimate()
         else:
             hook = guarded(self._at_first_batch)
             self._first = self.training.model.register_forward_pre_hook(hook, with_kwargs=True)
@@ -45,11 +45,15 @@ class Session:
 
     def _at_first_batch(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._first.remove()
-        self._estimate(batch_shape(args, kwargs))
+        try:
+            self._estimate(batch_shape(args, kwargs))
+        except DoesNotFit:
+            self.stop()
+            raise
 
-    def _estimate(self, batch: tuple[int, int]) -> None:
+    def _estimate(self, seen: tuple[int, int] | None = None) -> None:
         rank = live.world()[0]
-        self.estimate = attempted(lambda: predicted(self.training._replace(batch=batch)))
+        self.estimate = attempted(lambda: predicted(self.training, seen))
         if self.estimate is None:
             return
         if rank == 0:
@@ -62,17 +66,19 @@ class Session:
         if rank == 0:
             logger.warning("%s", told)
 
-    def record(self) -> TrainingRecord | None:
-        """What was measured until now, of all ranks; every rank must call it. None on other ranks than the first."""
-        recorder, (rank, world) = self.recorder, live.world()
+    def own_record(self) -> RankRecord:
+        """What this rank measured until now."""
+        recorder = self.recorder
         bytes_alive = attempted(lambda: live.state_bytes(self.training.model, self.training.optimizer)) or 0
-        own = RankRecord(rank, dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive)
-        ranks = gathered(own, world)
-        if rank != 0:
-            return None
+        return RankRecord(
+            live.world()[0], dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive
+        )
+
+    def record(self, ranks: tuple[RankRecord, ...]) -> TrainingRecord:
+        """What `ranks` measured, beside the prediction for the longest batch that one of them saw."""
         longest = max((one.longest for one in ranks), key=lambda batch: batch[0] * batch[1])
-        seen = self.training._replace(batch=longest)
-        found = attempted(lambda: predicted(seen)) if recorder.steps and self.estimate is not None else None
+        wanted = self.recorder.steps and self.estimate is not None
+        found = attempted(lambda: predicted(self.training, longest)) if wanted else None
         return TrainingRecord(self._meter.device, ranks, found if found is not None and is_known(found) else None)
 
     def stop(self) -> None:
@@ -81,10 +87,19 @@ class Session:
         self.recorder.stop()
 
 
-def gathered(own: RankRecord, world: int) -> tuple[RankRecord, ...]:
-    """The records of all ranks; each rank's own where they cannot be gathered."""
-    if world == 1:
-        return (own,)
-    found: list[Any] = [None] * world
-    torch.distributed.all_gather_object(found, own)
+def record_of(session: Session | None) -> TrainingRecord | None:
+    """The record of all ranks; None on other ranks than the first. Every rank must call it, also one whose session
+    failed: the others wait for it."""
+    own = attempted(session.own_record) if session is not None else None
+    rank, world = live.world()
+    ranks = gathered(own, world)
+    return session.record(ranks) if session is not None and ranks and rank == 0 else None
+
+
+def gathered(own: RankRecord | None, world: int) -> tuple[RankRecord, ...]:
+    """The records of all ranks that have one."""
+    found: list[Any] = [own]
+    if world > 1:
+        found = [None] * world
+        torch.distributed.all_gather_object(found, own)
     return tuple(one for one in found if one is not None)
