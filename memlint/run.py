@@ -89,6 +89,7 @@ class Model(NamedTuple):
     quantization: Quantization = Quantization()
     from_scratch: bool = False
     new_special_tokens: int = 0
+    holds_speech: bool = False  # what turns answers into speech is loaded as well, frozen and never run
 
 
 class Method(NamedTuple):

@@ -84,6 +84,14 @@ class SwiftConfig(SectionKeys):
         return as_int(section.get(name)) if isinstance(section, dict) else None
 
     @property
+    def holds_speech(self) -> bool:
+        """Whether what turns answers into speech is loaded as well: `thinker` trains and the others are frozen
+        (model/models/qwen.py:1944, get_config; model/model_arch.py:643)."""
+        section = self.section.value.get("ENV")
+        said = str(section.get("ENABLE_AUDIO_OUTPUT", "")).lower() if isinstance(section, dict) else ""
+        return bool(getattr(self.architecture, "speech_weights", ())) and said not in ("0", "false", "no", "off")
+
+    @property
     def dtype(self) -> str:
         """`torch_dtype`, else that of the checkpoint, else bfloat16 (model/utils.py:247). "" where nobody can know."""
         word = self.get("torch_dtype")

@@ -23,6 +23,7 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
+_SPEECH = "the whole checkpoint is loaded, the talker too, unless ENABLE_AUDIO_OUTPUT is 0"
 _TEACHER = "the teacher that GKD compares with, and its logits"
 
 
@@ -53,6 +54,8 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*LORA)
     KEYS.read(fields, config, config)
+    if config.holds_speech and not config.is_megatron:
+        fields.infer("model.holds_speech", True, _SPEECH)
     read_start(fields, config.section.document, KEYS)
     tuner = config.raw("tuner_type")
     if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.architectures import from_config
+from memlint.architectures import from_config, resolve
 from memlint.architectures.model import Resolution
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
@@ -195,3 +195,18 @@ def test_what_the_parser_refuses_is_reported() -> None:
 @given(value=st.dictionaries(st.sampled_from([*SFT, "rlhf_type", "deepspeed", "use_vllm", "ENV"]), ANYTHING))
 def test_nothing_raises(value: Any) -> None:
     swift.parse(document(value), known())
+
+
+@pytest.mark.parametrize(
+    ("more", "held"),
+    [({}, True), ({"ENV": {"ENABLE_AUDIO_OUTPUT": 0}}, False), ({"ENV": {"ENABLE_AUDIO_OUTPUT": "false"}}, False)],
+)
+def test_the_talker_is_loaded_unless_a_variable_says_no(more: dict[str, Any], held: bool) -> None:
+    """It is frozen and whole on each card: its 1.8 billion parameters are weights and nothing else."""
+    found = resolve("Qwen/Qwen2.5-Omni-7B")
+    seen = context(gpus=4, gpus_per_node=4)._replace(find_model=lambda name, path: found)
+    run = run_of(swift.parse(document({**SFT, **more}), seen))
+    assert run.model.holds_speech is held
+    silent = estimate(run._replace(model=run.model._replace(holds_speech=False)))
+    added = estimate(run).details["weights_bytes"] - silent.details["weights_bytes"]
+    assert added == (2 * 1_800_411_520 + 256 if held else 0)  # in blocks of 512 bytes
