@@ -24,7 +24,6 @@ __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
 _SPEECH = "the whole checkpoint is loaded, the talker too, unless ENABLE_AUDIO_OUTPUT is 0"
-_TEACHER = "the teacher that GKD compares with, and its logits"
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -60,8 +59,6 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     tuner = config.raw("tuner_type")
     if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:
         fields.unknown("method.kind", f"the tuner `{tuner}` is not modelled")
-    if config.stage == "sft" and config.word("rlhf_type") == "gkd":
-        fields.infer("stack.unmodelled", _TEACHER, "`rlhf_type: gkd`")
     if spreads_layers(config, fields.get("parallelism.world_size")):
         reason = "several visible cards and no NPROC_PER_NODE: one process spreads the layers over them"
         fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)
