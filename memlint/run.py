@@ -89,13 +89,14 @@ class Model(NamedTuple):
     quantization: Quantization = Quantization()
     from_scratch: bool = False
     new_special_tokens: int = 0
+    holds_speech: bool = False  # what turns answers into speech is loaded as well, frozen and never run
 
 
 class Method(NamedTuple):
     """What trains. `kind`: full, freeze, lora, dora (flag below), oft, boft, ia3, prefix, none (inference)."""
 
     kind: str = "full"
-    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, simpo, ipo, ppo, grpo, predict, chat, export, ...
+    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, simpo, ipo, ppo, grpo, gkd, predict, chat, export, ...
     rank: int = 0
     alpha: float = 0
     dropout: float = 0.0
@@ -118,7 +119,7 @@ class Method(NamedTuple):
     freeze_vision_tower: bool = True
     freeze_multi_modal_projector: bool = True
     freeze_language_model: bool = False
-    reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named
+    reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named; of gkd the teacher
     reward_model: str = "none"  # none, lora, full, api
     # The head in stage rm: "score", a linear layer that replaces the language-model head and gives one number per
     # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head in
@@ -177,7 +178,7 @@ class Rollout(NamedTuple):
     offloads_weights: bool = False  # the trained model's weights wait in host memory while completions are written
     offloads_optimizer: bool = False  # and so do its optimizer states
     offloads_until_update: bool = False  # optimizer states come back for the update, not for log-probabilities
-    offloads_reference: bool = False  # a copied reference model is on the card layer by layer alone
+    offloads_reference: bool = False  # a copied or named reference model is on the card layer by layer alone
     # The engine has all of its share back while new weights come to it, with a copy of the trainer's own beside them.
     wakes_at_once: bool = False
     own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
@@ -289,6 +290,10 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
     scales_logits: bool = False  # by a temperature, into a copy
+    # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
+    # reverse; "" for no such loss. `in_row_chunks`: some rows at a time.
+    divergence: str = ""
+    in_row_chunks: bool = False
     gradient_apart: bool = False  # fused_ce writes its gradient into a tensor of its own, not over the logits
 
 

@@ -31,8 +31,8 @@ def real_count(config: dict[str, Any]) -> int | None:
     family = config["model_type"]
     names = {**modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES}
     values = {key: value for key, value in config.items() if key not in ("model_type", "quantization_config")}
-    if family == "qwen2_5_omni":
-        family, values = "qwen2_5_omni_thinker", values["thinker_config"]
+    if family in ("qwen2_5_omni", "qwen3_omni_moe"):
+        family, values = f"{family}_thinker", values["thinker_config"]
     architecture = from_config(config)
     if architecture.encoder_only or architecture.encoder_decoder:  # another mapping, or several, have them
         names[family] = architecture.class_name

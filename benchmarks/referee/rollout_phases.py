@@ -189,15 +189,15 @@ def main() -> int:
             title = f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10}"
             print(f"{title} {name:18} {errors[-1][0]:+.2%}")
     for phase in sorted({name for _, name, _ in errors}):
-        print(f"{phase:18} {_spread(abs(error) for error, name, _ in errors if name == phase)}")
-    print(f"{'all':18} {_spread(abs(error) for error, _, _ in errors)}")
+        print(f"{phase:18} {spread(abs(error) for error, name, _ in errors if name == phase)}")
+    print(f"{'all':18} {spread(abs(error) for error, _, _ in errors)}")
     if asked.write:
         target = DATA.with_name("rollout_phases_others.jsonl") if asked.others else DATA
         target.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return 0
 
 
-def _spread(errors: Iterable[float]) -> str:
+def spread(errors: Iterable[float]) -> str:
     ordered = sorted(errors)
     tail = ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))]
     return f"n={len(ordered)} median {ordered[len(ordered) // 2]:.2%} p95 {tail:.2%} worst {ordered[-1]:.2%}"

@@ -155,6 +155,8 @@ class Architecture(NamedTuple):
     encoder_decoder: bool = False  # encoder layers, then decoder layers with cross attention
     encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
+    # What turns answers into speech: of a whole checkpoint, not of the part that trains, so not among `parameters`.
+    speech_weights: tuple[Weight, ...] = ()
 
 
 class Resolution(NamedTuple):

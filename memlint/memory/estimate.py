@@ -37,7 +37,7 @@ else:
     rollout = Lazy("memlint.memory.rollout")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
-_GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps
+_GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps; `gkd` may
 _ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 
@@ -336,7 +336,7 @@ def _training_phases(
         from memlint.memory.evaluation import evaluation
 
         found += (evaluation(run, units, state, simulated),)
-    if run.method.stage in _GENERATING_STAGES:
+    if writes_completions(run):
         found += rollout.log_probabilities(run, units, state)
     generated = _generation(run, units, state)
     return found if generated is None else (*found, generated), walk
@@ -400,8 +400,13 @@ def _image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
     return {"images": counted, "image_tokens": counted * each, "most_image_tokens": most, "tokens_per_image": each}
 
 
+def writes_completions(run: Run) -> bool:
+    """Whether completions are written between steps."""
+    return run.method.stage in _GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
+
+
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    if run.method.stage not in _GENERATING_STAGES or (run.rollout.sleep_level > 0 and run.rollout.generator != "model"):
+    if not writes_completions(run) or (run.rollout.sleep_level > 0 and run.rollout.generator != "model"):
         return None
     from memlint.memory.generation import generation
 
@@ -499,7 +504,7 @@ def _with_frozen_models(state: ModelState, models: tuple[FrozenModel, ...]) -> M
     """The state plus the weights of the frozen models."""
     if not models:
         return state
-    weights = sum(model.state.weights + model.state.communication for model in models)
+    weights = sum(model.state.weights + model.state.communication for model in models if model.stays_on_card)
     on_host = sum(model.state.host_bytes for model in models)
     return state._replace(weights=state.weights + weights, host_bytes=state.host_bytes + on_host)
 

@@ -128,11 +128,18 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """
     parts = dict(forward.components)
-    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else 4 * step.counts["logits"]
+    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else _width_of_logits(step) * step.counts["logits"]
     parts["activations"] = activations + reference_peak + inputs_bytes(step)
     parts["temporaries"] = 0
     found = phase("forward", parts)
     return found if found.allocated_bytes > forward.allocated_bytes else forward
+
+
+def _width_of_logits(step: TrainingStep) -> int:
+    """Bytes of an element of the policy's logits while a reference model runs."""
+    if not step.run.loss.divergence or step.run.precision.outputs_to_fp32:
+        return 4
+    return step.kernels.autocast_width or step.width
 
 
 def cache_bytes(

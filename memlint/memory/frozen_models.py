@@ -29,6 +29,7 @@ class FrozenModel(NamedTuple):
     run: Run
     units: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
+    stays_on_card: bool = True  # else its parameters come layer by layer
 
 
 def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
@@ -36,7 +37,10 @@ def frozen_models(run: Run, place: Place) -> tuple[FrozenModel, ...]:
 
     Raises `MissingValue` where the size of one is unknown.
     """
-    return tuple(_frozen(run, model, place) for model in run.method.extra_models)
+    found = [_frozen(run, model, place) for model in run.method.extra_models]
+    if run.rollout.offloads_reference and run.method.reference_model == "named":
+        found[0] = found[0]._replace(stays_on_card=False)
+    return tuple(found)
 
 
 def forward_bytes(model: FrozenModel) -> int:

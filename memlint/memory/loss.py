@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import memlint.memory.autograd.ops as ops
+import memlint.memory.divergence as divergence
 import memlint.memory.families.lookup as families
 import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
@@ -43,6 +44,8 @@ class LossShape(NamedTuple):
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
+    divergence: str = ""  # as `run.Loss.divergence`
+    in_row_chunks: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -69,6 +72,9 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
         return _finish(tape, loss._replace(outputs_to_fp32=False), logits, found)
+    if loss.divergence:
+        tape.drop(normed)
+        return _from_a_teacher(tape, loss, logits)
     if loss.stage == "logps":
         compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
         found = compute(tape, loss, logits)
@@ -208,6 +214,16 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
         tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
     tape.drop(log_probabilities, in_fp32, sliced)
     return found
+
+
+def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
+    """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then."""
+    tape.end_autocast()
+    outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
+    tape.drop(logits)
+    shape = divergence.Divergence(loss.divergence, outputs.width, loss.in_row_chunks)
+    found = divergence.divergence(tape, shape, outputs)
+    return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
 
 
 def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:

@@ -63,6 +63,8 @@ def units(run: Run) -> tuple[Unit, ...]:
     found = [Unit("embedding", builder.tensors(before_layers, builder.non_layer_weights))]
     for tower in architecture.towers:
         found += _tower_units(tower, builder)
+    if run.model.holds_speech and architecture.speech_weights:
+        found.append(Unit("speech", builder.frozen(architecture.speech_weights)))
     found += _layer_units(builder)
     found.append(
         Unit("head", builder.tensors(after_layers, builder.non_layer_weights) + builder.untied_head(before_layers))
@@ -212,6 +214,10 @@ class _UnitBuilder:
             elif adapts:
                 self._add_adapter(found, weight, index)
         return tuple(found)
+
+    def frozen(self, weights: tuple[Weight, ...]) -> tuple[Tensor, ...]:
+        """Weights that neither train nor get adapters."""
+        return tuple(self._dense_tensor(weight, weight.name, False, self.frozen_dtype) for weight in weights)
 
     def untied_head(self, before_layers: tuple[Weight, ...]) -> tuple[Tensor, ...]:
         """PEFT's copy of a head that shares the embedding's matrix: `modules_to_save` copies each module that it names,

@@ -14,6 +14,7 @@ from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes
+from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
 from memlint.memory.layers.kernel_config import KernelConfig
@@ -81,6 +82,8 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
     counts["logits_tile"] = rows * TILE_COLUMNS
+    counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
+    counts[REST] = max(0, counts["logits"] - counts[CHUNK])
     counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
     counts["rows_tile"] = rows * architecture.hidden_size
     if run.method.stage == "grpo" and run.sequence.max_new_tokens and not run.loss.prompt_logits:
@@ -481,6 +484,8 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
+        divergence=run.loss.divergence,
+        in_row_chunks=run.loss.in_row_chunks,
         entropy=run.loss.entropy,
         gradient_apart=run.loss.gradient_apart,
         needs_gradient=step.needs_gradient,
@@ -500,7 +505,8 @@ _LOG_PROBABILITY_STAGES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
 def runs_reference_forward(run: Run) -> bool:
     """Whether a reference model's forward runs while the graph of the policy is alive."""
     beforehand = run.rollout.reference_micro_batch_size != 0
-    return run.method.reference_model not in ("none", "precomputed") and _loss_stage(run) == "logps" and not beforehand
+    compares = _loss_stage(run) == "logps" or bool(run.loss.divergence)
+    return run.method.reference_model not in ("none", "precomputed") and compares and not beforehand
 
 
 def _loss_stage(run: Run) -> str:

@@ -30,7 +30,7 @@ class Tensor(NamedTuple):
 class Unit(NamedTuple):
     """A segment of the model: the embedding, one decoder layer, the head, a tower or one of its layers."""
 
-    name: str  # embedding, layer, head, tower, projector
+    name: str  # embedding, layer, head, tower, projector, speech
     tensors: tuple[Tensor, ...]
     repeat: int = 1  # consecutive identical units
     layer_index: int = -1

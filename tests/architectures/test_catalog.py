@@ -12,7 +12,7 @@ import pytest
 
 from memlint.architectures import UnsupportedConfig, from_config, resolve
 from memlint.architectures.builder import families
-from memlint.architectures.model import parameters
+from memlint.architectures.model import count, parameters
 from tests.architectures import referee
 
 ROOT = Path(__file__).parent.parent.parent
@@ -40,8 +40,8 @@ PUBLISHED = {
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
 }
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in families()]
-THINKER = "qwen2_5_omni"  # memlint counts its thinker alone, see families/multimodal.py
-COMPARED = referee.CLASSES.keys() - {THINKER}
+THINKERS = {"qwen2_5_omni", "qwen3_omni_moe"}  # memlint counts their thinkers alone, see families/multimodal.py
+COMPARED = referee.CLASSES.keys() - THINKERS
 # Step-3.7's configuration that is its language model's own: transformers would add a tower of default size.
 ALONE = [row for row in SUPPORTED if row["config"]["model_type"] == "step3p7" and "text_config" not in row["config"]]
 SAMPLE = [row for row in SUPPORTED if row["config"]["model_type"] in COMPARED and row not in ALONE][::6]
@@ -89,3 +89,18 @@ def test_a_listed_model_without_block_list_says_so() -> None:
 def test_the_file_is_in_normal_form() -> None:
     command = [sys.executable, str(ROOT / "tools/catalog_index.py"), "--check"]
     assert subprocess.run(command, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("Qwen/Qwen2.5-Omni-7B", 10_732_225_408),
+        ("Qwen/Qwen3-Omni-30B-A3B-Instruct", 35_259_818_545),
+        ("Qwen/Qwen3-Omni-30B-A3B-Thinking", 31_719_205_488),
+    ],
+)
+def test_a_talker_is_beside_what_trains(name: str, whole: int) -> None:
+    """The whole checkpoint: the hub shows 10.7, 35.3 and 31.7 billion."""
+    model = resolve(name).architecture
+    assert model is not None
+    assert parameters(model) + count(model.speech_weights) == whole

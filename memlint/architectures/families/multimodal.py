@@ -22,7 +22,7 @@ from memlint.architectures.families import (
     phi3,
     qwen_vision,
 )
-from memlint.architectures.model import Architecture, DecoderLayer, Tower, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Tower, Weight, layer_parameters
 
 Build = Callable[[ModelConfig], Architecture]
 
@@ -528,9 +528,25 @@ def _gemma4_tower(c: ModelConfig) -> Tower:
 
 
 def qwen2_5_omni(c: ModelConfig) -> Architecture:
-    """The thinker alone: it is what frameworks train (LLaMA-Factory takes `model.thinker`); the talker stays out."""
+    """The thinker, which is what frameworks train; the talker and its vocoder are weights that some hold beside it."""
     thinker = ModelConfig(c.mapping("thinker_config"), "qwen2_5_omni_thinker")
-    return qwen2_5_omni_thinker(thinker)._replace(family=c.family)
+    return qwen2_5_omni_thinker(thinker)._replace(family=c.family, speech_weights=_omni_speech(c))
+
+
+_TOKEN2WAV = 449_051_264  # parameters of Qwen2_5OmniToken2WavModel by its own defaults, which no checkpoint changes
+
+
+def _omni_speech(c: ModelConfig) -> Weights:
+    """The talker (modeling_qwen2_5_omni.py, Qwen2_5OmniTalkerForConditionalGeneration) and the vocoder."""
+    if not c.mapping("talker_config"):
+        return ()
+    talker = ModelConfig(c.mapping("talker_config"), "qwen2_5_omni_talker")
+    hidden, embedding = talker.integer("hidden_size"), talker.integer("embedding_size")
+    vocabulary = talker.integer("vocab_size", 8448)
+    layers = llama.qwen2(ModelConfig({**talker.values, "vocab_size": vocabulary}, "qwen2"))
+    inside = sum(layer_parameters(layers.layer_types[kind]) for kind in layers.layer_type_ids)
+    around = vocabulary * (embedding + hidden) + (embedding + 1) * hidden + hidden
+    return (Weight("talker", (inside + around,), "other"), Weight("token2wav", (_TOKEN2WAV,), "other"))
 
 
 def mllama(c: ModelConfig) -> Architecture:

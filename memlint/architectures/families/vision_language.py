@@ -196,9 +196,15 @@ def _omni_audio(c: ModelConfig) -> Tower:
 
 
 def qwen3_omni_moe(c: ModelConfig) -> Architecture:
-    """The thinker alone: it is what frameworks train; the talker stays out."""
+    """The thinker, which is what frameworks train; the talker and its vocoder are weights that some hold beside it."""
     thinker = ModelConfig(c.mapping("thinker_config"), "qwen3_omni_moe_thinker")
-    return qwen3_omni_moe_thinker(thinker)._replace(family=c.family)
+    speech = _OMNI_SPEECH if c.mapping("talker_config") and c.flag("enable_audio_output", True) else ()
+    return qwen3_omni_moe_thinker(thinker)._replace(family=c.family, speech_weights=speech)
+
+
+# The one size that was published: Qwen3OmniMoeTalkerForConditionalGeneration with 20 layers of 128 experts, a shared
+# expert of 768 and 16 codebooks, and Qwen3OmniMoeCode2Wav (modeling_qwen3_omni_moe.py). With the thinker 35.3 B.
+_OMNI_SPEECH = (Weight("talker", (3_324_596_480,), "other"), Weight("code2wav", (216_016_577,), "other"))
 
 
 def step3p7(c: ModelConfig) -> Architecture:

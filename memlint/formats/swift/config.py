@@ -78,10 +78,29 @@ class SwiftConfig(SectionKeys):
     def generates(self) -> bool:
         return self.stage in ("grpo", "ppo")
 
+    @property
+    def distils(self) -> bool:
+        """Whether a student learns from a teacher (`rlhf_type: gkd`). TRL's trainer of it is its SFTTrainer."""
+        return self.task in ("rlhf", "gkd") and (self.word("rlhf_type") or self.task) == "gkd"
+
+    @property
+    def writes_completions(self) -> bool:
+        """Whether the model writes completions: of GKD the share `lmbda` of all steps (arguments/rlhf_args.py, 0.5)."""
+        share = self.number("lmbda")
+        return self.generates or (self.distils and (share is None or share > 0))
+
     def environment(self, name: str) -> int | None:
         """A variable that a file sets under `ENV`, or that a command runs with."""
         section = self.section.value.get("ENV")
         return as_int(section.get(name)) if isinstance(section, dict) else None
+
+    @property
+    def holds_speech(self) -> bool:
+        """Whether what turns answers into speech is loaded as well: `thinker` trains and the others are frozen
+        (model/models/qwen.py:1944, get_config; model/model_arch.py:643)."""
+        section = self.section.value.get("ENV")
+        said = str(section.get("ENABLE_AUDIO_OUTPUT", "")).lower() if isinstance(section, dict) else ""
+        return bool(getattr(self.architecture, "speech_weights", ())) and said not in ("0", "false", "no", "off")
 
     @property
     def dtype(self) -> str:

@@ -23,7 +23,7 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
 
 DIALECT = "yaml11"
-_TEACHER = "the teacher that GKD compares with, and its logits"
+_SPEECH = "the whole checkpoint is loaded, the talker too, unless ENABLE_AUDIO_OUTPUT is 0"
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -53,12 +53,12 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*LORA)
     KEYS.read(fields, config, config)
+    if config.holds_speech and not config.is_megatron:
+        fields.infer("model.holds_speech", True, _SPEECH)
     read_start(fields, config.section.document, KEYS)
     tuner = config.raw("tuner_type")
     if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:
         fields.unknown("method.kind", f"the tuner `{tuner}` is not modelled")
-    if config.stage == "sft" and config.word("rlhf_type") == "gkd":
-        fields.infer("stack.unmodelled", _TEACHER, "`rlhf_type: gkd`")
     if spreads_layers(config, fields.get("parallelism.world_size")):
         reason = "several visible cards and no NPROC_PER_NODE: one process spreads the layers over them"
         fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)

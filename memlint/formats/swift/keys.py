@@ -4,6 +4,7 @@ swift/rlhf_trainers). `passes` names the Trainer's or TRL's argument that a key 
 
 from __future__ import annotations
 
+from memlint.formats.distillation import Distillation, apply_distillation
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.swift.config import SwiftConfig
@@ -21,11 +22,37 @@ def generates(config: SwiftConfig) -> bool:
 
 def uses_engine(config: SwiftConfig) -> bool:
     """Whether vLLM writes the completions on the training cards."""
-    return config.generates and config.flag("use_vllm") and config.word("vllm_mode") != "server"
+    return config.writes_completions and config.flag("use_vllm") and config.word("vllm_mode") != "server"
 
 
 def writes_completions_itself(config: SwiftConfig) -> bool:
-    return config.generates and not config.flag("use_vllm")
+    return config.writes_completions and not config.flag("use_vllm")
+
+
+def distils(config: SwiftConfig) -> bool:
+    return config.distils
+
+
+def read_teacher(fields: Fields, config: SwiftConfig) -> None:
+    """The teacher, or the student itself where none is named (arguments/rlhf_args.py:395, _check_teacher). One behind
+    a server answers with a few words' probabilities."""
+    if config.written("teacher_model_server") is not None or config.whole("gkd_logits_topk"):
+        fields.infer("stack.unmodelled", "GKD with the likeliest words of a teacher alone", "`gkd_logits_topk`")
+        return
+    name = config.raw("teacher_model")
+    own = not isinstance(name, str) or (name == config.raw("model") and fields.get("method.kind") == "lora")
+    beta = config.number("beta")
+    new_tokens = (config.whole("max_completion_length") or 512) if config.writes_completions else 0
+    found = Distillation(
+        "" if own else str(name), config.origin("teacher_model"), 0.5 if beta is None else beta, True, new_tokens
+    )
+    apply_distillation(fields, found, config.context, config.section.document.path)
+    placed = config.word("teacher_deepspeed") or config.section.value.get("deepspeed")
+    fields.put("rollout.offloads_reference", placed == "zero3_offload", config.origin("teacher_deepspeed"))
+    if config.writes_completions:
+        mode = config.word("vllm_mode") or "colocate"
+        engine = "vllm" if mode == "server" else "vllm_colocate"
+        fields.put("rollout.generator", engine if config.flag("use_vllm") else "model", config.origin("use_vllm"))
 
 
 def is_multimodal(config: SwiftConfig) -> bool:
@@ -275,6 +302,34 @@ _GENERATION = (
         passes="beta",
         read_only=True,
         about="The weight of the distance to the reference model: 0.04 for GRPO unless said; 0 does without one.",
+    ),
+    Key(
+        *("teacher_model", "text", "method.extra_models"),
+        when=distils,
+        read=read_teacher,
+        read_only=True,
+        about="The frozen model that GKD learns from; the model itself unless said.",
+    ),
+    Key(
+        *("lmbda", "number", "rollout.generator", 0.5),
+        read_with="teacher_model",
+        about="The share of GKD's steps for which the student writes completions. 0: none.",
+    ),
+    Key(
+        *("teacher_deepspeed", "word", "rollout.offloads_reference"),
+        read_with="teacher_model",
+        about="DeepSpeed's settings of the teacher; those of the student unless said.",
+    ),
+    Key(
+        *("teacher_model_server", "text"),
+        read_with="teacher_model",
+        about="The address of a teacher that answers with the likeliest words alone.",
+    ),
+    Key(
+        *("gkd_logits_topk", "whole"),
+        read_with="teacher_model",
+        least=1,
+        about="GKD compares this many of the likeliest words alone.",
     ),
     Key(
         *("num_generations", "whole", "method.num_generations", 8),

@@ -417,6 +417,28 @@ _GENERATION = (
         read_with="use_vllm",
     ),
 )
+_DISTILLATION = (
+    Key(
+        *("teacher_model_name_or_path", "text", "method.extra_models"),
+        when=training.distils,
+        read=training.read_distillation,
+        read_only=True,
+        about="The frozen model that GKD learns from.",
+    ),
+    Key(
+        *("lmbda", "number", "rollout.generator", 0.5),
+        read_with="teacher_model_name_or_path",
+        least=0,
+        most=1,
+        about="The share of GKD's steps for which the student writes completions. 0: none.",
+    ),
+    Key(
+        *("max_new_tokens", "whole", "sequence.max_new_tokens", 128),
+        read_with="teacher_model_name_or_path",
+        least=1,
+        about="The longest completion that GKD's student writes.",
+    ),
+)
 _PARALLEL = (
     Key(
         *("num_processes", "whole", "parallelism.world_size"),
@@ -436,5 +458,5 @@ _PARALLEL = (
     Key("fsdp_config", "any", about="FSDP's options, or the path of a JSON file with them."),
 )
 # Rows are read in this order: what a key needs stands before it.
-OWN_KEYS = Keys(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE)
+OWN_KEYS = Keys(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_DISTILLATION)
 KEYS = Keys(*TRAINING_ARGUMENTS, *OWN_KEYS)

@@ -24,6 +24,7 @@ _SFT_SKIPS_LOGITS = (0, 29)
 _LIGER_LOSSES = {
     "dpo": (("use_liger_loss", (0, 19), (0, 27)), ("use_liger_kernel", (0, 26), _SINCE_FUSED_HEAD)),
     "kto": (("use_liger_loss", (0, 17), (0, 26)), ("use_liger_kernel", (1, 9), _SINCE_FUSED_HEAD)),
+    "gkd": (("use_liger_kernel", (0, 22), (1, 14)),),
     "grpo": (("use_liger_loss", (0, 17), (0, 27)), ("use_liger_kernel", (0, 26), _SINCE_FUSED_HEAD)),
 }
 

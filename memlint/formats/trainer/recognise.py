@@ -34,7 +34,7 @@ _TRL_CONFIGURATIONS = frozenset(
         *("max_prompt_length", "max_completion_length", "num_generations", "reward_funcs", "use_vllm"),
         *("completion_only_loss", "assistant_only_loss", "padding_free", "precompute_ref_log_probs", "loss_type"),
         *("beta", "use_bnb_nested_quant", "chat_template_path", "activation_offloading", "reference_free"),
-        "center_rewards_coefficient",
+        *("center_rewards_coefficient", "teacher_model_name_or_path", "lmbda", "seq_kd"),
     }
 )
 # open-instruct has TRL's names for some things and a trainer of its own (open_instruct/finetune.py, FlatArguments).

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from memlint.formats.distillation import Distillation, apply_distillation
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
+    ("lmbda", "gkd"),
+    ("seq_kd", "gkd"),
+    ("teacher_model_name_or_path", "gkd"),
     ("num_generations", "grpo"),
     ("max_completion_length", "grpo"),
     ("reward_funcs", "grpo"),
@@ -203,6 +207,40 @@ def _read_default_length(fields: Fields, config: TrainerConfig, unbounded: bool)
     else:
         reason = "the length is set to null: nothing is cut" if unbounded else "the script decides: no length key"
         fields.unknown("sequence.length", reason)
+
+
+# Without the cache each new token is a forward over all that is written so far (experimental/gkd/gkd_trainer.py,
+# `use_cache: False if args.gradient_checkpointing`).
+# Keys of DistillationConfig (trl 1.16 trainer/distillation_config.py) and GOLDConfig, which take teachers as well.
+_OTHER_DISTILLATION = ("max_completion_length", "use_uld_loss", "use_extended_uld", "teacher_tokenizer_name_or_path")
+_GKD = "trl experimental/gkd/gkd_config.py"
+
+
+def distils(config: TrainerConfig) -> bool:
+    return config.stage == "gkd"
+
+
+def read_distillation(fields: Fields, config: TrainerConfig) -> None:
+    """TRL's GKD: a teacher, the share `lmbda` of steps whose completions the student writes (0.5), and how long these
+    are (128)."""
+    name, key = config.text("teacher_model_name_or_path")
+    other = config.first(*_OTHER_DISTILLATION)
+    if other:
+        fields.infer("stack.unmodelled", "a teacher beside another loss than GKD's", f"`{other}`")
+        return
+    if not name:
+        fields.infer("stack.unmodelled", "a teacher that nobody names, and its logits", "`teacher_model_name_or_path`")
+        return
+    value = config.section.value
+    beta, share = (as_number(value.get(key)) for key in ("beta", "lmbda"))
+    writes = share is None or share > 0
+    new_tokens = (as_int(value.get("max_new_tokens")) or 128) if writes else 0
+    found = Distillation(name, config.section.origin(key), 0.5 if beta is None else float(beta), new_tokens=new_tokens)
+    apply_distillation(fields, found, config.context, config.section.document.path)
+    if writes:
+        fields.infer("rollout.generator", "model", f"{_GKD}: lmbda")
+        cached = fields.get("checkpointing.mode") == "none"
+        fields.infer("serving.uses_cache", cached, "trl gkd_trainer.py: no cache under gradient checkpointing")
 
 
 def read_packing_strategy(fields: Fields, config: TrainerConfig) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.architectures import from_config
+from memlint.architectures import from_config, resolve
 from memlint.architectures.model import Resolution
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
@@ -195,3 +195,50 @@ def test_what_the_parser_refuses_is_reported() -> None:
 @given(value=st.dictionaries(st.sampled_from([*SFT, "rlhf_type", "deepspeed", "use_vllm", "ENV"]), ANYTHING))
 def test_nothing_raises(value: Any) -> None:
     swift.parse(document(value), known())
+
+
+@pytest.mark.parametrize(
+    ("more", "held"),
+    [({}, True), ({"ENV": {"ENABLE_AUDIO_OUTPUT": 0}}, False), ({"ENV": {"ENABLE_AUDIO_OUTPUT": "false"}}, False)],
+)
+def test_the_talker_is_loaded_unless_a_variable_says_no(more: dict[str, Any], held: bool) -> None:
+    """It is frozen and whole on each card: its 1.8 billion parameters are weights and nothing else."""
+    found = resolve("Qwen/Qwen2.5-Omni-7B")
+    seen = context(gpus=4, gpus_per_node=4)._replace(find_model=lambda name, path: found)
+    run = run_of(swift.parse(document({**SFT, **more}), seen))
+    assert run.model.holds_speech is held
+    silent = estimate(run._replace(model=run.model._replace(holds_speech=False)))
+    added = estimate(run).details["weights_bytes"] - silent.details["weights_bytes"]
+    assert added == (2 * 1_800_411_520 + 256 if held else 0)  # in blocks of 512 bytes
+
+
+GKD: dict[str, Any] = {**SFT, "rlhf_type": "gkd", "teacher_model": "some/teacher", "tuner_type": "full"}
+
+
+@pytest.mark.parametrize(
+    ("more", "fields"),
+    [
+        ({}, {"method.stage": "gkd", "loss.divergence": "mixture", "loss.in_row_chunks": True}),
+        ({}, {"sequence.length": 2048 + 512, "sequence.max_prompt_length": 2048, "rollout.generator": "model"}),
+        ({"lmbda": 0}, {"sequence.length": 2048, "rollout.generator": "", "method.reference_model": "named"}),
+        ({"beta": 1}, {"loss.divergence": "reverse"}),
+        ({"beta": 0}, {"loss.divergence": "forward"}),
+        ({"teacher_model": None}, {"method.reference_model": "shared", "method.extra_models": ()}),
+        ({"use_vllm": True, "vllm_mode": "server"}, {"rollout.generator": "vllm"}),
+        ({"use_vllm": True, "vllm_mode": "colocate"}, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9}),
+        ({"teacher_deepspeed": "zero3_offload"}, {"rollout.offloads_reference": True}),
+        ({"gkd_logits_topk": 64}, {"method.stage": "sft", "method.extra_models": ()}),
+    ],
+)
+def test_a_student_learns_from_a_teacher(more: dict[str, Any], fields: dict[str, Any]) -> None:
+    run = read({**GKD, **more})
+    assert {field: get(run, field) for field in fields} == fields
+
+
+def test_a_teacher_takes_its_weights_and_its_logits() -> None:
+    alone, taught = estimate(read({**SFT, "tuner_type": "full"})), estimate(read({**GKD, "lmbda": 0}))
+    waiting = estimate(read({**GKD, "lmbda": 0, "teacher_deepspeed": "zero3_offload"}))
+    assert alone.allocated_bytes is not None and taught.allocated_bytes is not None
+    assert taught.details["other_models_bytes"] > 0 == waiting.details["other_models_bytes"]
+    assert taught.allocated_bytes > alone.allocated_bytes + taught.details["other_models_bytes"]
+    assert estimate(read({**GKD, "gkd_logits_topk": 64})).allocated_bytes is None

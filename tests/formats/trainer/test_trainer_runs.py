@@ -639,3 +639,26 @@ def test_a_parallelism_config_divides_sequences_and_layers() -> None:
     assert (found.context_parallel_size, found.tensor_parallel_size, found.sequence_parallel_size) == (2, 2, 1)
     open_one = run_of(trainer.parse(document({**LORA, "parallelism_config": {"sp_size": "${SP}"}}), context(gpus=8)))
     assert "sp_size" in open_one.stack.unmodelled
+
+
+GKD: dict[str, Any] = {**TRL, "teacher_model_name_or_path": "some/teacher", "lmbda": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("more", "fields"),
+    [
+        ({}, {"method.stage": "gkd", "method.reference_model": "named", "loss.divergence": "mixture"}),
+        ({}, {"sequence.length": 1024 + 128, "rollout.generator": "model", "loss.in_row_chunks": False}),
+        ({"lmbda": 0}, {"sequence.length": 1024, "rollout.generator": ""}),
+        ({"max_new_tokens": 64, "max_length": 512}, {"sequence.length": 576, "sequence.max_new_tokens": 64}),
+        ({"gradient_checkpointing": True}, {"serving.uses_cache": False}),
+        ({"gradient_checkpointing": False}, {"serving.uses_cache": True}),
+        ({"beta": 0.0}, {"loss.divergence": "forward"}),
+        ({"teacher_model_name_or_path": None}, {"method.extra_models": (), "loss.divergence": ""}),
+        ({"lmbda": None, "max_completion_length": 256}, {"method.extra_models": (), "loss.divergence": ""}),
+    ],
+)
+def test_gkd_has_a_teacher_and_completions_of_its_own(more: dict[str, Any], fields: dict[str, Any]) -> None:
+    run = run_of(parsed_of({**GKD, **more}))
+    assert {field: get(run, field) for field in fields} == fields
+    assert bool(run.stack.unmodelled) is (not run.loss.divergence)

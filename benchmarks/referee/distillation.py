@@ -1,0 +1,187 @@
+"""Distillation's loss beside steps on fake tensors: the student's update next to a teacher's logits.
+
+    python benchmarks/referee/distillation.py            each case: forward, backward, the higher of both
+    python benchmarks/referee/distillation.py --write    the same, written to benchmarks/data/distillation.jsonl
+
+Where the loss takes some rows at a time, the closed form is an upper bound for the backward, which is the lower of the
+two. torch's own operators run. The loss is that of trl 1.16 (experimental/gkd/gkd_trainer.py, generalized_jsd_loss)
+and of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss), written anew. The teacher's logits are a tensor beside the
+student's, and every position has a label.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import memlint.simulation.attention as attention_functions
+import memlint.simulation.build as build
+import memlint.simulation.checkpoints as checkpoints
+import memlint.simulation.kernels as kernels
+import memlint.simulation.precision as precision
+import memlint.simulation.replay as replay
+from benchmarks.command import parser
+from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE, spread
+from memlint.architectures import from_config
+from memlint.memory.estimate import estimate
+from memlint.run import (
+    Attention,
+    Batch,
+    Checkpointing,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Run,
+    Sequence,
+)
+from memlint.simulation.tracker import Tracker
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "distillation.jsonl"
+SIZES = ((2, 512), (3, 1024))
+BETAS = {"mixture": 0.5, "forward": 0.0, "reverse": 1.0}
+ROWS = 512  # that ms-swift takes at a time
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    for (kind, model), (rows, length), (name, in_chunks, wide) in itertools.product(
+        MODELS, SIZES, itertools.product(BETAS, (False, True), (False, True))
+    ):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": rows, "S": length, "kind": name} | {
+            "in_chunks": in_chunks,
+            "fp32": wide,
+        }
+
+
+def whole(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, beta: float) -> torch.Tensor:
+    """The loss of TRL."""
+    student, teacher = student / 0.9, teacher / 0.9
+    mine, theirs = F.log_softmax(student, dim=-1), F.log_softmax(teacher, dim=-1)
+    if beta == 0:
+        found = F.kl_div(mine, theirs, reduction="none", log_target=True)
+    elif beta == 1:
+        found = F.kl_div(theirs, mine, reduction="none", log_target=True)
+    else:
+        share = torch.tensor(beta, dtype=mine.dtype)
+        mixed = torch.logsumexp(torch.stack([mine + torch.log1p(-share), theirs + torch.log(share)]), dim=0)
+        from_teacher = F.kl_div(mixed, theirs, reduction="none", log_target=True)
+        from_student = F.kl_div(mixed, mine, reduction="none", log_target=True)
+        found = share * from_teacher + (1 - share) * from_student
+    return found.index_select(1, labels).sum()
+
+
+def by_rows(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, beta: float) -> torch.Tensor:
+    """The loss of ms-swift."""
+    mine_picked, theirs_picked = student.index_select(1, labels), teacher.index_select(1, labels)
+    width = student.shape[-1]
+    mine_all, theirs_all = (mine_picked / 0.9).view(-1, width), (theirs_picked / 0.9).view(-1, width)
+    total = mine_all.new_zeros(())
+    share = torch.tensor(beta, dtype=mine_all.dtype)
+    for start in range(0, mine_all.shape[0], ROWS):
+        mine = F.log_softmax(mine_all[start : start + ROWS], dim=-1)
+        theirs = F.log_softmax(theirs_all[start : start + ROWS], dim=-1)
+        if beta == 0:
+            found = _kl(mine, theirs)
+        elif beta == 1:
+            found = _kl(theirs, mine)
+        else:
+            mixed = torch.logsumexp(torch.stack([mine + torch.log1p(-share), theirs + torch.log(share)]), dim=0)
+            found = share * _kl(mixed, theirs) + (1 - share) * _kl(mixed, mine)
+        total = total + found.sum()
+    return total
+
+
+def _kl(log: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (torch.exp(target) * (target - log)).sum(-1)
+
+
+def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
+    with precision.autocast(torch.bfloat16):
+        outputs = model(input_ids=ids, use_cache=False)
+    logits = outputs.logits.float() if case["fp32"] else outputs.logits
+    del outputs
+    teacher = torch.empty_like(logits, requires_grad=False)
+    labels = torch.zeros(ids.shape[1] - 1, dtype=torch.int64)
+    compute = by_rows if case["in_chunks"] else whole
+    return compute(logits[:, :-1], teacher[:, :-1], labels, BETAS[case["kind"]])
+
+
+def simulated(case: dict[str, Any]) -> dict[str, int]:
+    """Bytes beside the weights at the peak of each phase."""
+    attention_functions.register()
+    attention_functions.FlashCore.temporaries = True
+    tracker = Tracker(kernels.temporaries)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        implementation = attention_functions.implementation("flash_attention_2")
+        model = build.model_on_meta(case["config_class"], case["config"], implementation, torch.bfloat16)
+        with FakeTensorMode(), tracker, precision.CudaOperators():
+            tracker.begin("base")
+            build.to_fake(model)
+            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
+            base = tracker.current - 8 * ids.numel()
+            checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+            model.train()
+            tracker.begin("forward")
+            loss = _loss(model, ids, case)
+            tracker.begin("backward")
+            loss.backward()
+    peaks = replay.phase_peaks(tracker)
+    return {name: peak - base for name, (_, peak) in peaks.items() if name != "base"}
+
+
+def predicted(case: dict[str, Any]) -> dict[str, int]:
+    run = Run(
+        "test",
+        "",
+        model=Model(architecture=from_config(case["config"]), weights_dtype="bfloat16"),
+        method=Method("full", stage="gkd"),
+        precision=Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=case["fp32"]),
+        batch=Batch(case["B"], 1),
+        sequence=Sequence(case["S"]),
+        attention=Attention("flash_attention_2"),
+        checkpointing=Checkpointing("full", reentrant=False),
+        loss=Loss("plain", upcast_logits=False, divergence=case["kind"], in_row_chunks=case["in_chunks"]),
+        optimizer=Optimizer("sgd"),
+        parallelism=Parallelism(1, 1, 1),
+    )
+    found = {one.name: one for one in estimate(run).phases}
+    return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    asked, errors, lines = arguments.parse_args(), [], []
+    for case in cases():
+        real, said = simulated(case), predicted(case)
+        lines.append(json.dumps({**case, "result": real}))
+        title = f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['kind']:8}"
+        title += f" {'rows ' if case['in_chunks'] else 'whole'} {'fp32' if case['fp32'] else 'half'}"
+        real["step"], said["step"] = (max(one["forward"], one["backward"]) for one in (real, said))
+        for name, value in real.items():
+            errors.append((said[name] / value - 1, name))
+            print(f"{title} {name:9} {value / 2**20:9.0f} MiB {errors[-1][0]:+.2%}")
+    if asked.write:
+        DATA.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for phase in sorted({name for _, name in errors}):
+        print(f"{phase:9} {spread(abs(error) for error, name in errors if name == phase)}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
