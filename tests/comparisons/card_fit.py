@@ -33,10 +33,9 @@ TERMS: tuple[tuple[str, tuple[str, ...], float], ...] = (
 )
 _STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
 _PASSES = 2
-_OUTSIDE = 0.04  # share of rows that margins leave outside on each side
-_LENT = 10  # rows of all classes that each class counts as its own
+_OUTSIDE = 0.02  # share of rows that margins leave outside on each side
+_LENT = 30  # rows of all classes that each class counts as its own
 _FEW = 3  # a class without rows gets margins wider by a third, one with nine by a twelfth
-_FLOOR = 0.085  # half of it is the tensors' figure (prediction_margin), half repeats of one run
 _SPLITS = 20
 Table = Mapping[str, Any]
 
@@ -73,9 +72,15 @@ class Shown(NamedTuple):
 
     def with_room(self, table: Table) -> float:
         """What a card with room to spare would show."""
-        terms = table["terms"][self.group(table)]
-        reserved = slack.reserved_bytes(self.allocated, self.run, self.details, terms)
-        return reserved + device.context_bytes(self.run, table) + device.nccl_bytes(self.run, table)
+        return self._reserved(table) + device.context_bytes(self.run, table) + device.nccl_bytes(self.run, table)
+
+    def off(self, table: Table) -> float:
+        """How far the card was from the central figure, in what the margins of "slack" are multiples of."""
+        doubt = device.doubted_bytes(self.allocated, self._reserved(table), table)
+        return (self.shown - self.with_room(table)) / doubt
+
+    def _reserved(self, table: Table) -> int:
+        return slack.reserved_bytes(self.allocated, self.run, self.details, table["terms"][self.group(table)])
 
 
 def shown() -> list[Shown]:
@@ -135,15 +140,15 @@ def _error(one: Shown, table: Table) -> float:
 def _margins(chosen: Sequence[Shown], table: Table) -> dict[str, Any]:
     """The classes of `table` with margins from `chosen`."""
     roomy = [one for one in chosen if one.with_room(table) <= (device.usable_bytes(one.run) or one.shown)]
-    common = _quantiles([_error(one, table) for one in roomy])
+    common = _quantiles([one.off(table) for one in roomy])
     found: dict[str, Any] = {}
     for kind, entry in table["slack"].items():
-        errors = [_error(one, table) for one in roomy if one.kind == kind]
+        errors = [one.off(table) for one in roomy if one.kind == kind]
         own = _quantiles(errors) if errors else common
         weight = len(errors) / (len(errors) + _LENT)
         low, high = (weight * mine + (1 - weight) * theirs for mine, theirs in zip(own, common, strict=True))
         wider = 1 + 1 / (len(errors) + _FEW)
-        found[kind] = {**entry, "low": wider * min(-_FLOOR, low), "high": wider * max(_FLOOR, high)}
+        found[kind] = {**entry, "low": wider * min(0.0, low), "high": wider * max(0.0, high)}
     return found
 
 

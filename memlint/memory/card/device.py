@@ -72,16 +72,19 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
 class SteadyState(NamedTuple):
     """What a run reaches on a card that has room, in bytes, before the card's context is added.
 
-    Tensors take `least_allocated` to `allocated + uncertain`. `low`, `high` and `headroom` are shares of what the card
-    shows.
+    Tensors take `least_allocated` to `allocated + uncertain`. The card shows `below` less to `above` more than the
+    central figure, or the shares `least_below` and `least_above` of it where those are more. `headroom` is a share of
+    the central figure.
     """
 
     allocated: int
     least_allocated: int
     uncertain: int
     reserved: int
-    low: float
-    high: float
+    below: int
+    above: int
+    least_below: float
+    least_above: float
     headroom: float
     kind: str
 
@@ -90,8 +93,9 @@ class SteadyState(NamedTuple):
         outside, usable = outside_allocator(run, table), usable_bytes(run)
         device = self.reserved + outside
         minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside
-        low = max(minimum, int(device * (1 + self.low)) - max(0, self.allocated - self.least_allocated))
-        high = unclamped_high = max(device, int(device * (1 + self.high))) + self.uncertain
+        below = max(self.below, int(self.least_below * device))
+        low = max(minimum, device - below - max(0, self.allocated - self.least_allocated))
+        high = unclamped_high = device + self._above(device) + self.uncertain
         if usable and high > usable:
             full_card = max(int(usable * table["full_card"]["value"]), minimum)
             low = minimum if device > usable else min(low, full_card)
@@ -105,7 +109,10 @@ class SteadyState(NamedTuple):
     def fits(self, device: int, usable: int) -> bool:
         """Whether the run fits: the upper end does, or the central figure does with some headroom. Cached blocks are
         freed before a run ends with an out-of-memory error."""
-        return int(device * (1 + max(0.0, min(self.high, self.headroom)))) + self.uncertain <= usable
+        return device + min(self._above(device), int(self.headroom * device)) + self.uncertain <= usable
+
+    def _above(self, device: int) -> int:
+        return max(self.above, int(self.least_above * device))
 
 
 def steady_state(
@@ -125,16 +132,25 @@ def steady_state(
     least_allocated = details.get("allocated_low_bytes", allocated)
     uncertain = max(0, details.get("allocated_high_bytes", allocated) - allocated)
     uncertain += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
+    doubt = doubted_bytes(allocated, reserved, table)
     return SteadyState(
         allocated,
         least_allocated,
         uncertain,
         reserved,
-        margins["low"],
-        margins["high"],
+        int(-margins["low"] * doubt),
+        int(margins["high"] * doubt),
+        margins.get("least_below", table["doubt"]["least_below"]),
+        margins.get("least_above", table["doubt"]["least_above"]),
         terms.get("headroom", 1.0),
         kind,
     )
+
+
+def doubted_bytes(allocated: int, reserved: int, table: Mapping[str, Any]) -> float:
+    """What the margins of "slack" are multiples of: the allocator's overhead, which depends on the order in which
+    blocks come and go, and a share of the tensors."""
+    return reserved - allocated + float(table["doubt"]["of_tensors"]) * allocated
 
 
 def cards_that_fit(steady_state: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:

@@ -119,6 +119,15 @@ def test_measured_run_with_a_fused_loss() -> None:
     assert card.high - card.low < 0.16 * card.device
 
 
+@given(st.integers(5 * GIB, 30 * GIB), st.integers(GIB, 8 * GIB), st.integers(GIB, 8 * GIB))
+def test_larger_logits_make_the_interval_wider(allocated: int, logits: int, more: int) -> None:
+    run = _lora(A100, Loss("plain"))
+    terms = {"resident_bytes": allocated // 2}
+    small = device.card(allocated, run, {**terms, "whole_logits_bytes": logits})
+    large = device.card(allocated, run, {**terms, "whole_logits_bytes": logits + more})
+    assert large.unclamped_high - large.device >= small.unclamped_high - small.device
+
+
 def test_measured_run_with_copies_of_the_logits() -> None:
     # the same model, 8 x 4096, GPTQ base, logits upcast, fused cross entropy: 45.32 allocated, 73.58 on the card
     run = _lora(A100, Loss("fused_ce", upcast_logits=True))._replace(stack=Stack(transformers=(4, 45)))
