@@ -206,11 +206,15 @@ def cost(steps: int = 2_000) -> None:
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)
     inputs = torch.zeros((1, 1))
     step = _real_step()
-    print(f"one step of 100 M parameters with {REAL_LENGTH} tokens on {torch.get_num_threads()} CPU threads: {step:.2f} s")
+    print(
+        f"one step of 100 M parameters with {REAL_LENGTH} tokens on {torch.get_num_threads()} CPU threads: {step:.2f} s"
+    )
     for name, always in (("every phase measured", True), ("no batch longer than before", False)):
         added = statistics.median(_added(layer, optimizer, inputs, steps, always) for _ in range(5))
-        print(f"{name}: {1e6 * added:.1f} us a step, {100 * added / step:.4f} % of that one, "
-              f"0.1 % of any that takes {1e6 * added:.0f} ms")
+        print(
+            f"{name}: {1e6 * added:.1f} us a step, {100 * added / step:.4f} % of that one, "
+            f"0.1 % of any that takes {1e6 * added:.0f} ms"
+        )
 
 
 def _added(layer: Any, optimizer: Any, inputs: torch.Tensor, steps: int, always: bool) -> float:

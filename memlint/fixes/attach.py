@@ -94,8 +94,9 @@ def options(
     run, before = analysis.runs[index], analysis.estimates[index]
     hooks = hooks or planner.SearchHooks(estimator, edit_writer(analysis))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
-    hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis)) if over else ()
     fitting, failures = _fitting(analysis, index, hooks, reanalyse)
+    asked = not any(_is_good_enough(option.plan) for option in fitting)
+    hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis), asked) if over else ()
     if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
         hardware = (*_by_hand(before, failures), *_one_card(run, before, hooks), *hardware)
     if fitting:
@@ -105,6 +106,14 @@ def options(
     return PlanOptions(
         tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, before)), hardware
     )
+
+
+_MUCH_SLOWER = 1.5
+
+
+def _is_good_enough(plan: planner.Plan) -> bool:
+    """Whether nobody rents more cards who can have the plan: the same result in about the same time."""
+    return plan.risk == 0 and plan.speed <= _MUCH_SLOWER
 
 
 def _by_hand(before: Estimate, failures: Iterable[Failure]) -> Iterator[Fix]:

@@ -70,9 +70,7 @@ class Session:
         """What this rank measured until now."""
         recorder = self.recorder
         bytes_alive = attempted(lambda: live.state_bytes(self.training.model, self.training.optimizer)) or 0
-        return RankRecord(
-            live.world()[0], dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive
-        )
+        return RankRecord(live.world()[0], dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive)
 
     def record(self, ranks: tuple[RankRecord, ...]) -> TrainingRecord:
         """What `ranks` measured, beside the prediction for the longest batch that one of them saw."""

@@ -17,14 +17,17 @@ Express = Callable[[Run, Mapping[str, Any]], "tuple[Edit, ...] | None"]
 MOST_GPUS = 64
 
 
-def advice(run: Run, before: Estimate, estimator: Estimator, express: Express = lambda *_: ()) -> tuple[Fix, ...]:
+def advice(
+    run: Run, before: Estimate, estimator: Estimator, express: Express = lambda *_: (), more_cards: bool = True
+) -> tuple[Fix, ...]:
     """Nothing to write into the file: the allocator's setting that makes a tight run fit, a release of transformers
-    that quantises experts, how many cards of its own with ZeRO-3 or FSDP, and the smallest common card that holds the
-    run as it is."""
+    that quantises experts, how many cards of its own with ZeRO-3 or FSDP (`more_cards`), and the smallest common card
+    that holds the run as it is."""
     told = (*_segments(run, before, estimator), *_release(run, before, estimator))
     if run.purpose != "train":
         return (*told, *_spread(run, before, estimator), *_card(before))
-    return (*told, *_gpus(run, before, estimator, express), *_card(before))
+    spread = _gpus(run, before, estimator, express) if more_cards else ()
+    return (*told, *spread, *_card(before))
 
 
 def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
