@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 
 from memlint._record import NamedTuple
 
+_AT_ONCE = 1 << 16  # bytes that are read by one call: most configs in one piece
+MOST_FOLDERS = 65_536  # whose real paths are remembered
 Answers = dict[tuple[str, str], "str | bytes"]  # (what was asked, absolute path) -> the answer, or the bytes read
 
 
@@ -143,6 +145,74 @@ def realpath(path: str) -> str:
     return found
 
 
+class RealPaths:
+    """Real paths, where each folder on the way is looked at once: one asks the disk for its own last part alone.
+
+    It answers as the links were when it first passed them, so one belongs to one check.
+    """
+
+    __slots__ = ("_folders",)
+
+    def __init__(self) -> None:
+        self._folders: dict[str, str] = {}
+
+    def of(self, path: str) -> str:
+        found = self._folders.get(path) or self._asked(path)
+        note("real", path, found)
+        return found
+
+    def folder(self, path: str) -> str:
+        """The same for a folder, which is remembered."""
+        found = self._folder(path) if _is_plain(path) else os.path.realpath(path)
+        note("real", path, found)
+        return found
+
+    def _asked(self, path: str) -> str:
+        if not _is_plain(path) or os.path.islink(path):
+            return os.path.realpath(path)
+        folder, name = os.path.split(path)
+        return os.path.join(self._folder(folder), name)
+
+    def _folder(self, folder: str) -> str:
+        """The real path of an absolute folder: that of the folder above it, unless it is a link."""
+        passed: list[str] = []
+        if len(self._folders) > MOST_FOLDERS:
+            self._folders.clear()
+        while folder not in self._folders:
+            above = os.path.dirname(folder)
+            if above == folder or os.path.islink(folder):
+                self._folders[folder] = os.path.realpath(folder)
+            else:
+                passed.append(folder)
+                folder = above
+        real = self._folders[folder]
+        for one in reversed(passed):
+            real = self._folders[one] = os.path.join(real, os.path.basename(one))
+        return real
+
+
+def _is_plain(path: str) -> bool:
+    """Whether a real path is that of the folder and a name: no `..`, which a link changes the meaning of, and none of
+    the short names of Windows."""
+    return os.name != "nt" and os.path.isabs(path) and os.path.normpath(path) == path
+
+
+def among(folder: str, names: frozenset[str]) -> frozenset[str]:
+    """Those of `names` that a folder holds; one listing instead of a question for each."""
+    found = names_among(folder, names)
+    if _record is not None:
+        note(f"among {'/'.join(sorted(names))}", folder, "/".join(sorted(found)))
+    return found
+
+
+def names_among(folder: str, names: frozenset[str]) -> frozenset[str]:
+    """The same without a record."""
+    try:
+        return names.intersection(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
 def listed(path: str) -> list[str]:
     """The sorted names in a folder. Raises OSError."""
     try:
@@ -193,7 +263,13 @@ def read_checked(path: str, most: int) -> bytes:
 def regular(path: str, most: int) -> bytes:
     """The bytes of a regular file, without a record. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(f"{path} is not a regular file")
-        return stream.read(most)
+        pieces = []
+        while most and (piece := os.read(descriptor, min(most, _AT_ONCE))):
+            pieces.append(piece)
+            most -= len(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(descriptor)

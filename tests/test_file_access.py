@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import memlint.file_access as file_access
 
@@ -76,3 +80,51 @@ def test_a_pipe_is_no_file_to_check(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError):
         file_access.read_checked(str(tmp_path / "pipe"), 9)
+
+
+_STEPS = st.sampled_from(["a", "b", "link", "loop", "gone", "..", "."])
+
+
+@given(paths=st.lists(st.lists(_STEPS, max_size=6), max_size=8))
+def test_real_paths_are_those_of_the_system(paths: list[list[str]]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        for folder in ("a/a/b", "a/b/a", "b/a"):
+            os.makedirs(os.path.join(name, folder))
+        for place, target in (("a/link", "../b"), ("b/link", f"{name}/a/b"), ("link", "a/link"), ("a/loop", "loop")):
+            os.symlink(target, os.path.join(name, place))
+        real = file_access.RealPaths()
+        for steps in paths:
+            path = os.path.join(name, *steps)
+            assert real.of(path) == os.path.realpath(path)
+            assert real.folder(path) == os.path.realpath(path)
+
+
+def test_real_paths_of_many_folders_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_access, "MOST_FOLDERS", 10)
+    real = file_access.RealPaths()
+    for number in range(40):
+        assert real.of(str(tmp_path / f"{number}/x")) == str(tmp_path / f"{number}/x")
+    assert len(real._folders) <= 10 + len(tmp_path.parts) + 1
+
+
+def test_a_folder_too_deep_for_the_system_has_a_real_path() -> None:
+    deep = "/" + "/".join("a" * 3000)
+    assert file_access.RealPaths().of(deep) == deep
+
+
+def test_one_listing_answers_for_many_names(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("")
+    (tmp_path / "other").write_text("")
+    assert file_access.among(str(tmp_path), frozenset(("a", "b"))) == {"a"}
+    assert file_access.among(str(tmp_path / "none"), frozenset("a")) == frozenset()
+    assert file_access.take().shared == {
+        ("among a/b", str(tmp_path)): "a",
+        ("among a", str(tmp_path / "none")): "",
+    }
+
+
+@pytest.mark.parametrize("most", [0, 1, 70_000, 200_000])
+def test_large_files_are_read_in_pieces(tmp_path: Path, most: int) -> None:
+    data = bytes(range(256)) * 500
+    (tmp_path / "a").write_bytes(data)
+    assert file_access.regular(str(tmp_path / "a"), most) == data[:most]

@@ -14,6 +14,7 @@ from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
+from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.readings import in_words
 from memlint.run import LAUNCH, UNKNOWN
 
@@ -132,7 +133,16 @@ def _sliding_window(model: Architecture) -> int:
 _EXPERT_LINEARS = ("gate_proj", "up_proj", "down_proj", "gate_up_proj", "w1", "w2", "w3")
 
 
+_MODULES = IdentityCache(64)
+
+
 def _modules(model: Architecture) -> tuple[str, ...]:
+    """What `_named_modules` finds: the same for every run of one model."""
+    found: tuple[str, ...] | None = _MODULES.get(model)
+    return found or _MODULES.put(_named_modules(model), model)
+
+
+def _named_modules(model: Architecture) -> tuple[str, ...]:
     """Last parts of the names of all modules with weights: what a LoRA target can name; heads under both their names.
 
     Experts count as linears too: they are modules in transformers 4 and parameters in 5.

@@ -22,13 +22,21 @@ MAX_REFERENCE = 4096  # PATH_MAX on Linux
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
+def _any(folder: str, names: frozenset[str]) -> frozenset[str]:
+    return names
+
+
 class Files(NamedTuple):
-    """The file system functions that this module uses. Paths are absolute and posix; `read` may raise OSError."""
+    """The file system functions of a workspace. Paths are absolute and posix; `read` may raise OSError.
+
+    `among(folder, names)`: those of the names that the folder may hold, where one listing answers for all of them.
+    """
 
     is_file: Callable[[str], bool]
     exists: Callable[[str], bool]
     realpath: Callable[[str], str]
     read: Callable[[str], Document]
+    among: Callable[[str, frozenset[str]], frozenset[str]] = _any
 
 
 def candidates(reference: str, from_path: str, cwd: str, root: str) -> tuple[str, ...]:

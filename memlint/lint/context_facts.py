@@ -182,6 +182,8 @@ def _counts(gpus: int | None, per_node: int | None, origin: Origin | None) -> di
 def _companions(
     document: Document, workspace: Workspace, names: tuple[str, ...], must_exist: bool
 ) -> tuple[Document, ...]:
+    if not names:
+        return ()
     found = []
     read = workspace.context().read
     for name in names:

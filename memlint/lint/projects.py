@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import lru_cache
 
 import memlint.file_access as file_access
 from memlint.repository.upward import upward
@@ -64,12 +63,10 @@ def real_folder(path: str) -> str:
     """The folder of the file at `path`, with symbolic links resolved."""
     if os.path.islink(path):
         return os.path.dirname(file_access.realpath(path))
-    return _real(os.path.dirname(path))
+    return _real_paths.folder(os.path.dirname(path))
 
 
-@lru_cache(maxsize=65_536)
-def _real(folder: str) -> str:
-    return file_access.realpath(folder)
+_real_paths = file_access.RealPaths()
 
 
 def project_root(folder: str, cwd: str) -> str:

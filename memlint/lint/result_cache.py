@@ -192,9 +192,13 @@ def _read(path: str) -> _Stored | None:
 
 def _answer(kind: str, path: str) -> str | None:
     """What the disk, or the calendar, answers now."""
-    question, _, most = kind.partition(" ")
+    question, _, about = kind.partition(" ")
     try:
-        return digest(file_access.regular(path, int(most))) if question == "bytes" else _ANSWERS[kind](path)
+        if question == "bytes":
+            return digest(file_access.regular(path, int(about)))
+        if question == "among":
+            return "/".join(sorted(file_access.names_among(path, frozenset(about.split("/")))))
+        return _ANSWERS[kind](path)
     except (OSError, ValueError):
         return ""
     except KeyError:

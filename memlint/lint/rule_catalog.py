@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import lru_cache
 
 import memlint.file_access as file_access
 import memlint.plugin_registry as extensions
@@ -46,6 +47,7 @@ class RuleCatalog:
         self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = like._rules if like else {}
         self._engines: dict[tuple[object, ...], Engine] = like._engines if like else {}
         self._names: dict[int, RuleNames] = like._names if like else {}
+        self._measurements = lru_cache(maxsize=64)(self._measurements_of)  # called about three times a file
 
     def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
@@ -87,7 +89,7 @@ class RuleCatalog:
             self._engines[key] = _calibrated_engine(chosen, measured) if measured else Engine(chosen)
         return self._engines[key]
 
-    def _measurements(self, path: str) -> tuple[Measurement, ...]:
+    def _measurements_of(self, path: str) -> tuple[Measurement, ...]:
         """The user's measurements that apply to a file."""
         if self._request.facts.isolated:
             return ()

@@ -13,12 +13,13 @@ from memlint.settings import FileSettings, SettingsError, effective, load_settin
 ReadSettings = Callable[[str], FileSettings]
 
 
-def read_settings(path: str, facts: StatedFacts) -> FileSettings:
-    """The settings on disk that apply to a file. Raises UsageError with the place of each mistake."""
+def read_settings(path: str, facts: StatedFacts, is_file: bool = True) -> FileSettings:
+    """The settings on disk that apply to a file (or, without `is_file`, to a folder). Raises UsageError with the place
+    of each mistake."""
     if facts.isolated:
         return FileSettings(path)
     try:
-        return effective(load_settings(path, facts.settings_file), path)
+        return effective(load_settings(path, facts.settings_file, is_file), path)
     except SettingsError as error:
         raise UsageError(f"settings: {error}") from None
 

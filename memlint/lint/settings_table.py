@@ -38,7 +38,7 @@ def settings_table(path: str, request: LintRequest, option_values: Mapping[str, 
 
 def _settings(path: str, request: LintRequest) -> FileSettings:
     """The settings of a file with the profile and ignored rules of the command line. Raises UsageError."""
-    found = read_settings(path, request.facts)
+    found = read_settings(path, request.facts, is_file=False)
     origins = dict(found.origins)
     profile, ignore = request.profile, request.ignore
     if profile:

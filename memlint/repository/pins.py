@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.llamafactory.releases import LLAMAFACTORY
@@ -37,6 +37,8 @@ _VERSION_FILES = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/
 _VENDORED_FILES = tuple(
     f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _VERSION_FILES
 )
+_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES)
+ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
 FILES = (*_LOCKS, *_REQUIREMENT_FILES, *(posixpath.basename(file) for file in _VERSION_FILES))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 MOST_BYTES = 4 << 20
@@ -69,10 +71,13 @@ def pins(folder: str, root: str, pinned_in: Callable[[str], Mapping[str, Pin]]) 
     return found
 
 
-def pinned(folder: str, text: Callable[[str], str | None]) -> dict[str, Pin]:
-    """Pins of the files in one folder. `text` reads a file; None where there is none."""
+def pinned(folder: str, text: Callable[[str], str | None], entries: Collection[str] = ENTRIES) -> dict[str, Pin]:
+    """Pins of the files in one folder. `text` reads a file; None where there is none. `entries`: those of `ENTRIES`
+    that the folder may hold."""
     found: dict[str, Pin] = {}
-    for name in (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES):
+    for name in _ALL if entries else ():
+        if name.partition("/")[0] not in entries:
+            continue
         path = posixpath.join(folder, name)
         content = text(path)
         if content is None:

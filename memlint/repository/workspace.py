@@ -17,7 +17,7 @@ from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
 from memlint.formats.references import Files, reader
-from memlint.repository.pins import FILES, MOST_BYTES, Pin, pinned, pins
+from memlint.repository.pins import ENTRIES, FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES, decode
@@ -406,9 +406,10 @@ class Workspace:
 
     def _pinned_in(self, folder: str) -> Mapping[str, Pin]:
         if folder not in self._pinned:
+            found = pinned(folder, self._text, self._files.among(folder, ENTRIES))
             self._pinned[folder] = {
                 name: pin._replace(origin=pin.origin._replace(path=self.display_path(pin.origin.path)))
-                for name, pin in pinned(folder, self._text).items()
+                for name, pin in found.items()
             }
         return self._pinned[folder]
 
@@ -446,7 +447,14 @@ def on_disk(
     models_within: str = "",
 ) -> Workspace:
     """A workspace over the real file system; `root` and `cwd` are absolute."""
-    files = Files(file_access.is_file, file_access.exists, _realpath, _unset)
+    real = file_access.RealPaths()
+    files = Files(
+        file_access.is_file,
+        file_access.exists,
+        lambda path: real.of(path).replace(os.sep, "/"),
+        _unset,
+        file_access.among,
+    )
     return _over(files, read_bytes, root, cwd, models, hub, exact, models_within)
 
 

@@ -21,6 +21,9 @@ _ADDED = ("ignore",)  # a nearer file's entries are appended to those of the fil
 _MERGED = ("severity", "models", "versions", "budgets", "memory")
 
 
+_OF_NO_FILE = FileSettings(**PROFILES["default"])
+
+
 class SettingRow(NamedTuple):
     """One row of `--show-settings`."""
 
@@ -35,6 +38,8 @@ def effective(settings: Settings, path: str) -> FileSettings:
     The files are merged in order, each with those of its `overrides` whose patterns match `path`. A later value
     replaces an earlier one; `ignore`, `plugins`, `rules_dirs` and suppressions are appended, mappings are merged.
     """
+    if not settings.files:
+        return _OF_NO_FILE
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     absolute = os.path.abspath(path)

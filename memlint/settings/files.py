@@ -19,16 +19,17 @@ Stamp = Union[tuple[int, int, int], None]  # time of writing, size, inode
 MAX_EXTENDS = 16  # files that one settings file may build on
 
 
-def load_settings(path: str, settings_file: str | None = None) -> Settings:
+def load_settings(path: str, settings_file: str | None = None, is_file: bool = False) -> Settings:
     """The settings for the file or folder at `path`: the nearest settings file above it and the files it extends.
 
     The search ends at the root of the repository. With `settings_file` that file is read and nothing is searched.
+    `is_file`: `path` is no folder, so that the disk need not be asked.
 
     :raises SettingsError: with the places of all mistakes.
     """
     if settings_file is not None:
         return _read(os.path.abspath(settings_file))
-    found = nearest(_folder(path))
+    found = nearest(os.path.dirname(os.path.abspath(path)) if is_file else _folder(path))
     return _read(found) if found else Settings()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import accumulate
 
 from memlint.source.document import Span
 
@@ -54,12 +55,8 @@ class Lines:
 def _starts(text: str) -> list[int]:
     if "\r" in text:
         return [0, *(end.end() for end in _LINE_END.finditer(text))]
-    found, start = [0], 0  # most files have no carriage return, and this is five times as fast
-    for line in text.split("\n"):
-        start += len(line) + 1
-        found.append(start)
-    found.pop()
-    return found
+    lengths = [len(line) + 1 for line in text.split("\n")]  # most files have no carriage return: five times as fast
+    return list(accumulate(lengths[:-1], initial=0))
 
 
 def span_at(text: str, start: int, end: int | None = None) -> Span:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 import memlint.lint.projects as projects
+from memlint.file_access import RealPaths
 from memlint.lint.projects import Workspaces, project_root, real_folder
 
 
 @pytest.fixture(autouse=True)
-def forgetful() -> Iterator[None]:
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What earlier tests found above a folder is forgotten."""
+    monkeypatch.setattr(projects, "_real_paths", RealPaths())
     projects._repositories.clear()
-    projects._real.cache_clear()
     yield
     projects._repositories.clear()
-    projects._real.cache_clear()
 
 
 def test_a_repository_is_the_project_wherever_one_stands(tmp_path: Path) -> None:

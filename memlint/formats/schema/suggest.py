@@ -12,16 +12,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if len(word) > LONGEST or not word:
         return ""
     plain = normal(word)
+    letters, parts = set(plain), sorted(plain.split("_"))
     best, best_distance = "", limit(plain) + 1
     for candidate in known:
         other = normal(candidate)
-        if other == plain or sorted(other.split("_")) == sorted(plain.split("_")):
+        if len(other) == len(plain) and sorted(other.split("_")) == parts:
             return candidate
-        if abs(len(other) - len(plain)) < best_distance:
+        if abs(len(other) - len(plain)) < best_distance and _letters_apart(letters, set(other)) < best_distance:
             found = distance(plain, other, best_distance)
             if found < best_distance:
                 best, best_distance = candidate, found
     return best
+
+
+def _letters_apart(left: set[str], right: set[str]) -> int:
+    """A distance that two words with these letters have at least: an edit brings or removes one letter."""
+    return max(len(left - right), len(right - left))
 
 
 def normal(word: str) -> str:
