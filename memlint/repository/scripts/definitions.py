@@ -92,6 +92,7 @@ class TrainingProgram(NamedTuple):
     computed: Mapping[str, str] = {}
     unmodelled: str = ""
     swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
+    only_evaluates: bool = False  # it calls a trainer's `evaluate`, and nothing trains
 
 
 class _Module(NamedTuple):
@@ -146,6 +147,7 @@ def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> 
         computed,
         _unmodelled(modules, classes),
         _swift_task(trees[0]),
+        _only_evaluates(trees),
     )
 
 
@@ -163,6 +165,17 @@ def _swift_task(tree: ast.Module) -> str:
     }
     called = (_name(node.func) for node in nodes(tree) if isinstance(node, ast.Call) and not node.args)
     return next((_SWIFT_TASKS[name] for name in called if name in imported & _SWIFT_TASKS.keys()), "")
+
+
+def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
+    """Whether the program asks a trainer for its loss or for predictions, and no module of it trains anything."""
+
+    def methods(tree: ast.Module) -> set[str]:
+        calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
+        return {_name(function) for function in calls}
+
+    asks = {"evaluate", "predict"} & methods(trees[0])
+    return bool(asks) and not any({"train", "fit", "backward"} & methods(tree) for tree in trees)
 
 
 def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) -> Iterator[_Module]:

@@ -211,6 +211,8 @@ class _Reader:
             return
         entry = self._entry(launched, invocation.folder)
         definitions = self._program(entry) if entry else TrainingProgram()
+        if definitions.only_evaluates:
+            return
         format_name = format_of(launched, definitions, entry is not None)
         text_of = partial(self._text, invocation.folder, dict(invocation.files))
         size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
