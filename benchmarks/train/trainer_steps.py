@@ -1,8 +1,8 @@
 """A tiny training on the CPU, under what a transformers Trainer or a trainer of TRL can run: predicted beside measured.
 
-    python benchmarks/train/trainer_steps.py table                the table of docs/train.md, each kind in processes of its own
-    python benchmarks/train/trainer_steps.py plain                one kind (KINDS); with `torchrun --nproc-per-node 2` for ranks
-    python benchmarks/train/trainer_steps.py cost                 what the callback adds to a step
+    python benchmarks/train/trainer_steps.py table    the table of docs/train.md, each kind in processes of its own
+    python benchmarks/train/trainer_steps.py plain    one kind (KINDS); `torchrun --nproc-per-node 2` for ranks
+    python benchmarks/train/trainer_steps.py cost     what the callback adds to a step
 
 ZeRO needs deepspeed and a C++ compiler; sft, dpo, grpo and reward need trl and datasets.
 
@@ -15,8 +15,8 @@ What a GPU does otherwise than a CPU is set to the GPU's way:
   operators (trl 1.16 kernels/chunked_logprob.py). Functions that allocate nothing stand in for the kernels.
 
 `cost` prints what the callback adds to a step where it reads counters, as it does on a GPU: the hooks and their Python,
-with counters that cost nothing; and the share of a step of a 100 M model on this CPU. What PyTorch's own counters cost is
-not in it.
+with counters that cost nothing; and the share of a step of a 100 M model on this CPU. What PyTorch's own counters cost
+is not in it.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, LlamaForSequenceClassification, Trainer, TrainingArguments
@@ -56,6 +55,9 @@ PHASES = ("forward", "backward", "optimizer_step")
 FSDP = {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"]}
 FSDP |= {"cpu_ram_efficient_loading": False}
 AUTO = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size", "gradient_clipping")
+# DeepSpeed's default buckets would outweigh a tiny model.
+BUCKETS = {"reduce_bucket_size": 1_000_000, "allgather_bucket_size": 1_000_000}
+BUCKETS |= {"stage3_prefetch_bucket_size": 1_000_000, "stage3_param_persistence_threshold": 10_000}
 ON_CPU: dict[str, Any] = {
     "per_device_train_batch_size": 2,
     "max_steps": 4,
@@ -95,7 +97,7 @@ def train(kind: str, folder: str) -> None:
     """A training of the Trainer's own. `kind`: plain, or one of RANKED."""
     more: dict[str, Any] = {}
     if kind.startswith("zero"):
-        more["deepspeed"] = {"zero_optimization": {"stage": int(kind[4:])}, **dict.fromkeys(AUTO, "auto")}
+        more["deepspeed"] = {"zero_optimization": {"stage": int(kind[4:]), **BUCKETS}, **dict.fromkeys(AUTO, "auto")}
     if kind.startswith("fsdp"):
         ranks_of_an_accelerator()
         more |= {"fsdp": True, "fsdp_config": {**FSDP, "version": int(kind[4:])}}
@@ -253,8 +255,9 @@ def _real_step(steps: int = 3) -> float:
 
 def main(kind: str, folder: str = "") -> None:
     if kind in ("table", "cost"):
-        return {"table": table, "cost": cost}[kind]()
-    (train_with_trl if kind in TRL else train)(kind, folder or tempfile.mkdtemp())
+        {"table": table, "cost": cost}[kind]()
+    else:
+        (train_with_trl if kind in TRL else train)(kind, folder or tempfile.mkdtemp())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
     `on_misfit`: "warn", "stop" or "ignore", where the estimate does not fit the card. `gpu`: the card to compare with
     (default: the one at hand). `length`: tokens of the longest sequence, where the arguments do not say (default: that
     of the first batch). `log`: takes the numbers at the last step; `memlint.train.watch` gives the trainer's own, so
-    that they reach W&B, MLflow or TensorBoard.
+    that they reach W&B, MLflow or TensorBoard. `called`: returns what the trainer calls, the compiled model where there
+    is one; transformers tells callbacks of the model inside.
     """
 
     def __init__(
@@ -30,10 +31,11 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         gpu: str | None = None,
         length: int = 0,
         log: Callable[[dict[str, float]], Any] | None = None,
+        called: Callable[[], Any] | None = None,
     ) -> None:
         self.record: TrainingRecord | None = None
         self._options = (on_misfit, gpu, length)
-        self._log = log
+        self._log, self._called = log, called
         self._session: Session | None = None
         self._has_logged = False
 
@@ -62,9 +64,16 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         on_misfit, gpu, length = self._options
         arguments = args.to_dict()
         batch = (args.per_device_train_batch_size, length or length_of(arguments))
-        training = Training(given["model"], given.get("optimizer"), arguments, batch, gpu, live.stage(args))
+        training = Training(
+            self._what_is_called(given["model"]), given.get("optimizer"), arguments, batch, gpu, live.stage(args)
+        )
         self._session = Session(training, on_misfit)
         self._session.start()
+
+    def _what_is_called(self, model: Any) -> Any:
+        """The compiled model, whose hooks run outside of it; the model itself where it is not compiled."""
+        outer = self._called() if self._called is not None else None
+        return outer if live.is_compiled(outer) else model
 
     def _saved(self) -> None:
         if self._session is not None:
@@ -110,6 +119,6 @@ def watch(trainer: Any, on_misfit: str = "warn", gpu: str | None = None, length:
         if owner is not None:
             owner.log(values)
 
-    callback = MemoryCallback(on_misfit, gpu, length, log)
+    callback = MemoryCallback(on_misfit, gpu, length, log, lambda: getattr(reference(), "model_wrapped", None))
     trainer.add_callback(callback)
     return callback

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from memlint.errors import Error
 
 logger = logging.getLogger("memlint.train")
@@ -16,11 +18,15 @@ class DoesNotFit(Error):
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` that never raises but DoesNotFit: what fails is logged once, and not called again."""
+    """`function` that never raises but DoesNotFit: what fails is logged once, and not called again.
+
+    It does nothing inside of a compiled model, whose hooks are compiled with it: under `fullgraph=True` the compiler
+    would refuse what they do.
+    """
     failed: list[bool] = []
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if failed:
+        if torch.compiler.is_compiling() or failed:
             return None
         try:
             return function(*args, **kwargs)

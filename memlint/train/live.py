@@ -84,8 +84,9 @@ def state_bytes(model: torch.nn.Module, optimizer: Any) -> int:
     seen: dict[int, int] = {}
     for tensor in _state_tensors(model, optimizer):
         local = tensor.to_local() if hasattr(tensor, "to_local") else tensor
-        storage = local.untyped_storage()
-        seen[storage._cdata] = storage.nbytes()
+        for part in (local,) if local.layout is torch.strided else (local._indices(), local._values()):
+            storage = part.untyped_storage()
+            seen[storage._cdata] = storage.nbytes()
     return sum(seen.values())
 
 
@@ -124,10 +125,15 @@ def model_config(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def unwrapped(model: Any) -> Any:
-    """The model inside of DDP's, FSDP1's or DeepSpeed's wrapper."""
-    while isinstance(inner := getattr(model, "module", None), torch.nn.Module):
+    """The model inside of DDP's, FSDP1's, DeepSpeed's or the compiler's wrapper."""
+    while isinstance(inner := getattr(model, "_orig_mod", getattr(model, "module", None)), torch.nn.Module):
         model = inner
     return model
+
+
+def is_compiled(model: object) -> bool:
+    """Whether this is the wrapper that `torch.compile` makes of a model."""
+    return isinstance(getattr(model, "_orig_mod", None), torch.nn.Module)
 
 
 def model_keys(model: torch.nn.Module) -> dict[str, Any]:
@@ -198,8 +204,8 @@ def optimizer_keys(optimizer: Any) -> dict[str, Any]:
 
 
 def stage(arguments: object) -> str | None:
-    """What a trainer of TRL's trains, by the class of its arguments; "" for a plain Trainer, None for a trainer of TRL's
-    that memlint has no estimate of."""
+    """What a trainer of TRL's trains, by the class of its arguments; "" for a plain Trainer, None for one of TRL's that
+    memlint has no estimate of."""
     names = (base.__name__ for base in type(arguments).__mro__ if base.__module__.startswith("trl."))
     name = next(names, "")
     return STAGES.get(name) if name else ""

@@ -102,8 +102,8 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
             torch.UntypedStorage.resize_, self._resize = self._resize, None
 
     def _add(self, tensor: torch.Tensor) -> None:
-        if hasattr(tensor, "__tensor_flatten__"):
-            return  # a wrapper such as DTensor: its parts are counted
+        if hasattr(tensor, "__tensor_flatten__") or tensor.layout is not torch.strided:
+            return  # a wrapper such as DTensor: its parts are counted; a sparse tensor has no storage of its own
         storage = tensor.untyped_storage()
         if storage.device.type == "meta":
             return  # no memory: DTensor asks fake tensors of the whole shape how an operator divides them

@@ -15,6 +15,10 @@ from memlint.train.phases import PhaseRecorder, batch_shape
 from memlint.train.predict import Training, is_known, predicted
 from memlint.train.record import RankRecord, TrainingRecord
 
+_UNSEEN = (
+    "no call of the model was seen: hooks of a compiled model are not run. Use memlint.train.watch(trainer), "
+    "or give memlint.train.measure what torch.compile returned"
+)
 MISFIT = ("warn", "stop", "ignore")
 
 
@@ -75,7 +79,9 @@ class Session:
     def record(self, ranks: tuple[RankRecord, ...]) -> TrainingRecord:
         """What `ranks` measured, beside the prediction for the longest batch that one of them saw."""
         longest = max((one.longest for one in ranks), key=lambda batch: batch[0] * batch[1])
-        wanted = self.recorder.steps and self.estimate is not None
+        if self.recorder.steps and not any(longest):
+            logger.warning(_UNSEEN)
+        wanted = any(longest) and self.recorder.steps and self.estimate is not None
         found = attempted(lambda: predicted(self.training, longest)) if wanted else None
         return TrainingRecord(self._meter.device, ranks, found if found is not None and is_known(found) else None)
 

@@ -2,12 +2,13 @@
 
     torchrun --nproc-per-node 2 tests/train/ranks.py KIND OUT
 
-KIND: ddp or fsdp (FSDP2 over decoder layers).
+KIND: ddp or fsdp (FSDP2).
 """
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import torch
 from torch.distributed.fsdp import fully_shard
@@ -20,6 +21,16 @@ CONFIG |= {"num_key_value_heads": 2, "vocab_size": 2048, "max_position_embedding
 BATCH = (2, 64)
 
 
+def wrap(model: Any) -> None:
+    """FSDP2 as accelerate wraps: each layer, the embedding, and norm with head, which stays gathered (accelerate 1.15
+    utils/fsdp_utils.py:857-879)."""
+    for layer in model.model.layers:
+        fully_shard(layer)
+    fully_shard(model.model.embed_tokens)
+    fully_shard([model.model.norm, model.lm_head], reshard_after_forward=False)
+    fully_shard(model)
+
+
 def main(kind: str, folder: str) -> None:
     torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
@@ -27,9 +38,7 @@ def main(kind: str, folder: str) -> None:
     if kind == "ddp":
         model = torch.nn.parallel.DistributedDataParallel(model)
     else:
-        for layer in model.model.layers:  # type: ignore[union-attr]
-            fully_shard(layer)
-        fully_shard(model)
+        wrap(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     with memlint.train.measure(model, optimizer, batch=BATCH, gpu="A100-80GB", folder=folder):
         for _ in range(3):
