@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import pytest
 
 from memlint.expressions.facts import StepLimit
@@ -213,6 +215,29 @@ def test_unknown_and_absent_values(text: str, expected: object) -> None:
     config = {"one": 1, "null": None, "yes": True, "auto": "auto", "nested": {"deep": 2}, "list": [1, 2], "odd-key": 5}
 
     assert value(text, config) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        (("config.auto > 1", "config.one == 1", "any(one > 3 for one in config.list)", "config.one == 1"), False),
+        (("config.auto > 1", "config.one == 1", "all(one < 3 for one in config.list)"), UNKNOWN),
+        (("config.one == 1", "all(one < 3 for one in config.list)", "len(config.list) == 2"), True),
+    ],
+)
+def test_the_order_of_conjuncts_changes_nothing(parts: tuple[str, ...], expected: object) -> None:
+    config = {"one": 1, "auto": "auto", "list": [1, 2]}
+
+    assert {value(" and ".join(order), config) for order in permutations(parts)} == {expected}
+
+
+def test_a_loop_is_not_run_where_a_field_is_false() -> None:
+    condition = compile_expression("all(one > 3 for one in config.list) and config.one == 2", NAMES)
+    asked = facts({"one": 1, "list": [4] * 50})
+    before = asked.steps
+
+    assert condition.evaluate(asked) is False
+    assert asked.steps == before
 
 
 def test_the_newest_version_is_later_than_any_other() -> None:
