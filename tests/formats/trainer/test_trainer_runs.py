@@ -639,3 +639,10 @@ def test_a_parallelism_config_divides_sequences_and_layers() -> None:
     assert (found.context_parallel_size, found.tensor_parallel_size, found.sequence_parallel_size) == (2, 2, 1)
     open_one = run_of(trainer.parse(document({**LORA, "parallelism_config": {"sp_size": "${SP}"}}), context(gpus=8)))
     assert "sp_size" in open_one.stack.unmodelled
+
+
+@pytest.mark.parametrize(("release", "codes"), [((4, 46, 2), []), ((4, 51), ["unknown-key"])])
+def test_the_old_name_of_the_strategy_is_known_up_to_4_50(release: tuple[int, ...], codes: list[str]) -> None:
+    text = YAML.format(rate="0.1", rest="evaluation_strategy: steps")
+    parsed = trainer.parse(document(text, "train.yaml"), context(versions={"transformers": release}))
+    assert [issue.code for issue in parsed.issues] == codes
