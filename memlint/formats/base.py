@@ -153,6 +153,8 @@ class Context(NamedTuple):
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     filled_arguments: Callable[[], frozenset[str]] = frozenset
     chat_templates: Callable[[], frozenset[str]] = frozenset
+    own_refusals: Callable[[], frozenset[str]] = frozenset
+    own_adapters: Callable[[], frozenset[str]] = frozenset
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader

@@ -2,7 +2,8 @@
 
 Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
 `>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention) count without a version. A copy
-of LLaMA-Factory in the tree has its version in a file, which comes before all of these. The nearest folder upward
+of LLaMA-Factory in the tree has its version in a file, which comes before all of these; one of Axolotl has it in its
+setup.py. The nearest folder upward
 from the config wins, and in it a lock file over requirements. Nothing is resolved and nothing executed.
 """
 
@@ -53,6 +54,9 @@ _LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
 _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
 _TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
+_SETUP_OF_AXOLOTL = re.compile(
+    r"""^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']""", re.MULTILINE
+)
 _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
@@ -92,6 +96,8 @@ def pinned(folder: str, text: Callable[[str], str | None], entries: Collection[s
 def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
     if name in _VENDORED_FILES:
         return _from_vendored_copy
+    if name == "setup.py":
+        return _from_setup
     return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else _from_requirements
 
 
@@ -104,6 +110,15 @@ def _from_vendored_copy(content: str) -> Iterator[tuple[str, Version, int]]:
             older_releases = (release.version for release in LLAMAFACTORY if release.version < version)
             yield "llamafactory", next(older_releases, version) if "dev" in line else version, number
             return
+
+
+def _from_setup(content: str) -> Iterator[tuple[str, Version, int]]:
+    """setup.py: the requirements, and the version of a copy of Axolotl. Of a development version (`0.6.0.dev0`) nothing
+    is known: it lies between two releases."""
+    match = _SETUP_OF_AXOLOTL.search(content)
+    if match and "dev" not in match[1]:
+        yield "axolotl", _numbers(match[1]), content.count("\n", 0, match.start(1)) + 1
+    yield from _from_requirements(content)
 
 
 def _folders_upward(folder: str, root: str) -> Iterator[str]:

@@ -22,6 +22,9 @@ _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
+# What a copy of a framework refuses, as long as the line is not commented out, and adapters that it compares with.
+_REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
+_ADAPTER = re.compile(rb"""\badapter\s*==\s*["']([\w-]{1,40})["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -45,13 +48,16 @@ class Python(NamedTuple):
     """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
 
     `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
-    templates that a copy of LLaMA-Factory registers.
+    templates that a copy of LLaMA-Factory registers. `refusals`: the words with which its argument classes raise.
+    `adapters`: the words that a copy of Axolotl compares `adapter` with.
     """
 
     fields: Mapping[str, list[Declared]]
     scripts: tuple[Script, ...] = ()
     filled: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
+    refusals: frozenset[str] = frozenset()
+    adapters: frozenset[str] = frozenset()
 
     @property
     def parsers(self) -> frozenset[str]:
@@ -65,6 +71,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     scripts: list[Script] = []
     filled: set[str] = set()
     templates: set[str] = set()
+    refusals: set[str] = set()
+    adapters: set[str] = set()
     room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
     for path in paths:
         try:
@@ -87,7 +95,11 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             filled |= {name.decode() for name in _FILLED.findall(data)}
         if b"register_template(" in data:
             templates |= {name.decode() for name in _TEMPLATE.findall(data)}
-    return Python(found, tuple(scripts), frozenset(filled), frozenset(templates))
+        if "/hparams/" in path:
+            refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
+        if "/axolotl/" in path:
+            adapters |= {name.decode() for name in _ADAPTER.findall(data)}
+    return Python(found, tuple(scripts), *map(frozenset, (filled, templates, refusals, adapters)))
 
 
 def _script(path: str, data: bytes) -> Script | None:

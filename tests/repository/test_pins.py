@@ -120,3 +120,9 @@ def test_a_copy_of_llamafactory_says_its_version(line: str, version: tuple[int, 
 def test_a_copy_speaks_before_what_is_pinned() -> None:
     files = {"/r/src/llamafactory/extras/env.py": 'VERSION = "0.9.1"', "/r/requirements.txt": "llamafactory==0.9.3"}
     assert pins("/r", "/r", partial(pinned, text=files.get))["llamafactory"].version == (0, 9, 1)
+
+
+@pytest.mark.parametrize(("version", "pinned_to"), [("0.4.0", (0, 4, 0)), ("0.6.0.dev0", ())])
+def test_a_copy_of_axolotl_says_its_version(version: str, pinned_to: tuple[int, ...]) -> None:
+    content = f'setup(\n    name="axolotl",\n    version="{version}",\n)\n'
+    assert found("setup.py", content) == ({"axolotl": (pinned_to, 3)} if pinned_to else {})

@@ -10,9 +10,16 @@ from collections.abc import Iterator
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
-from memlint.formats.base import Issue
+from memlint.formats.base import Context, Issue
 from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
+from memlint.source.document import Document
+
+
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
+    """Whether `rule` says nothing of this document: a copy of Axolotl in the repository knows the adapter by name."""
+    adapter = document.value.get("adapter") if isinstance(document.value, dict) else None
+    return rule == "AXO089" and adapter in context.own_adapters()
 
 
 def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
@@ -31,6 +38,8 @@ def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     refuses or ignores."""
     if issue.code == "unknown-key" and "did you mean" not in issue.message:
         return None
+    if config.context.versions.get(NAME, _CHECKED) < _CHECKED and _is_of_newer_releases(issue):
+        return None
     if issue.code in ("removed-key", "renamed-key") and value_at(config.section.value, issue.pointer) is None:
         return None  # `debug:` alone says nothing to any release
     if NAME in config.context.versions or (issue.pointer and issue.pointer[0] in _NUMBERS):
@@ -38,6 +47,16 @@ def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     if issue.code in ("removed-key", "renamed-key", "removed-value"):
         return issue._replace(severity="info")
     return issue._replace(severity="warning") if issue.severity == "error" else issue
+
+
+_CHECKED = (0, 5)  # releases before checked other types (0.4, utils/config/models/input/v0_4_1) or none (0.3)
+
+
+def _is_of_newer_releases(issue: Issue) -> bool:
+    """Whether the issue is about types, words and other names that a release before `_CHECKED` did not have."""
+    if issue.code in ("wrong-type", "bad-value"):
+        return not (issue.pointer and issue.pointer[0] in _NUMBERS)
+    return issue.code == "renamed-key" and "is gone since" not in issue.message
 
 
 def _placeholders(config: AxolotlConfig) -> Iterator[Issue]:

@@ -8,10 +8,13 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.llamafactory.config import is_relative
+from memlint.formats.llamafactory.issues import skips_rule
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.v0 import parse_v0
 from memlint.run import Run
 from memlint.source.document import Document
+
+__all__ = ["DIALECT", "NAME", "SCHEMA", "dialect", "edits", "parse", "recognise", "skips_rule"]
 
 NAME = "llamafactory"
 DIALECT = "omegaconf"

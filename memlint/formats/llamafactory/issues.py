@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.templates import template_issues
@@ -19,6 +21,29 @@ _NEVER_NULL = ENDS_THE_RUN | frozenset(
 )
 _NEWER = "llamafactory after 0.9.5"  # as the schema calls what only the main branch has
 _NEWEST = (0, 9, 5)
+
+
+# The words of refusals by rule: what a fork took out of its copy, it does not refuse. 0.8.3 and 0.9.5
+# hparams/finetuning_args.py, FinetuningArguments.__post_init__; the words that both have.
+_REFUSALS: Mapping[str, str] = {
+    "LLF015": "`reward_model` is necessary",
+    "LLF016": "`reward_model_type` cannot be lora",
+    "LLF017": "`dpo_label_smoothing` is only valid",
+    "LLF018": "`use_llama_pro` is only valid",
+    "LLF019": "Cannot use LoRA with GaLore",
+    "LLF020": "Cannot use GaLore",
+    "LLF021": "Cannot use PiSSA",
+    "LLF023": "`loraplus_lr_ratio` is only valid",
+}
+
+
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
+    """Whether `rule` says nothing of this document: a copy of LLaMA-Factory in the repository does not refuse it."""
+    words = _REFUSALS.get(rule)
+    if words is None:
+        return False
+    refusals = context.own_refusals()
+    return bool(refusals) and not any(words in refusal for refusal in refusals)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:

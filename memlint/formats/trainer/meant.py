@@ -129,8 +129,9 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         return
     names = {**_ARGUMENTS, **(_OF_TRL if config.trl else {})}
     targets = {other: key for key, others in names.items() for other in others}
-    if config.stated.get("transformers", ()) >= (4, 46):
-        targets["evaluation_strategy"] = "eval_strategy"  # both names up to 4.45; unsaid, an older release may read it
+    if config.stated.get("transformers", ()) >= (4, 51):
+        # training_args.py of 4.50.3 has both names, of 4.51.0 the new one alone; unsaid, an older release may read it
+        targets["evaluation_strategy"] = "eval_strategy"
     for key in present:
         if not isinstance(key, str) or key in own or "x-memlint-removed-in" in known.get(key, ()):
             continue

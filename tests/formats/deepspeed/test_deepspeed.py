@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.formats.deepspeed import format as deepspeed
+from memlint.formats.deepspeed.batch import check_batch
 from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.deepspeed.keys import KEYS
 from memlint.formats.deepspeed.zero import stage_of
@@ -17,6 +18,7 @@ from memlint.formats.training_arguments import apply, arguments
 from memlint.memory.optimizers import entry_of, memory
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run, get
+from memlint.source.document import Start
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
 
 ZERO3 = {
@@ -449,3 +451,12 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
     edits = deepspeed.edits(parsed, run_of(parsed), {"offload.optimizer": "none", "offload.parameters": "none"})
     assert edits is not None
     assert [edit.pointer for edit in edits] == [("zero_optimization", "offload_optimizer", "device")]
+
+
+@pytest.mark.parametrize(("launcher", "said"), [("accelerate", False), ("", True)])
+def test_a_command_without_flags_shows_no_training_arguments(launcher: str, said: bool) -> None:
+    written = document({}, "run.sh")
+    command = written._replace(start=Start("trainer", launcher)) if launcher else written
+    fields, section = Fields(), root(document({"zero_optimization": {}, "gradient_accumulation_steps": 8}, "ds.json"))
+    check_batch(fields, DeepSpeedConfig(section, KEYS, arguments(root(command))))
+    assert bool(fields.issues) is said

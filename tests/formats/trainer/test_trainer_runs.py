@@ -662,3 +662,10 @@ def test_gkd_has_a_teacher_and_completions_of_its_own(more: dict[str, Any], fiel
     run = run_of(parsed_of({**GKD, **more}))
     assert {field: get(run, field) for field in fields} == fields
     assert bool(run.stack.unmodelled) is (not run.loss.divergence)
+
+
+@pytest.mark.parametrize(("release", "codes"), [((4, 46, 2), []), ((4, 51), ["unknown-key"])])
+def test_the_old_name_of_the_strategy_is_known_up_to_4_50(release: tuple[int, ...], codes: list[str]) -> None:
+    text = YAML.format(rate="0.1", rest="evaluation_strategy: steps")
+    parsed = trainer.parse(document(text, "train.yaml"), context(versions={"transformers": release}))
+    assert [issue.code for issue in parsed.issues] == codes

@@ -1,0 +1,64 @@
+"""What a fork's copy of a framework accepts and its releases refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+import yaml
+
+from memlint.formats.axolotl import format as axolotl
+from memlint.formats.llamafactory import format as llamafactory
+from memlint.repository.python_arguments import survey
+from memlint.repository.workspace import in_memory
+
+RAISES = '            raise ValueError("Cannot use LoRA with GaLore or BAdam together.")\n'
+KNOWS = "if adapter == \"lora\":\n    pass\nelif adapter == 'llora':\n    pass\n"
+
+
+def found(path: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
+    python = survey([path], lambda _: text.encode())
+    return python.refusals, python.adapters
+
+
+def test_a_refusal_counts_unless_it_is_commented_out() -> None:
+    path = "/r/src/llamafactory/hparams/finetuning_args.py"
+    assert found(path, RAISES)[0] == {"Cannot use LoRA with GaLore or BAdam together."}
+    assert found(path, "#" + RAISES)[0] == frozenset()
+    assert found("/r/src/other.py", RAISES)[0] == frozenset()
+
+
+def test_adapters_that_a_copy_of_axolotl_compares_with() -> None:
+    assert found("/r/src/axolotl/utils/models.py", KNOWS)[1] == {"lora", "llora"}
+    assert found("/r/src/other/models.py", KNOWS)[1] == frozenset()
+
+
+def _skips(module: object, rule: str, config: Mapping[str, object], files: Mapping[str, str]) -> bool:
+    workspace = in_memory({"train.yaml": yaml.safe_dump(dict(config)), **files})
+    (document,) = workspace.documents("train.yaml")
+    return bool(module.skips_rule(rule, document, workspace.context()))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("source", "skipped"),
+    [("#" + RAISES + '    raise ValueError("something else")', True), (RAISES, False), ("", False)],
+)
+def test_a_fork_that_takes_lora_with_badam(source: str, skipped: bool) -> None:
+    config = {"model_name_or_path": "a/b", "use_badam": True}
+    files = {"src/llamafactory/hparams/finetuning_args.py": source}
+    assert _skips(llamafactory, "LLF019", config, files) is skipped
+    assert not _skips(llamafactory, "LLF001", config, files)
+
+
+@pytest.mark.parametrize(("adapter", "skipped"), [("llora", True), ("qlorra", False)])
+def test_a_fork_with_an_adapter_of_its_own(adapter: str, skipped: bool) -> None:
+    files = {"src/axolotl/utils/models.py": KNOWS}
+    assert _skips(axolotl, "AXO089", {"base_model": "a/b", "adapter": adapter}, files) is skipped
+
+
+def test_releases_that_did_not_check_a_type_are_not_held_against_it() -> None:
+    workspace = in_memory({"train.yaml": yaml.safe_dump({"base_model": "a/b", "save_safetensors": False})})
+    (document,) = workspace.documents("train.yaml")
+    for release, codes in (((0, 4, 0), []), ((0, 19, 0), ["bad-value"])):
+        issues = axolotl.parse(document, workspace.context(versions={"axolotl": release})).issues
+        assert [issue.code for issue in issues if issue.pointer == ("save_safetensors",)] == codes
