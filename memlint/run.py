@@ -152,6 +152,7 @@ class ValueModel(NamedTuple):
     offloads_optimizer: bool = False
     trains_adapter: bool = False  # an adapter as the policy's, instead of the whole model
     trains_at_once: bool = False  # its update runs while the policy's does, each in a process of its own
+    in_one_step: bool = False  # one forward and one backward of both, under one optimizer
     gpus: int = 0  # of its own, where it is not on the policy's cards
 
 
@@ -182,6 +183,8 @@ class Rollout(NamedTuple):
     # The engine has all of its share back while new weights come to it, with a copy of the trainer's own beside them.
     wakes_at_once: bool = False
     own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
+    # The logits of every token that is written are kept until its log-probability is computed.
+    keeps_scores: bool = False
     model_processes: int = 0  # frozen models and critics in processes of their own, each with a CUDA context
     sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine
 

@@ -31,7 +31,7 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
     fields.infer("loss.upcast_logits", False, "the loss reads the logits as they are")
     if found.teacher:
         fields.put("method.reference_model", "named", found.origin)
-        fields.put("method.extra_models", (_teacher(fields, found.teacher, context, path),), found.origin)
+        fields.put("method.extra_models", (other_model(fields, found.teacher, context, path),), found.origin)
     else:
         fields.put("method.reference_model", "shared", found.origin)
     length = fields.get("sequence.length")
@@ -41,7 +41,8 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
         fields.infer("sequence.length", length + found.new_tokens, "a prompt and a completion")
 
 
-def _teacher(fields: Fields, name: str, context: Context, path: str) -> Model:
+def other_model(fields: Fields, name: str, context: Context, path: str) -> Model:
+    """A model that is loaded as well, in the dtype of the one that trains."""
     architecture: Any = context.find_model(name, path).architecture
     return Model(
         name=name,

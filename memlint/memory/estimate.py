@@ -142,10 +142,10 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     if run.purpose == "inference":
         return _counted(_inference(run, units, state), placed)
     step = training_step(run, units, simulated)
-    found, walk = _training_phases(step, units, state, frozen, simulated)
+    found, walk = _training_phases(step, units, state, frozen, learner, simulated)
     peak = max(found, key=_allocated)
     low, high = (peak.allocated_bytes,) * 2 if simulated else _bounds(run, placed, state, frozen, found)
-    if learner is not None:
+    if learner is not None and not run.method.value_model.in_one_step:
         before, updated = peak, rollout.value_update(learner, policy, run)
         found += (updated,)
         peak = max(peak, updated, key=_allocated)
@@ -319,6 +319,7 @@ def _training_phases(
     units: tuple[Unit, ...],
     state: ModelState,
     frozen: tuple[FrozenModel, ...],
+    learner: rollout.Critic | None,
     simulated: bool,
 ) -> tuple[tuple[Phase, ...], Walk]:
     """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
@@ -336,9 +337,12 @@ def _training_phases(
         from memlint.memory.evaluation import evaluation
 
         found += (evaluation(run, units, state, simulated),)
+    joined = learner is not None and run.method.value_model.in_one_step
+    if learner is not None and joined:
+        found = rollout.in_one_step(found, learner)
     if writes_completions(run):
         found += rollout.log_probabilities(run, units, state)
-    generated = _generation(run, units, state)
+    generated = _generation(run, units, state, learner if joined else None)
     return found if generated is None else (*found, generated), walk
 
 
@@ -405,12 +409,13 @@ def writes_completions(run: Run) -> bool:
     return run.method.stage in _GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
 
 
-def _generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
+def _generation(run: Run, units: tuple[Unit, ...], state: ModelState, learner: rollout.Critic | None) -> Phase | None:
+    """`learner`: a value model that is unwrapped with the policy."""
     if not writes_completions(run) or (run.rollout.sleep_level > 0 and run.rollout.generator != "model"):
         return None
     from memlint.memory.generation import generation
 
-    return generation(run, units, state)
+    return generation(run, units, state, () if learner is None else learner.units)
 
 
 class PlacedModel(NamedTuple):

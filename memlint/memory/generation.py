@@ -13,8 +13,9 @@ from memlint.run import Run
 _MOVES_ONE_PARAMETER_AT_A_TIME = (0, 19)
 
 
-def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | None:
-    """The peak while completions are generated. None where lengths are not known.
+def generation(run: Run, units: tuple[Unit, ...], state: ModelState, beside: tuple[Unit, ...] = ()) -> Phase | None:
+    """The peak while completions are generated. None where lengths are not known. `beside`: units of a model that is
+    gathered with the trained one.
 
     Under ZeRO-3 the whole model is gathered on each GPU first (trl 1.16 models/utils.py, unwrap_model_for_generation:
     `deepspeed.zero.GatheredParameters(model.parameters())`; LLaMA-Factory 0.9.5 train/ppo/trainer.py:358).
@@ -26,14 +27,27 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase | 
     parts["optimizer_states"] = state.optimizer_states
     parts["communication"] = state.communication
     parts["weights"] = state.weights
-    gathered = gathered_bytes(run, units)
+    gathered = gathered_bytes(run, (*units, *beside))
     if run.rollout.generator in ("", "model"):
         gathered_state = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
         inference_phases = inference.phases(_as_inference(run, micro_batch), units, gathered_state)
         peak = max(inference_phases, key=lambda found: found.allocated_bytes).components
         parts |= {name: size for name, size in peak.items() if name in ("activations", "logits", "kv_cache")}
     parts["temporaries"] = gathered
+    parts["logits"] += scores_bytes(run, micro_batch, units)
     return phase("generation", parts)
+
+
+_COPIES_OF_SCORES = 2  # one of each token, and all of them stacked (trl 0.22 trainer/utils.py, generate)
+
+
+def scores_bytes(run: Run, micro_batch: int, units: tuple[Unit, ...]) -> int:
+    """Bytes of the fp32 logits of every token that is written, where they are kept."""
+    if not run.rollout.keeps_scores:
+        return 0
+    rows = run.rollout.sequences if isinstance(run.rollout.sequences, int) and run.rollout.sequences else micro_batch
+    vocabulary: int = run.model.architecture.vocab_size
+    return 4 * _COPIES_OF_SCORES * rows * run.sequence.max_new_tokens * vocabulary
 
 
 def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:

@@ -11,7 +11,7 @@ through a bucket, then its cache) and trl 1.16 (generation/vllm_generation.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
@@ -107,6 +107,33 @@ def value_update(found: Critic, policy: ModelState, run: Run) -> Phase:
     parts["weights"] += 0 if run.rollout.offloads_weights else policy.weights
     parts["optimizer_states"] += 0 if run.rollout.offloads_optimizer else policy.optimizer_states
     return phase("value_update", parts)
+
+
+def in_one_step(found: tuple[Phase, ...], learner: Critic) -> tuple[Phase, ...]:
+    """The phases of a step whose loss is the policy's and the value model's. The value model runs first, so that its
+    backward is the last (trl 0.22 trainer/ppo_trainer.py, PolicyAndValueWrapper)."""
+    step = training_step(learner.run, learner.computed, sequences=_rows(learner.run.batch.micro_batch_size, "critic"))
+    own, walk = phases(step, learner.computed, learner.state)
+    others = {one.name: one.components for one in own}
+    policy = {one.name: one.components for one in found}
+    kept = dict.fromkeys(COMPONENTS, 0) | {"activations": walk.saved_activations}
+    last = dict(others["backward"])
+    last["gradients"] += policy["optimizer_step"]["gradients"]
+    last |= {name: policy["backward"][name] for name in ("weights", "optimizer_states")}
+    merged = {
+        "forward": _beside(policy["forward"], kept),
+        "backward": max((_beside(policy["backward"], kept), last), key=lambda parts: sum(parts.values())),
+        "optimizer_step": _beside(policy["optimizer_step"], others["optimizer_step"]),
+    }
+    return tuple(phase(one.name, merged[one.name]) if one.name in merged else one for one in found)
+
+
+def _beside(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    """Both models' bytes of a phase: weights and optimizer states of both are among the policy's already."""
+    return {
+        name: size + (0 if name in ("weights", "optimizer_states") else other.get(name, 0))
+        for name, size in mine.items()
+    }
 
 
 def log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:

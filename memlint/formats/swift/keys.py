@@ -304,6 +304,12 @@ _GENERATION = (
         about="The weight of the distance to the reference model: 0.04 for GRPO unless said; 0 does without one.",
     ),
     Key(
+        *("reward_model", "text", "method.extra_models"),
+        passes="reward_model_path",
+        read_only=True,
+        about="The model that scores completions; PPO's value model starts from it.",
+    ),
+    Key(
         *("teacher_model", "text", "method.extra_models"),
         when=distils,
         read=read_teacher,

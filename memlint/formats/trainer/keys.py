@@ -419,6 +419,26 @@ _GENERATION = (
 )
 _DISTILLATION = (
     Key(
+        *("reward_model_path", "text", "method.value_model"),
+        also=("method.extra_models",),
+        when=training.reinforces_with_values,
+        read=training.read_value_model,
+        read_only=True,
+        about="The model that scores PPO's completions, and that its value model starts from.",
+    ),
+    Key(
+        *("local_rollout_forward_batch_size", "whole", "rollout.log_prob_micro_batch_size", 64),
+        read_with="reward_model_path",
+        least=1,
+        about="Sequences in one forward of PPO's models between updates.",
+    ),
+    Key(
+        *("response_length", "whole", "sequence.max_new_tokens"),
+        read_with="max_completion_length",
+        least=1,
+        about="The longest completion that PPO writes.",
+    ),
+    Key(
         *("teacher_model_name_or_path", "text", "method.extra_models"),
         when=training.distils,
         read=training.read_distillation,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from memlint.formats.distillation import Distillation, apply_distillation
+from memlint.formats.distillation import Distillation, apply_distillation, other_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.run import Origin
+from memlint.run import Origin, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
@@ -32,9 +32,6 @@ _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
-# Both come from `reward_model_path` (trl 0.15 examples/scripts/ppo/ppo.py); the optimizer
-# has the parameters of policy and value model.
-_VALUE_MODEL = "TRL's PPO trains a value model beside the policy and holds a reward model as large"
 # What a run calls its results; a data set's or a starting model's name says nothing of this run.
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
@@ -98,8 +95,6 @@ def _words(value: object) -> set[str]:
 def read_reference(fields: Fields, config: TrainerConfig) -> None:
     """A frozen copy for full training, the same weights without adapter for LoRA (trl 1.16 dpo_trainer.py:908)."""
     stage = config.stage
-    if stage == "ppo":
-        fields.infer("stack.unmodelled", _VALUE_MODEL, "trl 0.15 trainer/ppo_trainer.py, PolicyAndValueWrapper")
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
     if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
@@ -125,7 +120,8 @@ def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
 def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
     """GRPO: a sequence is a prompt and a completion (by default 512 tokens, 256 up to trl 1.9)."""
     default = 256 if () < config.trl < (1, 10) else 512
-    completion = config.args.integer("max_completion_length") or default
+    key = "response_length" if config.stage == "ppo" and "response_length" in config.section.value else ""
+    completion = config.args.integer(key or "max_completion_length") or default
     fields.put("sequence.max_new_tokens", completion, config.args.origin("max_completion_length"))
     if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
         # None by default in grpo_config.py of 0.26, gone by 0.28
@@ -207,6 +203,44 @@ def _read_default_length(fields: Fields, config: TrainerConfig, unbounded: bool)
     else:
         reason = "the length is set to null: nothing is cut" if unbounded else "the script decides: no length key"
         fields.unknown("sequence.length", reason)
+
+
+_PPO = "trl 0.22 trainer/ppo_trainer.py"
+_MOST_ROWS = 64  # local_rollout_forward_batch_size: sequences in one forward between updates
+
+
+def reinforces_with_values(config: TrainerConfig) -> bool:
+    return config.stage == "ppo"
+
+
+def read_value_model(fields: Fields, config: TrainerConfig) -> None:
+    """TRL's PPO: a value model that trains in the policy's own step, and a frozen reward model, both made from
+    `reward_model_path` (trl 0.22 trainer/ppo_trainer.py, PolicyAndValueWrapper; examples/scripts/ppo/ppo.py). The
+    trainer's own loop never switches gradient checkpointing on. ms-swift adapts both models, TRL the policy alone."""
+    name, key = config.text("reward_model_path")
+    if not name:
+        reason = "the value model is not named (`reward_model_path`)"
+        fields.infer("stack.unmodelled", reason, _PPO)
+        return
+    origin, path = config.section.origin(key), config.section.document.path
+    model = other_model(fields, name, config.context, path)
+    size, steps = fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps")
+    start = config.section.document.start
+    adapts = start is not None and start.framework == "swift" and fields.get("method.kind") == "lora"
+    value = ValueModel(model, size, checkpointed=False, trains_adapter=adapts, in_one_step=True)
+    fields.put("method.value_model", value, origin)
+    fields.put("method.extra_models", (model,), origin)
+    fields.put("method.reward_model", "full", origin)
+    fields.infer("checkpointing.mode", "none", f"{_PPO}: a loop of its own, which never switches it on")
+    fields.infer("loss.prompt_logits", True, _PPO)
+    fields.infer("loss.keeps_logits", True, _PPO)
+    fields.infer("rollout.generator", "model", _PPO)
+    fields.infer("rollout.keeps_scores", True, f"{_PPO}: batch_generation")
+    if isinstance(size, int) and isinstance(steps, int):
+        rows = min(size * steps, config.args.integer("local_rollout_forward_batch_size") or _MOST_ROWS)
+        fields.infer("rollout.sequences", size * steps, f"{_PPO}: local_batch_size")
+        for field in ("log_prob_micro_batch_size", "reference_micro_batch_size"):
+            fields.infer(f"rollout.{field}", rows, f"{_PPO}: local_rollout_forward_batch_size")
 
 
 # Without the cache each new token is a forward over all that is written so far (experimental/gkd/gkd_trainer.py,

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlint.architectures import from_config
 from memlint.architectures.model import Resolution, StoredWeights
+from memlint.architectures.model import parameters as run_parameters
 from memlint.formats import recognise
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
 from memlint.memory import estimate
 from memlint.run import UNKNOWN, get
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
+from tests.memory.runs import TINY
 
 PLAIN = {
     "model_name_or_path": "some/model",
@@ -609,13 +612,34 @@ def test_liger_s_preference_losses_by_release(stage: str, key: str, trl: tuple[i
         assert run.loss.chunk_tokens == {"dpo": 2048, "kto": 1024, "grpo": 256}[stage]
 
 
-def test_ppo_trains_a_second_model_that_is_not_counted() -> None:
-    """trl 0.15 trainer/ppo_trainer.py: `PolicyAndValueWrapper(self.policy_model, self.value_model)`."""
-    ppo = {**TRL, "reward_model_path": "r", "max_length": 512, "response_length": 53}
-    (run,) = parsed_of(ppo).runs
-    assert run.method.stage == "ppo" and "value model" in run.stack.unmodelled
-    assert estimate(run).allocated_bytes is None
-    assert parsed_of(DPO).runs[0].stack.unmodelled == ""
+PPO = {**TRL, "reward_model_path": "r", "max_prompt_length": 512, "response_length": 128}
+
+
+def test_ppo_trains_a_value_model_in_the_same_step() -> None:
+    """trl 0.22 trainer/ppo_trainer.py: `PolicyAndValueWrapper(self.policy_model, self.value_model)`."""
+    small = from_config({**TINY, "torch_dtype": "bfloat16"})
+    known = context()._replace(find_model=lambda name, path: Resolution(name, "catalog", small))
+    run = run_of(trainer.parse(document({**PPO, "gradient_checkpointing": True}), known))
+    value = run.method.value_model
+    assert (run.method.stage, value.in_one_step, value.trains_adapter) == ("ppo", True, False)
+    assert (value.checkpointed, run.checkpointing.mode) == (False, "none")
+    assert (run.sequence.length, run.sequence.max_new_tokens) == (640, 128)
+    assert (run.rollout.sequences, run.rollout.reference_micro_batch_size, run.rollout.keeps_scores) == (32, 32, True)
+    both, alone = estimate(run), estimate(run._replace(method=run.method._replace(value_model=None)))
+    assert both.allocated_bytes is not None and alone.allocated_bytes is not None
+    head = TINY["vocab_size"] * TINY["hidden_size"]
+    second = both.details["optimizer_state_bytes"] - alone.details["optimizer_state_bytes"]
+    assert second == pytest.approx(8 * (run_parameters(small) - head), rel=0.01)
+    assert [one.allocated_bytes for one in both.phases][1:4] > [one.allocated_bytes for one in alone.phases][1:4]
+    assert {one.name for one in both.phases} >= {"forward", "backward", "optimizer_step", "generation", "reference"}
+    fewer = run_of(trainer.parse(document({**PPO, "local_rollout_forward_batch_size": 4}), known))
+    assert fewer.rollout.reference_micro_batch_size == 4
+
+
+def test_ppo_without_a_reward_model_has_no_figure() -> None:
+    run = run_of(parsed_of({**PPO, "reward_model_path": None, "task_type": None, "num_generations": None}))
+    unnamed = run_of(trainer.parse(document({**TRL, "reward_model_path": "${MODEL}"}), context()))
+    assert run.method.stage != "ppo" and unnamed.method.stage == "ppo"
 
 
 def test_an_optimizer_that_newer_releases_lack_is_gone_not_misspelt() -> None:
