@@ -7,7 +7,6 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
-from memlint.formats.llamafactory.config import is_relative
 from memlint.formats.llamafactory.issues import skips_rule
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.v0 import parse_v0
@@ -60,11 +59,6 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.llamafactory.edits import llamafactory_edits  # writes keys back: for fixes
 
     return llamafactory_edits(parsed, run, changes)
-
-
-def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """Rules about what LLaMA-Factory refuses or leaves out say nothing of another project's program."""
-    return rule.startswith("LLF") and is_relative(document, context)
 
 
 def reads_releases(run: Run) -> bool:

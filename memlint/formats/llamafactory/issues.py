@@ -38,7 +38,10 @@ _REFUSALS: Mapping[str, str] = {
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """Whether `rule` says nothing of this document: a copy of LLaMA-Factory in the repository does not refuse it."""
+    """Whether `rule` says nothing of this document: another project's program reads it, or a copy of LLaMA-Factory in
+    the repository that does not refuse it."""
+    if rule.startswith("LLF") and is_relative(document, context):
+        return True
     words = _REFUSALS.get(rule)
     if words is None:
         return False
