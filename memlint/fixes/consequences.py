@@ -18,7 +18,7 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (_completions, _rows, _forwards, _kernels, _adapters, _pure, _section, _cpu_optimizer):
+    for part in (_completions, _rows, _forwards, _evaluation, _kernels, _adapters, _pure, _section, _pinned, _cpu_optimizer):
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}
@@ -61,6 +61,21 @@ def _forwards(run: Run, before: Run) -> Follows:
             yield field, now
 
 
+def _evaluation(run: Run, before: Run) -> Follows:
+    """Evaluation takes the sizes of training where one key says both."""
+    for field, source in _SIZES_OF_EVALUATION.items():
+        origin, value = before.origins.get(field), get(run, source)
+        said_together = origin is not None and origin == before.origins.get(source) and origin.pointer
+        if said_together and get(before, field) == get(before, source) == get(run, field) != value:
+            yield field, value
+
+
+_SIZES_OF_EVALUATION = {
+    "evaluation.batch_size": "batch.micro_batch_size",
+    "evaluation.accumulation_steps": "batch.gradient_accumulation_steps",
+}
+
+
 def _kernels(run: Run, before: Run) -> Follows:
     """One switch for the loss and the layers (transformers 5.23 integrations/liger.py, LLaMA-Factory 0.9.5
     model/model_utils/liger_kernel.py), where the framework has none for each."""
@@ -95,6 +110,16 @@ def _section(run: Run, before: Run) -> Follows:
         yield "parallelism.zero.param_persistence_threshold", 10 * hidden
         yield "parallelism.zero.overlap_comm", True
         yield "saving.gathers_full_weights", True
+        yield "parallelism.zero.gather_16bit_weights_on_model_save", True
+
+
+def _pinned(run: Run, before: Run) -> Follows:
+    """What is moved to the host is pinned there (formats/deepspeed/edits.py)."""
+    if run.parallelism.engine != "deepspeed":
+        return
+    for part in ("optimizer", "parameters"):
+        if getattr(run.offload, part) == "cpu" != getattr(before.offload, part):
+            yield f"offload.{part}_pinned", True
 
 
 def _cpu_optimizer(run: Run, before: Run) -> Follows:
