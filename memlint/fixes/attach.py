@@ -108,12 +108,12 @@ def options(
     )
 
 
-_MUCH_SLOWER = 1.5
+_ABOUT_AS_FAST = 1.1
 
 
 def _is_good_enough(plan: planner.Plan) -> bool:
     """Whether nobody rents more cards who can have the plan: the same result in about the same time."""
-    return plan.risk == 0 and plan.speed <= _MUCH_SLOWER
+    return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST
 
 
 def _by_hand(before: Estimate, failures: Iterable[Failure]) -> Iterator[Fix]:

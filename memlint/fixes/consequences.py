@@ -18,7 +18,18 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (_completions, _rows, _forwards, _evaluation, _kernels, _adapters, _pure, _section, _pinned, _cpu_optimizer):
+    for part in (
+        _completions,
+        _rows,
+        _forwards,
+        _evaluation,
+        _kernels,
+        _adapters,
+        _pure,
+        _section,
+        _pinned,
+        _cpu_optimizer,
+    ):
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}

@@ -25,7 +25,15 @@ from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import QUALITIES, Cost, between, model_of
 from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
-from memlint.fixes.proposed_change import ProposedChange, about, risk_first, time_first, weighed
+from memlint.fixes.proposed_change import (
+    ProposedChange,
+    about,
+    needs_host,
+    risk_first,
+    rounded,
+    time_first,
+    weighed,
+)
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
 from memlint.memory.estimate import least_bytes
@@ -148,8 +156,10 @@ def kind(plan: Plan) -> frozenset[str]:
 
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
-    """The order of plans everywhere: by risk for the result, then by time, then by the number of changes."""
-    return plan.risk, plan.speed, len(plan.steps), tuple(step.title for step in plan.steps)
+    """The order of plans everywhere: by risk for the result, then by time as far as prices can tell, then those that
+    the card does alone, then by the number of changes."""
+    host = any(map(needs_host, plan.steps))
+    return plan.risk, rounded(plan.speed), host, len(plan.steps), tuple(step.title for step in plan.steps)
 
 
 def _found(search: PlanSearch) -> Iterator[Plan]:
@@ -397,7 +407,7 @@ def strongest(search: PlanSearch, quality: str, without: tuple[str, ...] = ()) -
 def _without_unneeded(search: PlanSearch, plan: Plan, order: Order) -> Plan:
     """The plan without the changes that it does not need, the dearest dropped first."""
     kept: Steps = ()
-    left = tuple(sorted(plan.steps, key=order, reverse=True))
+    left = tuple(sorted(plan.steps, key=lambda step: order(about(step)), reverse=True))
     while left:
         dropped = _droppable(search, kept, left)
         kept, left = (*kept, *left[dropped : dropped + 1]), left[dropped + 1 :]

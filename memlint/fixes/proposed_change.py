@@ -37,14 +37,22 @@ def weighed(price: Cost, changes: int = 1) -> float:
     return _WEIGHTS[QUALITIES.index(price.quality)] + max(0.0, price.speed - 1) + _EACH * changes
 
 
-def risk_first(step: ProposedChange) -> tuple[int, float]:
-    """Orders changes from the cheapest: by risk for the result, then by time."""
-    return QUALITIES.index(step.price.quality), step.price.speed
+def risk_first(step: ProposedChange) -> tuple[int, float, bool]:
+    """Orders changes from the cheapest: by risk for the result, then by time, then those that the card does alone."""
+    return QUALITIES.index(step.price.quality), step.price.speed, needs_host(step)
 
 
-def time_first(step: ProposedChange) -> tuple[float, int]:
-    """Orders changes from the fastest: by time, then by risk for the result."""
-    return step.price.speed, QUALITIES.index(step.price.quality)
+def time_first(step: ProposedChange) -> tuple[float, int, bool]:
+    """Orders changes from the fastest: by time, then by risk for the result, then those that the card does alone."""
+    return step.price.speed, QUALITIES.index(step.price.quality), needs_host(step)
+
+
+def needs_host(step: ProposedChange) -> bool:
+    """Whether the change moves tensors to host memory, which a machine must have free."""
+    return any(
+        (name.startswith("offload.") and value == "cpu") or (name == "parallelism.fsdp.cpu_offload" and value is True)
+        for name, value in step.changes.items()
+    )
 
 
 _SAME_TIME = 0.02  # no price is nearer to the truth than that
@@ -52,5 +60,9 @@ _SAME_TIME = 0.02  # no price is nearer to the truth than that
 
 def about(step: ProposedChange) -> ProposedChange:
     """The change with its time rounded, so that times which prices cannot tell apart are equal."""
-    speed = exp(_SAME_TIME * round(log(step.price.speed) / _SAME_TIME))
-    return step._replace(price=step.price._replace(speed=speed))
+    return step._replace(price=step.price._replace(speed=rounded(step.price.speed)))
+
+
+def rounded(speed: float) -> float:
+    """The factor on a step's time, as exactly as prices are known."""
+    return exp(_SAME_TIME * round(log(speed) / _SAME_TIME))

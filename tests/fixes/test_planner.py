@@ -24,7 +24,7 @@ from memlint.fixes.planner import (
     plans,
     riskless,
 )
-from memlint.fixes.proposed_change import ProposedChange, risk_first
+from memlint.fixes.proposed_change import ProposedChange, about, risk_first
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run, replace
@@ -277,3 +277,10 @@ def test_offloading_and_sharding_are_not_done_unasked() -> None:
 
     assert groups["zero"] is False
     assert groups["checkpointing"] is groups["batch"] is groups["attention"] is True
+
+
+def test_what_the_card_does_alone_comes_before_what_needs_the_host() -> None:
+    alone = ProposedChange("micro batch 2 -> 1", {"batch.micro_batch_size": 1}, price=Cost(1.002))
+    host = ProposedChange("keep checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
+
+    assert sorted((host, alone), key=lambda step: risk_first(about(step))) == [alone, host]
