@@ -19,24 +19,28 @@ from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
-from memlint.repository.scripts.document import Placed, Values, flags, switches_of
+from memlint.repository.scripts.document import Placed, Values, flags, keys_of, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
+from memlint.repository.scripts.spelling import spelled
 from memlint.repository.scripts.translate import (
+    CONFIG_OPTIONS,
     WHOLE_PROGRAMS,
     completed,
     config_word,
     flag_names,
     format_of,
+    is_verl,
     of_file,
     task_of,
 )
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
-from memlint.source.document import Document, Start
+from memlint.source.document import Document, Problem, Start
+from memlint.source.python.text import SourceText, parse
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
@@ -51,7 +55,7 @@ MOST_LETTERS = 262_144
 # A cheap look: without one of these no command of a script trains.
 HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
-    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch_size|learning_rate|--lr\b"
+    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
 STARTS = re.compile(r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON")
 
@@ -62,7 +66,7 @@ class Repository(NamedTuple):
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: those that were read so far, by path; it is added to. `follow`: the runs of a program's
-    code (followed.py).
+    code (followed.py). `parse`: a module's text as a tree, kept for whoever else asks.
     """
 
     root: str
@@ -71,6 +75,7 @@ class Repository(NamedTuple):
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
+    parse: Callable[[str, str], SourceText | Problem] = parse
 
 
 def may_launch(text: str) -> bool:
@@ -210,7 +215,8 @@ class _Reader:
         if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
-        definitions = self._program(entry) if entry else TrainingProgram()
+        asked = entry if not is_verl(launched) else None  # verl takes overrides: its code defines no flag
+        definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return
         format_name = format_of(launched, definitions, entry is not None)
@@ -224,14 +230,16 @@ class _Reader:
         ):
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
-        values = Values(self.path, invocation.at)
+        values, files = Values(self.path, invocation.at), {}
         given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
         if run is None:
             said = [
                 one for one in given if one.key is not None
             ]  # what the program sets by itself comes before the file
             defaults = [one for one in given if one.key is None]
-            given = [*defaults, *self._of_file(launched, format_name, invocation, given), *said]
+            taken = list(self._of_file(launched, format_name, invocation, given))
+            given = [*defaults, *taken, *said]
+            files = self._files(launched, format_name, invocation, taken, said)
         for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
@@ -243,9 +251,8 @@ class _Reader:
             if launched.launcher == "accelerate"
             else None
         )
-        yield values.document(
-            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file, run)
-        )
+        start = self._start(launched, definitions, format_name, invocation, size, file, run)
+        yield values.document(self.display, self.text, start._replace(files=files))
 
     def _of_file(
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
@@ -254,6 +261,18 @@ class _Reader:
         if word is not None:
             file = self._config(launched, format_name, invocation)
             yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None})
+
+    def _files(
+        self, launched: LaunchCommand, format_name: str, invocation: Invocation, taken: list[Placed], said: list[Placed]
+    ) -> dict[str, Document]:
+        """The file that each of the `taken` values stands in, under "" where the command has `said` nothing but its
+        name; none where the script writes the file itself."""
+        word = config_word(launched, format_name)
+        file = self._config(launched, format_name, invocation)
+        if word is None or file is None or self._place(invocation.folder, word.text) in dict(invocation.files):
+            return {}
+        others = [one for one in said if one.path[0] not in CONFIG_OPTIONS]
+        return {str(one.path[0]): file for one in taken} | ({} if others else {"": file})
 
     def _config(self, launched: LaunchCommand, format_name: str, invocation: Invocation) -> Document | None:
         """The file with the run's values that the command names; None where it names none that can be read."""
@@ -289,9 +308,9 @@ class _Reader:
             format_name,
             launched.launcher,
             launched.program.text if launched.program else "",
-            size.gpus,
-            size.per_node,
-            (at.start, at.end),
+            gpus=size.gpus,
+            gpus_per_node=size.per_node,
+            gpus_at=(at.start, at.end),
             named=partial(self._named, invocation.folder, dict(invocation.files)),
             launch_file=file,
             asks_for_gpus=self.asks_for_gpus,
@@ -303,7 +322,9 @@ class _Reader:
             makes_adapter=bool(definitions.parses) and "ModelConfig" not in definitions.classes,
             switches=switches_of(format_name)
             | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
+            dashed=frozenset(name for name, one in definitions.flags.items() if one.is_dashed),
             refused=refused_flags(launched, definitions),
+            spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
             loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),
@@ -313,7 +334,7 @@ class _Reader:
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""
-        path = posixpath.normpath(posixpath.join(folder, reference))
+        path = self._place(folder, reference)
         if path in written:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
         found = self.repository.find(path, "file")
@@ -321,11 +342,15 @@ class _Reader:
 
     def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
         """The text of a file that the command names: one that the script wrote before, else one of the repository."""
-        path = posixpath.normpath(posixpath.join(folder, reference))
+        path = self._place(folder, reference)
         if path in written:
             return known(written[path])
         found = self.repository.find(path, "file")
         return self.repository.read(found) if found is not None else None
+
+    @staticmethod
+    def _place(folder: str, reference: str) -> str:
+        return posixpath.normpath(posixpath.join(folder, reference))
 
     def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
         """The program's file, absolute; None where the repository has none."""
@@ -350,7 +375,8 @@ class _Reader:
 
     def _program(self, path: str) -> TrainingProgram:
         if path not in self._programs:
-            self._programs[path] = program(path, self.repository.read, self._is_file, self.repository.root)
+            around = self.repository
+            self._programs[path] = program(path, around.read, self._is_file, around.root, around.parse)
         return self._programs[path]
 
     def _is_file(self, path: str) -> bool:

@@ -70,7 +70,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "swift"
     if is_axolotl(command):
         return "axolotl" if config_word(command, "axolotl") else ""
-    if _is_verl(command):
+    if is_verl(command):
         return "verl"
     if is_openrlhf(command):
         return "openrlhf"
@@ -95,12 +95,12 @@ def config_word(command: LaunchCommand, format_name: str) -> Word | None:
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
     named, others = options(command.arguments)
-    found = [one.values[0] for one in named if one.name in _CONFIG_OPTIONS and one.values]
+    found = [one.values[0] for one in named if one.name in CONFIG_OPTIONS and one.values]
     files = [one for one in others if one.text.endswith((".yaml", ".yml"))]
     return next(iter([*found[-1:], *files]), None)
 
 
-_CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
+CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
 
 
 def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
@@ -131,7 +131,7 @@ def is_openrlhf(command: LaunchCommand) -> bool:
     return "openrlhf.cli." in text or len(names & _OPENRLHF_FLAGS) >= 2
 
 
-def _is_verl(command: LaunchCommand) -> bool:
+def is_verl(command: LaunchCommand) -> bool:
     """Whether a program takes verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
     text = command.program.text if command.program is not None else ""
     words = [word.text.lstrip("+~") for word in command.arguments]
