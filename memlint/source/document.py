@@ -110,7 +110,7 @@ class Document(NamedTuple):
 
     path: str
     text: str
-    syntax: str  # yaml, json, shell and python (the arguments of one command or call of a script)
+    syntax: str  # yaml, json, toml, shell and python (the arguments of one command or call of a script)
     dialect: str
     value: Any
     places: Mapping[Path, Place]

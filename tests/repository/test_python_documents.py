@@ -110,3 +110,19 @@ def test_hostile_notebooks_say_nothing(tmp_path: Path, text: str) -> None:
     write(tmp_path, {"a.ipynb": text})
     done = memlint(tmp_path, "check", ".", *CARD)
     assert done.code == 0 and "Traceback" not in done.err
+
+
+TOML = "[model]\nname = 'Qwen/Qwen2.5-0.5B'  # the base\n\n[training]\nbatch = 64\naccumulate = 1\nlength = 4096\n"
+
+
+def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
+    script = OWN.replace("import argparse, yaml", "import argparse, tomllib").replace("yaml.safe_load", "tomllib.load")
+    write(tmp_path, {"train.py": script, "a.toml": TOML, "b.toml": "[tool]\nname = 'x'\n"})
+    report = checked(tmp_path, ".")
+    assert [run["path"] for run in report["runs"]] == ["a.toml"]
+    places = {(item["location"]["line"], item["location"]["column"]) for item in report["findings"]}
+    assert places and places <= {(5, 9), (7, 10)}  # the batch, the length
+    memlint(tmp_path, "fix", "a.toml", "--unsafe", *CARD)
+    changed = (tmp_path / "a.toml").read_text()
+    assert changed != TOML and "name = 'Qwen/Qwen2.5-0.5B'  # the base\n" in changed
+    assert checked(tmp_path, ".")["findings"] == []

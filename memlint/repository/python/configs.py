@@ -15,13 +15,13 @@ from itertools import islice
 from memlint.repository.python.documents import PythonRepository, documents, may_train
 from memlint.source.document import Document
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
 MAX_TEXTS = 256  # of modules, that are kept from one file to the next
 MAX_LETTERS = 131_072  # of a configuration file: what is longer is data
 MIN_KEYS = 2  # values of a run that must stand in the file
 # A cheap look at the file: keys that training configurations have, whatever their schema.
-_KEY = re.compile(r"""\b([\w.]+)["']?\s*:""")
+_KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
 _TRAINING_KEY = re.compile(
     r"""[\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
     r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
