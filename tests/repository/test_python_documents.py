@@ -126,3 +126,16 @@ def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
     changed = (tmp_path / "a.toml").read_text()
     assert changed != TOML and "name = 'Qwen/Qwen2.5-0.5B'  # the base\n" in changed
     assert checked(tmp_path, ".")["findings"] == []
+
+
+@pytest.mark.parametrize("head", ["# @package _global_\n", "defaults:\n  - _self_\n"])
+def test_a_file_of_hydras_is_no_file_of_a_script_without_it(tmp_path: Path, head: str) -> None:
+    write(tmp_path, {"train.py": OWN, "a.yaml": head + CONFIG, "b.yaml": CONFIG})
+    assert [run["path"] for run in checked(tmp_path, ".")["runs"]] == ["b.yaml"]
+
+
+def test_a_list_of_one_target_stays_a_list(tmp_path: Path) -> None:
+    lone = SFT.replace('r=64, target_modules=["q_proj"]', "r=64, target_modules=TARGET")
+    write(tmp_path, {"a.py": lone.replace("TARGET", "['q_proj']"), "b.py": lone.replace("TARGET", "'q_proj'")})
+    report = checked(tmp_path, ".")
+    assert {item["location"]["path"] for item in report["findings"] if item["rule"] == "PEF025"} == {"b.py"}

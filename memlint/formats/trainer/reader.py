@@ -79,6 +79,8 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     """Whether a class of the repository in place of TRL's takes the targets: one in a list stays a list there, and a
     word may stand for several (alignment-handbook's forks look the linear layers up for `all`)."""
     value = document.value.get("lora_target_modules") if isinstance(document.value, dict) else None
+    if rule == "PEF025" and document.syntax == "python" and isinstance(value, list):
+        return True  # a script hands its list to LoraConfig, which keeps it
     is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
     return is_asked and bool(context.field_annotations("lora_target_modules"))
 

@@ -27,6 +27,8 @@ _TRAINING_KEY = re.compile(
     r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
     re.IGNORECASE,
 )
+# A file that Hydra composes with others (1.3 docs, "Packages" and "The Defaults List"): no other script loads it.
+_OF_HYDRA = re.compile(r"^#\s*@package\b|^defaults:\s*$", re.MULTILINE)
 # A cheap look at a script or what it imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 
@@ -52,6 +54,8 @@ class ConfigIndex:
             return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):
+            if _OF_HYDRA.search(text) and "hydra" not in code:
+                continue
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own:
