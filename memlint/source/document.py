@@ -69,7 +69,8 @@ class Start(NamedTuple):
     `unmodelled`: what the program does to its model that no flag tells. `loads_model`: a Python script loads the
     model itself, so that the defaults of TRL's loader are not in force. `written_at`: where the value of a key
     stands, in Python, as "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the
-    arguments that a call may have. `arguments_class`: of which class they are, in Python.
+    arguments that a call may have. `arguments_class`: of which class they are, in Python. `read_back`: arguments
+    that a class of the script reads again.
     """
 
     format: str
@@ -98,6 +99,7 @@ class Start(NamedTuple):
     written_at: Mapping[str, str] = {}
     accepts: frozenset[str] = frozenset()
     arguments_class: str = ""
+    read_back: frozenset[str] = frozenset()
 
 
 class Document(NamedTuple):

@@ -128,7 +128,7 @@ def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
     assert checked(tmp_path, ".")["findings"] == []
 
 
-@pytest.mark.parametrize("head", ["# @package _global_\n", "defaults:\n  - _self_\n"])
+@pytest.mark.parametrize("head", ["# @package _global_\n", "defaults:\n  - _self_\n", "defaults:\n  - override /model: a\n"])
 def test_a_file_of_hydras_is_no_file_of_a_script_without_it(tmp_path: Path, head: str) -> None:
     write(tmp_path, {"train.py": OWN, "a.yaml": head + CONFIG, "b.yaml": CONFIG})
     assert [run["path"] for run in checked(tmp_path, ".")["runs"]] == ["b.yaml"]
@@ -139,3 +139,22 @@ def test_a_list_of_one_target_stays_a_list(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": lone.replace("TARGET", "['q_proj']"), "b.py": lone.replace("TARGET", "'q_proj'")})
     report = checked(tmp_path, ".")
     assert {item["location"]["path"] for item in report["findings"] if item["rule"] == "PEF025"} == {"b.py"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "rules"),
+    [
+        ("save_strategy='no', save_steps=50", "", {"TRN018"}),
+        ("save_strategy='steps' if STEPS else 'no', save_steps=max(1, STEPS)", "", set()),
+        ("save_strategy='no' if not STEPS else 'steps', save_steps=STEPS or 500", "", set()),
+        ("eval_steps=10", "", {"EVA004"}),
+        ("eval_steps=10", "class Own:\n    def step(self):\n        return self.args.eval_steps\n", set()),
+    ],
+)
+def test_a_key_without_effect_is_one_that_nobody_meant(
+    tmp_path: Path, arguments: str, code: str, rules: set[str]
+) -> None:
+    made = SFT.replace("bf16=True)", f"bf16=True, {arguments})").replace("import torch\n", f"import torch\nSTEPS = 0\n{code}")
+    write(tmp_path, {"train.py": made})
+    found = {item["rule"] for item in checked(tmp_path, "train.py", "--select", "TRN018", "--select", "EVA004")["findings"]}
+    assert found == rules

@@ -68,11 +68,30 @@ _OF_TRL_SCRIPTS = frozenset({"PEF018", "PEF019", "PEF020"})
 _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 
 
+# Rules about a key without effect, and the keys that they are about.
+_WITHOUT_EFFECT = {"TRN018": ("save_steps", "save_strategy"), "EVA004": ("eval_steps", "eval_strategy")}
+# What a script writes right before a value that is the whole of an argument, a constant or a default.
+_BEFORE_A_VALUE = ("=", ":", "(", ",", "[")
+
+
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
+    if document.syntax == "python" and rule in _WITHOUT_EFFECT:
+        return any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (document.start is not None and document.start.is_own)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _is_meant(document: Document, key: str) -> bool:
+    """Whether a script knows what it does with a key: it chooses or computes the value (`"steps" if n > 0 else "no"`,
+    `max(1, n)`), or a class of its own reads it (`self.args.eval_steps`)."""
+    if document.start is not None and key in document.start.read_back:
+        return True
+    here = document.places.get((key,))
+    if here is None or here.value == document.places[()].value:
+        return key in document.value
+    return not document.text[: here.value.start].rstrip(" \t\r\n\"'").endswith(_BEFORE_A_VALUE)
 
 
 def _has_own_targets(rule: str, document: Document, context: Context) -> bool:

@@ -27,8 +27,10 @@ _TRAINING_KEY = re.compile(
     r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
     re.IGNORECASE,
 )
-# A file that Hydra composes with others (1.3 docs, "Packages" and "The Defaults List"): no other script loads it.
-_OF_HYDRA = re.compile(r"^#\s*@package\b|^defaults:\s*$", re.MULTILINE)
+# A file that Hydra composes with others (1.3 docs, "The Defaults List"): no other script loads it.
+_OF_HYDRA = re.compile(r"^defaults:\s*$", re.MULTILINE)
+# One that is only ever put on top of another (1.3 docs, "Configuring Experiments"): by itself it is no configuration.
+_ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
 # A cheap look at a script or what it imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 
@@ -51,6 +53,8 @@ class ConfigIndex:
         if text is None or len(text) > MAX_LETTERS:
             return ()
         if sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
+            return ()
+        if _ON_TOP.search(text):
             return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):
