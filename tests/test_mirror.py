@@ -196,6 +196,7 @@ COVERED = {
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
         "formats.trainer.python.loop",
     ),
+    "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
     "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),

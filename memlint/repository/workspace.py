@@ -195,8 +195,8 @@ class Workspace:
         return declared_document(file, inner, keys, self._scripts_repository())
 
     def _config_file(self, name: str) -> Document | None:
-        """A YAML or JSON file by its path below the root."""
-        if not name.endswith((".yaml", ".yml", ".json")):
+        """A YAML, JSON or TOML file by its path below the root."""
+        if not name.endswith((".yaml", ".yml", ".json", ".toml")):
             return None
         absolute = f"{self.root.rstrip('/')}/{name}"
         try:

@@ -78,13 +78,13 @@ class Start(NamedTuple):
 
     # Where values come from.
     unknown: Mapping[Path, str] = {}  # why a value is not known
-    sources: Mapping[
-        Path, tuple[int, int]
-    ] = {}  # where a value is assigned that comes from a variable; in Python, under
-    # the empty path, the call that takes the arguments
+    # Where a value is assigned that comes from a variable. In Python, under the empty path: the call that takes the
+    # arguments.
+    sources: Mapping[Path, tuple[int, int]] = {}
     written_at: Mapping[str, str] = {}  # in Python, of each key that is not computed: "configs/sft.yaml:12"
-    files: Mapping[str, Any] = {}  # the Document that a key's value is taken from, for commands that name one; under ""
-    # where the command gives nothing else
+    # The Document that a key's value is taken from, for commands that name one; under "" where the command gives
+    # nothing else.
+    files: Mapping[str, Any] = {}
     named: Callable[[str], Any] | None = None  # a file that the program is given by name: a Document, or None
     reread: Callable[[str], tuple[Any, ...]] | None = None  # the documents of the script after a change of its text
 
@@ -97,11 +97,10 @@ class Start(NamedTuple):
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # given flags that it refuses
     names: Mapping[str, str] = {}  # the flag, or the key of a file of one's own, for a key that is called otherwise
-    spelled: Callable[[str], str] | None = (
-        None  # a message in the command's words, where it writes its flags with hyphens
-    )
+    spelled: Callable[[str], str] | None = None  # a message in the words of a command that writes hyphens
     accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
     arguments_class: str = ""  # of which class they are, in Python
+    read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
 
 
 class Document(NamedTuple):
@@ -114,7 +113,7 @@ class Document(NamedTuple):
 
     path: str
     text: str
-    syntax: str  # yaml, json, shell and python (the arguments of one command or call of a script)
+    syntax: str  # yaml, json, toml, shell and python (the arguments of one command or call of a script)
     dialect: str
     value: Any
     places: Mapping[Path, Place]
