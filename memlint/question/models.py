@@ -61,6 +61,16 @@ def model_of(question: Question, hub: bool = False, exact: bool = False) -> Mode
     return _in_dtype(choice, question)
 
 
+def known_model(name: str, hub: bool = False, exact: bool = False) -> str:
+    """The name that a config says for a model that is asked about by any of its names. Raises UsageError."""
+    return _named(name, hub, exact).name
+
+
+def is_known(name: str) -> bool:
+    """Whether the catalog has a model of this name, or one that is meant by it."""
+    return catalog.find(name) is not None
+
+
 # Names of files that llama.cpp reads: `...-GGUF`, `...-q4_K_M`, `...-IQ3_XS`, `....Q8_0`.
 _GGUF = re.compile(r"[-_.:](gguf|i?q[1-8]_[0-9k]\w*)(?=$|[-_.])", re.IGNORECASE)
 
@@ -173,6 +183,7 @@ def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str
         if missing:
             raise UsageError(f"--{missing[0].replace('_', '-')}: the config of {question.model} says it in another way")
         kept = {key: value for key, value in base.items() if key not in _per_layer(keys)}
+        _refuse_shapes({**kept, **keys})
         return choice._replace(name=FOLDER, config={**kept, **keys})
     full, taken = _llama(keys)
     return ModelChoice(FOLDER, full, taken, full["model_type"])
@@ -218,10 +229,11 @@ def _swiglu_width(hidden: int) -> int:
 
 
 def _refuse_shapes(config: Mapping[str, Any]) -> None:
-    hidden, heads, kv = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
-    if "head_dim" not in config and hidden % heads:
+    """Raises UsageError for heads that divide nothing; what a config does not say under Llama's names is left."""
+    hidden, heads, kv = (config.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if not config.get("head_dim") and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
         raise UsageError(f"--heads {heads}: does not divide --hidden {hidden}; say --head-dim as well")
-    if heads % kv:
+    if isinstance(heads, int) and isinstance(kv, int) and heads % kv:
         raise UsageError(f"--kv-heads {kv}: does not divide --heads {heads}")
 
 

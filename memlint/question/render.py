@@ -22,6 +22,8 @@ def answer_lines(found: Answer, style: Style) -> Iterator[str]:
         yield from run_lines(run, style)
     for finding in found.refused:
         yield f"  {style.paint('refused', 'error')}: {one_line(finding.message)} ({finding.rule})"
+    for finding in found.warnings:
+        yield f"  {style.paint('warning', 'warning')}: {one_line(finding.message)} ({finding.rule})"
 
 
 def default_lines(taken: Sequence[Default], style: Style) -> Iterator[str]:
