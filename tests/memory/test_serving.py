@@ -52,7 +52,7 @@ def windows(config: dict[str, Any]) -> list[int]:
 
 
 def heads_on_a_card(config: dict[str, Any], cards: int) -> int:
-    """Copied where there are fewer than cards (vLLM 0.33.0 config/model.py:1663, SGLang 0.5.23 model_config.py:1700)."""
+    """Copied where there are fewer (vLLM 0.33.0 config/model.py:1663, SGLang 0.5.23 configs/model_config.py:1700)."""
     return int(max(1, config["num_key_value_heads"] // cards))
 
 
