@@ -111,7 +111,8 @@ def _lines(
     given_math: bool,
 ) -> Iterator[str]:
     yield from answer_lines(found, style)
-    yield from serving_lines(left, found.question.requests or 1, "cache_requests" in found.run.estimate.details)
+    is_server = "cache_requests" in found.run.estimate.details
+    yield from serving_lines(left, found.question.requests or 1, is_server, found.run.hardware.gpus or 1)
     if fewest is not None:
         yield from card_lines(fewest, found.question.gpu)
     if given_math:

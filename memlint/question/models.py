@@ -18,6 +18,7 @@ from memlint.architectures.families.llama import PLAIN_CONFIG, PLAIN_NAME
 from memlint.architectures.model import Resolution, parameters
 from memlint.architectures.resolve import resolve
 from memlint.errors import UsageError
+from memlint.memory.storage import SIZED
 from memlint.question.check import DIMENSIONS
 from memlint.question.model import Default, Question
 
@@ -104,6 +105,7 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
     owned = _as_its_owner_writes(name, entry.name)
+    owned = owned if "/" in owned else entry.name  # a config names a repository
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
 
@@ -144,9 +146,15 @@ def _parameters(identifier: str) -> int:
 
 
 def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> ModelChoice:
+    """Raises UsageError for a checkpoint whose packed weights have no size here, as BitNet's."""
     architecture = found.architecture
     if architecture is None:
         return ModelChoice(name, None, taken)
+    if architecture.stored.method not in ("none", *SIZED):
+        raise UsageError(
+            f"--model {name}: its weights are packed by {architecture.stored.method}, whose size is not modelled; "
+            "ask about the model that it was made from"
+        )
     return ModelChoice(name, None, taken, architecture.family, architecture.max_positions, architecture.stored.method)
 
 
