@@ -1,7 +1,7 @@
 """Refreshes what README.md and docs/ show of memlint's output.
 
-A fenced block that follows `<!-- run: memlint ... -->` holds what that command prints, one that follows `<!-- run: python
-FILE ... -->` what that script prints. `--check` changes nothing and exits 1 where a block is stale.
+A fenced block that follows `<!-- run: memlint ... -->` holds what that command prints, one that follows
+`<!-- run: python FILE ... -->` what that script prints. `--check` changes nothing and exits 1 where a block is stale.
 """
 
 from __future__ import annotations
