@@ -70,7 +70,7 @@ ON_DEMAND = {
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options that few use; many files
         *("commands.fixing", "commands.watch", "lint.baseline", "lint.rule_facts", "lint.what_if"),
-        *("repository.dependents", "lint.result_cache"),
+        *("repository.dependents", "lint.result_cache", "commands.other_model"),
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written

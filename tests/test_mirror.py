@@ -99,7 +99,6 @@ COVERED = {
     "tests/memory/card/test_device.py": ("memory.card.interval",),
     "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),
     "tests/memory/test_adapters.py": ("memory.layers.projection",),
-    "tests/memory/test_inference.py": ("memory.serving",),
     "tests/memory/sharding/test_reduction.py": ("memory.sharding.zero.reduction",),
     "tests/memory/sharding/test_fsdp.py": (
         *("memory.sharding.fsdp.plan", "memory.sharding.fsdp.state", "memory.sharding.fsdp.version1"),
