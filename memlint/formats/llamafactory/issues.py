@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy
 from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.llamafactory.releases import with_libraries
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
@@ -56,7 +57,9 @@ def unjudged(document: Document, context: Context) -> Issue | None:
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value."""
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
+    found = schema_issues(
+        view.section.value, document.path, "llamafactory.json#v0", with_libraries(view.context.versions)
+    )
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(
