@@ -44,6 +44,7 @@ class LossShape(NamedTuple):
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
+    likelihood_of_chosen: bool = False
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -108,6 +109,7 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
     return found
 
 
+HALF = "logits_half"  # the extent of one of the two answers of each pair
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
@@ -206,13 +208,27 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620)."""
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
+    likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
     sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
-    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
     if loss.runs_reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
     tape.drop(log_probabilities, in_fp32, sliced)
+    return found
+
+
+def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
+    """`cross_entropy(logits[:chosen, :-1].contiguous())` over the first half of the rows (trl 1.16
+    experimental/cpo/cpo_trainer.py:826 and experimental/orpo/orpo_trainer.py:800)."""
+    shifted = ops.slice_of(tape, in_fp32, HALF)
+    copied = ops.copy(tape, shifted)
+    tape.drop(shifted)
+    log_probabilities = ops.unary_by_result(tape, copied)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(copied, log_probabilities)
     return found
 
 
