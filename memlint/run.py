@@ -360,6 +360,7 @@ class Fsdp(NamedTuple):
     use_orig_params: bool = True
     cpu_offload: bool = False
     cpu_ram_efficient_loading: bool = True
+    loads_packed_on_host: bool = False  # quantised weights reach a card as shards alone
     state_dict_type: str = "SHARDED_STATE_DICT"
     activation_checkpointing: bool = False
     shard_group_size: int = 0  # hybrid: GPUs in one shard group; 0 = one node
