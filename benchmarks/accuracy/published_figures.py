@@ -6,8 +6,8 @@
 data/published_figures.jsonl has the settings of each example as a file of ms-swift, the GPUs and GiB of the comment at
 its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A figure is
 what the authors saw on a card with samples that are often shorter than `max_length`: below the interval is no
-contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table has the
-longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
+contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table has
+the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
 """
 
 from __future__ import annotations
