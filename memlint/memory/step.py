@@ -466,6 +466,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
     width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
     wide = run.precision.outputs_to_fp32 or upcasts_logits(run) or run.precision.upcast_lmhead_output
+    wide = wide or (_loss_stage(run) == "logps" and loss_kind(run) != "fused_ce")
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
