@@ -1,4 +1,4 @@
-"""Figures that maintainers wrote into their examples, beside memlint's interval for the same settings.
+"""Figures that maintainers of ms-swift and Unsloth published, beside memlint's interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -6,7 +6,8 @@
 data/published_figures.jsonl has the settings of each example of ms-swift as its file, the GPUs and GiB of the comment at
 its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A figure is
 what the authors saw on a card with samples that are often shorter than `max_length`: below the interval is no
-contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below.
+contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table has
+the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory, which
 is the card's without the CUDA context; `release` is the Unsloth that printed it. The one above its interval was printed by
@@ -66,7 +67,8 @@ def main() -> int:
         where = place(gib, found)
         counts[where] += 1
         if every or where.isupper():
-            print(f"{where:12} {row['gpus']} x {gib:<5.4g} {_said(found)}  {row['source'].partition('/blob/')[2]}")
+            origin = row["source"].partition("/blob/")[2] or row["source"].partition("//")[2]
+            print(f"{where:12} {row['gpus']} x {gib:<5.4g} {_said(found)}  {origin}")
     print(", ".join(f"{count} {where}" for where, count in counts.most_common()))
     return 0
 
