@@ -96,6 +96,7 @@ COVERED = {
         "memory.families.experts",
     ),
     "tests/memory/layers/test_moe_scatter.py": ("simulation.scattered_experts",),
+    "tests/memory/test_stages.py": ("simulation.stages",),
     "tests/memory/test_parameters.py": ("memory.storage",),
     "tests/memory/card/test_device.py": ("memory.card.interval",),
     "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),
