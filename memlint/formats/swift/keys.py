@@ -152,14 +152,15 @@ def read_task(fields: Fields, config: SwiftConfig) -> None:
         )
 
 
-# Schemes whose weights are other numbers than 0 and 1 (loss_scale/mapping.py, loss_scale/agent.py).
-_WEIGHTED = frozenset(("react", "hermes", "qwen", "agentflan", "alpha_umi"))
+# Schemes whose weights are 0 and 1 alone (loss_scale/mapping.py, loss_scale/base.py:32); others are an agent's, with
+# other numbers (loss_scale/agent.py:10).
+_COUNTED_OR_NOT = frozenset(("", "default", "last_round", "all", "base", "ignore_empty_think", "ignore_think_prefix"))
 
 
 def read_loss_scale(fields: Fields, config: SwiftConfig) -> None:
     """Weights of tokens are put on a loss of each token, outside of the model: Liger's, inside of it, does not run then
     (trainers/seq2seq_trainer.py:135)."""
-    if not _WEIGHTED & set(config.word("loss_scale").split("+")) or fields.get("loss.kind") != "liger":
+    if set(config.word("loss_scale").split("+")) <= _COUNTED_OR_NOT or fields.get("loss.kind") != "liger":
         return
     origin = config.origin("loss_scale")
     fields.put("loss.kind", "plain", origin)
