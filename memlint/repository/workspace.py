@@ -19,7 +19,7 @@ from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
 from memlint.formats.references import Files, reader
 from memlint.repository.pins import ENTRIES, FILES, MOST_BYTES, Pin, pinned, pins
 from memlint.source import load
-from memlint.source.document import Document
+from memlint.source.document import Document, Problem
 from memlint.source.encoding import MAX_BYTES, decode
 
 PYTHON = (".py", ".ipynb")
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from memlint.repository.python_arguments import Python
     from memlint.repository.scripts.definitions import TrainingProgram
     from memlint.source.python.reader import CommandLine
-    from memlint.source.python.text import ParsedModules
+    from memlint.source.python.text import ParsedModules, SourceText
 
 ReadBytes = Callable[[str], bytes]
 
@@ -119,7 +119,12 @@ class Workspace:
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
         find = partial(self._find, posixpath.dirname(absolute))
-        repository = Repository(self.root, self._script_text, find, self._named, self._programs, self._follow)
+        modules, root = self._parsed_modules(), f"{self.root.rstrip('/')}/"
+
+        def parse(name: str, module: str) -> SourceText | Problem:
+            return modules.parse(name.removeprefix(root), module)
+
+        repository = Repository(self.root, self._script_text, find, self._named, self._programs, self._follow, parse)
         return documents(absolute, text, repository, path)
 
     def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
@@ -223,6 +228,8 @@ class Workspace:
         return self.root if kind == "folder" and parts[-1] == posixpath.basename(self.root) else None
 
     def _is_there(self, path: str, kind: str) -> bool:
+        if "/.." not in path and not self._files.exists(path):
+            return False
         real = self._files.realpath(path)
         if not self._is_inside(f"{real}/"):
             return False
@@ -383,6 +390,8 @@ class Workspace:
 
     def _tracked_bytes(self, path: str) -> bytes:
         """A tracked file's bytes; one that is a link out of the root is not read. Raises OSError."""
+        if not self._files.exists(path):
+            raise FileNotFoundError(path)
         if not self._is_inside(self._files.realpath(path)):
             raise OSError(f"{path} is a link that leads outside of {self.root}")
         file_access.share(path)

@@ -15,10 +15,13 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
+from memlint.source.document import Problem
+from memlint.source.python.text import SourceText, parse
 
 MOST_FILES = 24  # that one program leads to
 MOST_BYTES = 512 * 1024
 Read = Callable[[str], "str | None"]
+Parse = Callable[[str, str], "SourceText | Problem"]  # of a module's path and text
 
 # transformers 5.23 and trl 1.16: the classes whose fields the Trainer's keys are.
 KNOWN_CLASSES = frozenset(
@@ -100,9 +103,12 @@ class _Module(NamedTuple):
     tree: ast.Module
 
 
-def program(path: str, read: Read, exists: Callable[[str], bool], root: str) -> TrainingProgram:
-    """What the program at `path` says. `read` and `exists` take absolute paths; `root` is the repository's."""
-    modules = tuple(_modules(path, read, exists, root))
+def program(
+    path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse = parse
+) -> TrainingProgram:
+    """What the program at `path` says. `read`, `exists` and `parse_module` take absolute paths; `root` is the
+    repository's."""
+    modules = tuple(_modules(path, read, exists, root, parse_module))
     if not modules:
         return TrainingProgram()
     classes = {
@@ -178,7 +184,9 @@ def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
     return bool(asks) and not any({"train", "fit", "backward"} & methods(tree) for tree in trees)
 
 
-def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) -> Iterator[_Module]:
+def _modules(
+    path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse
+) -> Iterator[_Module]:
     """The program, and modules of the repository that it imports, nearest first."""
     pending, seen = [path], {path}
     while pending and len(seen) <= MOST_FILES:
@@ -186,24 +194,17 @@ def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str) ->
         text = read(current)
         is_package = current.endswith("/__init__.py")  # `from .parser import parse_args` for others
         is_relevant = text is not None and (current == path or is_package or _RELEVANT.search(text))
-        tree = _parsed(text) if text is not None and is_relevant else None
-        if tree is None:
+        if text is None or not is_relevant or len(text) > MOST_BYTES:
             continue
-        yield _Module(current, tree)
-        for name in _imported(tree, current, root):
+        module = parse_module(current, text)
+        if not isinstance(module, SourceText):
+            continue
+        yield _Module(current, module.tree)
+        for name in _imported(module.tree, current, root):
             for found in (f"{name}.py", f"{name}/__init__.py"):
                 if found not in seen and len(seen) < MOST_FILES and exists(found):
                     seen.add(found)
                     pending.append(found)
-
-
-def _parsed(text: str) -> ast.Module | None:
-    if len(text) > MOST_BYTES:
-        return None
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _imported(tree: ast.Module, path: str, root: str) -> Iterator[str]:

@@ -31,12 +31,14 @@ from memlint.repository.scripts.translate import (
     config_word,
     flag_names,
     format_of,
+    is_verl,
     of_file,
     task_of,
 )
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
-from memlint.source.document import Document, Start
+from memlint.source.document import Document, Problem, Start
+from memlint.source.python.text import SourceText, parse
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
@@ -62,7 +64,7 @@ class Repository(NamedTuple):
     `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: those that were read so far, by path; it is added to. `follow`: the runs of a program's
-    code (followed.py).
+    code (followed.py). `parse`: a module's text as a tree, kept for whoever else asks.
     """
 
     root: str
@@ -71,6 +73,7 @@ class Repository(NamedTuple):
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
+    parse: Callable[[str, str], SourceText | Problem] = parse
 
 
 def may_launch(text: str) -> bool:
@@ -210,7 +213,8 @@ class _Reader:
         if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
-        definitions = self._program(entry) if entry else TrainingProgram()
+        asked = entry if not is_verl(launched) else None  # verl takes overrides: its code defines no flag
+        definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return
         format_name = format_of(launched, definitions, entry is not None)
@@ -350,7 +354,8 @@ class _Reader:
 
     def _program(self, path: str) -> TrainingProgram:
         if path not in self._programs:
-            self._programs[path] = program(path, self.repository.read, self._is_file, self.repository.root)
+            around = self.repository
+            self._programs[path] = program(path, around.read, self._is_file, around.root, around.parse)
         return self._programs[path]
 
     def _is_file(self, path: str) -> bool:

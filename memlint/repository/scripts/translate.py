@@ -70,7 +70,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "swift"
     if is_axolotl(command):
         return "axolotl" if config_word(command, "axolotl") else ""
-    if _is_verl(command):
+    if is_verl(command):
         return "verl"
     if is_openrlhf(command):
         return "openrlhf"
@@ -131,7 +131,7 @@ def is_openrlhf(command: LaunchCommand) -> bool:
     return "openrlhf.cli." in text or len(names & _OPENRLHF_FLAGS) >= 2
 
 
-def _is_verl(command: LaunchCommand) -> bool:
+def is_verl(command: LaunchCommand) -> bool:
     """Whether a program takes verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
     text = command.program.text if command.program is not None else ""
     words = [word.text.lstrip("+~") for word in command.arguments]
