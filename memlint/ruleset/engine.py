@@ -132,6 +132,7 @@ class Engine:
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))
+        parsed, found = _with_files(parsed, document, found)
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
@@ -219,6 +220,18 @@ def _host(
 def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
     """Analyses one document with `rules`. `format_name`: the format to use (default: recognised by its keys)."""
     return Engine(tuple(rules)).analyse(document, context, format_name)
+
+
+def _with_files(parsed: Parsed, document: Document, found: list[Found]) -> tuple[Parsed, list[Found]]:
+    """Beside a command's document the files that it takes values from. Findings about these values are the file's: what
+    would change the command has no place there."""
+    files = {one.path: one for one in (document.start.files.values() if document.start is not None else ())}
+    if not files:
+        return parsed, found
+    others = tuple(one for path, one in files.items() if path not in {part.path for part in parsed.documents})
+    moved = (item._replace(finding=item.finding._replace(fixes=())) for item in found)
+    kept = [old if old.finding.location.path not in files else new for old, new in zip(found, moved, strict=True)]
+    return parsed._replace(documents=(*parsed.documents, *others)), kept
 
 
 def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:

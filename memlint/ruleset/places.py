@@ -13,7 +13,14 @@ _IN_A_FILE = ("file", "companion", "directive")
 
 
 def location(document: Document, pointer: Path, on_key: bool = False) -> Location:
-    """The place of `pointer`, or of its nearest ancestor that has one; of a mapping the place of its key."""
+    """The place of `pointer`, or of its nearest ancestor that has one; of a mapping the place of its key.
+
+    What a command takes from a file stands in that file.
+    """
+    files = document.start.files if document.start is not None else {}
+    home = files.get(str(pointer[0]) if pointer else "", files.get(""))
+    if home is not None:
+        return location(home, pointer, on_key)
     found = place(document, pointer)
     span = _span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1)
     return Location(

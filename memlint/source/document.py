@@ -68,10 +68,11 @@ class Start(NamedTuple):
     that take no value. `refused`: given flags that the program refuses. `names`: the flag for a key, where it has
     another name; of a configuration file with keys of its own, the file's key. `unmodelled`: what the program does to
     its model that no flag tells. `loads_model`: a Python script loads the model itself, so that the defaults of TRL's
-    loader are not in force. `written_at`: where the value of a key stands, in Python, as "configs/sft.yaml:12"; keys
-    that the script computes are left out. `accepts`: the arguments that a call may have. `arguments_class`: of which
-    class they are, in Python. `card`: the card that the job asks for, as it calls it, "" where it names none, and
-    `card_at` where.
+    loader are not in force. `files`: the file, a `Document`, that a key's value is taken from, for commands that name
+    one; under "" where the command gives nothing else. `written_at`: where the value of a key stands, in Python, as
+    "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the arguments that a call may have.
+    `arguments_class`: of which class they are, in Python. `card`: the card that the job asks for, as it calls it, ""
+    where it names none, and `card_at` where.
     """
 
     format: str
@@ -98,6 +99,7 @@ class Start(NamedTuple):
     names: Mapping[str, str] = {}
     unmodelled: str = ""
     loads_model: bool = False
+    files: Mapping[str, Any] = {}
     written_at: Mapping[str, str] = {}
     accepts: frozenset[str] = frozenset()
     arguments_class: str = ""

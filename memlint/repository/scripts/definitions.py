@@ -184,9 +184,7 @@ def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
     return bool(asks) and not any({"train", "fit", "backward"} & methods(tree) for tree in trees)
 
 
-def _modules(
-    path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse
-) -> Iterator[_Module]:
+def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse) -> Iterator[_Module]:
     """The program, and modules of the repository that it imports, nearest first."""
     pending, seen = [path], {path}
     while pending and len(seen) <= MOST_FILES:

@@ -26,6 +26,7 @@ from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed,
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.translate import (
+    CONFIG_OPTIONS,
     WHOLE_PROGRAMS,
     completed,
     config_word,
@@ -228,14 +229,16 @@ class _Reader:
         ):
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
-        values = Values(self.path, invocation.at)
+        values, files = Values(self.path, invocation.at), {}
         given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
         if run is None:
             said = [
                 one for one in given if one.key is not None
             ]  # what the program sets by itself comes before the file
             defaults = [one for one in given if one.key is None]
-            given = [*defaults, *self._of_file(launched, format_name, invocation, given), *said]
+            taken = list(self._of_file(launched, format_name, invocation, given))
+            given = [*defaults, *taken, *said]
+            files = self._files(launched, format_name, invocation, taken, said)
         for one in given if run is None else corrected(given, definitions, run):
             values.put(one)
         if format_name == "swift":
@@ -247,9 +250,8 @@ class _Reader:
             if launched.launcher == "accelerate"
             else None
         )
-        yield values.document(
-            self.display, self.text, self._start(launched, definitions, format_name, invocation, size, file, run)
-        )
+        start = self._start(launched, definitions, format_name, invocation, size, file, run)
+        yield values.document(self.display, self.text, start._replace(files=files))
 
     def _of_file(
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
@@ -258,6 +260,18 @@ class _Reader:
         if word is not None:
             file = self._config(launched, format_name, invocation)
             yield from of_file(word, file, {str(one.path[0]) for one in given if one.key is not None})
+
+    def _files(
+        self, launched: LaunchCommand, format_name: str, invocation: Invocation, taken: list[Placed], said: list[Placed]
+    ) -> dict[str, Document]:
+        """The file that each of the `taken` values stands in, under "" where the command has `said` nothing but its
+        name; none where the script writes the file itself."""
+        word = config_word(launched, format_name)
+        file = self._config(launched, format_name, invocation)
+        if word is None or file is None or self._place(invocation.folder, word.text) in dict(invocation.files):
+            return {}
+        others = [one for one in said if one.path[0] not in CONFIG_OPTIONS]
+        return {str(one.path[0]): file for one in taken} | ({} if others else {"": file})
 
     def _config(self, launched: LaunchCommand, format_name: str, invocation: Invocation) -> Document | None:
         """The file with the run's values that the command names; None where it names none that can be read."""
@@ -317,7 +331,7 @@ class _Reader:
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""
-        path = posixpath.normpath(posixpath.join(folder, reference))
+        path = self._place(folder, reference)
         if path in written:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
         found = self.repository.find(path, "file")
@@ -325,11 +339,15 @@ class _Reader:
 
     def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
         """The text of a file that the command names: one that the script wrote before, else one of the repository."""
-        path = posixpath.normpath(posixpath.join(folder, reference))
+        path = self._place(folder, reference)
         if path in written:
             return known(written[path])
         found = self.repository.find(path, "file")
         return self.repository.read(found) if found is not None else None
+
+    @staticmethod
+    def _place(folder: str, reference: str) -> str:
+        return posixpath.normpath(posixpath.join(folder, reference))
 
     def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
         """The program's file, absolute; None where the repository has none."""

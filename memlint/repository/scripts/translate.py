@@ -95,12 +95,12 @@ def config_word(command: LaunchCommand, format_name: str) -> Word | None:
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
     named, others = options(command.arguments)
-    found = [one.values[0] for one in named if one.name in _CONFIG_OPTIONS and one.values]
+    found = [one.values[0] for one in named if one.name in CONFIG_OPTIONS and one.values]
     files = [one for one in others if one.text.endswith((".yaml", ".yml"))]
     return next(iter([*found[-1:], *files]), None)
 
 
-_CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
+CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
 
 
 def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:

@@ -525,3 +525,40 @@ def test_a_program_that_only_evaluates_is_no_training(last: str, count: int) -> 
     program += "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
     program += f"trainer = Trainer(model=load(), args=args)\n{last}\n"
     assert len(documents(f"python check.py {FLAGS}", files={"check.py": program})) == count
+
+
+@pytest.mark.parametrize(
+    "command", ["trl sft --config sft.yaml", "llamafactory-cli train lf.yaml", "axolotl train ax.yml"]
+)
+def test_a_finding_about_a_files_value_is_the_files_alone(command: str) -> None:
+    files = {
+        "train.sh": command,
+        "sft.yaml": "model_name_or_path: gpt2\ndataset_name: a\nlearning_rate: 1.0e-5\nfp16: true\nbf16: true\n"
+        "per_device_train_batch_size: 2\ngradient_accumulation_steps: 4\n",
+        "lf.yaml": "model_name_or_path: gpt2\nstage: sft\ndo_train: true\ndataset: a\ntemplate: default\n"
+        "eval_steps: 9\n",
+        "ax.yml": "base_model: gpt2\ndatasets: [{path: a, type: alpaca}]\nmicro_batch_size: 2\nload_in_8bit: true\n"
+        "adapter: lora\nload_in_4bit: true\n",
+    }
+    workspace, engine = in_memory(files), Engine(tuple(shipped()))
+
+    def places(path: str) -> set[tuple[str, str, int]]:
+        (document,) = workspace.documents(path)
+        found = engine.analyse(document, workspace.context()).findings
+        return {(one.rule, one.location.path, one.location.line) for one in found}
+
+    config = command.split()[-1]
+    assert places("train.sh") == places(config) != set()
+    assert {path for _, path, _ in places("train.sh")} == {config}
+
+
+def test_a_file_that_the_script_writes_is_no_place_of_a_finding() -> None:
+    values = "model_name_or_path: gpt2\nfp16: true\nbf16: true\nlearning_rate: 1e-5"
+    text = f"cat > sft.yaml <<EOF\n{values}\nEOF\ntrl sft --config sft.yaml\n"
+    assert {one.location.path for one in analysed(text).findings} == {"train.sh"}
+
+
+def test_a_value_that_the_command_overrides_is_the_commands() -> None:
+    files = {"sft.yaml": "model_name_or_path: gpt2\ndataset_name: a\nlearning_rate: 1.0e-5\nbf16: true\n"}
+    found = analysed("trl sft --config sft.yaml --lora_r 8", files).findings
+    assert ("PEF019", "train.sh") in {(one.rule, one.location.path) for one in found}
