@@ -133,6 +133,7 @@ class Engine:
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))
         parsed, found = _with_files(parsed, document, found)
+        found = [item._replace(finding=_in_words(item.finding, document)) for item in found]
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
@@ -232,6 +233,14 @@ def _with_files(parsed: Parsed, document: Document, found: list[Found]) -> tuple
     moved = (item._replace(finding=item.finding._replace(fixes=())) for item in found)
     kept = [old if old.finding.location.path not in files else new for old, new in zip(found, moved, strict=True)]
     return parsed._replace(documents=(*parsed.documents, *others)), kept
+
+
+def _in_words(finding: Finding, document: Document) -> Finding:
+    """The finding with keys as the command writes its flags."""
+    words = document.start.spelled if document.start is not None else None
+    if words is None or finding.location.path != document.path:
+        return finding
+    return finding._replace(message=words(finding.message))
 
 
 def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:

@@ -65,14 +65,15 @@ class Start(NamedTuple):
     "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
     that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
     those; `makes_adapter`: it makes its adapter of arguments of its own, not of TRL's ModelConfig. `switches`: flags
-    that take no value. `refused`: given flags that the program refuses. `names`: the flag for a key, where it has
-    another name; of a configuration file with keys of its own, the file's key. `unmodelled`: what the program does to
-    its model that no flag tells. `loads_model`: a Python script loads the model itself, so that the defaults of TRL's
-    loader are not in force. `files`: the file, a `Document`, that a key's value is taken from, for commands that name
-    one; under "" where the command gives nothing else. `written_at`: where the value of a key stands, in Python, as
-    "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the arguments that a call may have.
-    `arguments_class`: of which class they are, in Python. `card`: the card that the job asks for, as it calls it, ""
-    where it names none, and `card_at` where.
+    that take no value; `dashed`: those that it defines with hyphens; `spelled(message)`: a message in the command's
+    words, where it writes its flags so. `refused`: given flags that the program refuses. `names`: the flag for a key,
+    where it has another name; of a configuration file with keys of its own, the file's key. `unmodelled`: what the
+    program does to its model that no flag tells. `loads_model`: a Python script loads the model itself, so that the
+    defaults of TRL's loader are not in force. `files`: the file, a `Document`, that a key's value is taken from, for
+    commands that name one; under "" where the command gives nothing else. `written_at`: where the value of a key
+    stands, in Python, as "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the arguments
+    that a call may have. `arguments_class`: of which class they are, in Python. `card`: the card that the job asks
+    for, as it calls it, "" where it names none, and `card_at` where.
     """
 
     format: str
@@ -95,6 +96,8 @@ class Start(NamedTuple):
     is_own: bool = False
     makes_adapter: bool = False
     switches: frozenset[str] = frozenset()
+    dashed: frozenset[str] = frozenset()
+    spelled: Callable[[str], str] | None = None
     refused: frozenset[str] = frozenset()
     names: Mapping[str, str] = {}
     unmodelled: str = ""

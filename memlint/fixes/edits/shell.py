@@ -17,6 +17,7 @@ from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, indent_of, line_start
 from memlint.source.document import Document, Path, Place, Start
+from memlint.source.flags import has_dashed_flags
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
 _PLAIN = re.compile(r"[\w./:,=+@%-]+")
@@ -155,8 +156,7 @@ def _added(document: Document, start: Start, edit: Edit) -> Patch:
         raise CannotEdit(f"`{start.entry}` has no flag for `{name}`")
     neighbour = _neighbour(document, edit.near)
     assert neighbour.key is not None
-    text = document.text
-    dashed = "-" in text[neighbour.key.start + 2 : neighbour.key.end]
+    dashed = name in start.dashed if start.is_own else has_dashed_flags(document)
     flag = "--" + (name.replace("_", "-") if dashed else name)
     switch = name in start.switches and edit.value is True
     if name in start.switches and edit.value is False:

@@ -21,6 +21,7 @@ from memlint.formats.trainer.reader import slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.formats.versions import NO_EVIDENCE
+from memlint.source.flags import flag_of
 
 # Arguments that nobody writes; transformers 4 and 5 have all of them.
 _NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
@@ -187,7 +188,8 @@ def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
         if key in start.refused:
             near = nearest(key, [name for name in taken if name not in section.value and name not in gone])
             hint = f"did you mean `--{near}`? " if near else ""
-            message = f"unknown flag `--{key}`: {hint}{start.entry} defines no such flag, and its parser refuses it"
+            flag = flag_of(section.document, key)
+            message = f"unknown flag `{flag}`: {hint}{start.entry} defines no such flag, and its parser refuses it"
             yield section.issue("unknown-key", message, key, on_key=True, suggestion=near)
 
 

@@ -71,6 +71,7 @@ class Definition(NamedTuple):
     at: str = ""
     takes_many: bool = False
     is_switch: bool = False  # takes no value
+    is_dashed: bool = False  # `--batch-size`
 
 
 class TrainingProgram(NamedTuple):
@@ -263,7 +264,7 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
     many = "nargs" in options and _constant(options["nargs"]) != "?"
     for name in long:
         plain = name[2:].replace("-", "_")
-        yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch)
+        yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch, "-" in name[2:])
 
 
 def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) -> tuple[list[str], bool]:

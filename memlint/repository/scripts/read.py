@@ -19,12 +19,13 @@ from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
-from memlint.repository.scripts.document import Placed, Values, flags, switches_of
+from memlint.repository.scripts.document import Placed, Values, flags, keys_of, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.refused import refused_flags
+from memlint.repository.scripts.spelling import spelled
 from memlint.repository.scripts.translate import (
     CONFIG_OPTIONS,
     WHOLE_PROGRAMS,
@@ -54,7 +55,7 @@ MOST_LETTERS = 262_144
 # A cheap look: without one of these no command of a script trains.
 HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
-    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch_size|learning_rate|--lr\b"
+    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
 STARTS = re.compile(r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON")
 
@@ -321,7 +322,9 @@ class _Reader:
             makes_adapter=bool(definitions.parses) and "ModelConfig" not in definitions.classes,
             switches=switches_of(format_name)
             | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
+            dashed=frozenset(name for name, one in definitions.flags.items() if one.is_dashed),
             refused=refused_flags(launched, definitions),
+            spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
             loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),

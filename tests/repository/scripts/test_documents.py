@@ -562,3 +562,26 @@ def test_a_value_that_the_command_overrides_is_the_commands() -> None:
     files = {"sft.yaml": "model_name_or_path: gpt2\ndataset_name: a\nlearning_rate: 1.0e-5\nbf16: true\n"}
     found = analysed("trl sft --config sft.yaml --lora_r 8", files).findings
     assert ("PEF019", "train.sh") in {(one.rule, one.location.path) for one in found}
+
+
+DASHED = "trl sft --model-name-or-path gpt2 --learning-rate 1e-5 --eval-steps 50 --lora-r 8 --output-dir out"
+
+
+def test_messages_write_flags_as_the_script_does() -> None:
+    (said,) = [one.message for one in analysed(DASHED).findings if one.rule == "EVA004"]
+    assert "`--eval-steps 50`" in said and "`--eval-strategy steps`" in said
+    (said,) = [one.message for one in analysed(DASHED.replace("l-s", "l_s")).findings if one.rule == "EVA004"]
+    assert "`eval_steps: 50`" in said
+    own = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--learning-rate')\np.parse_args()\n"
+    own += "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments('out')).train()\n"
+    refused = analysed("python own.py --learning-rate 1 --learnin-rat 2", {"own.py": own}).findings
+    assert "unknown flag `--learnin-rat`" in " ".join(one.message for one in refused)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [(DASHED, "--use-peft True"), (DASHED.replace("-r 8", "_r 8"), "--use_peft True")],
+)
+def test_an_added_flag_is_written_like_the_others(text: str, expected: str) -> None:
+    document = one(text)
+    assert expected in apply(document.text, patches(document, (Edit("train.sh", ("use_peft",), "set", True),)))
