@@ -479,3 +479,13 @@ def test_the_rest_of_the_command_line_comes_last() -> None:
     code = code.replace("parse_args_a", "parse_args_and_config(return_remaining_strings=True)")
     found = started(code, model_name_or_path="gpt2", per_device_train_batch_size="3")
     assert found["per_device_train_batch_size"] == 3
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("torch.bfloat16", "bfloat16"), ("'float16'", "float16")])
+def test_what_trl_loads_a_named_model_with(dtype: str, expected: str) -> None:
+    text = (
+        "import torch\nfrom trl import GRPOConfig, GRPOTrainer\n"
+        f"args = GRPOConfig(output_dir='out', model_init_kwargs={{'torch_dtype': {dtype}}})\n"
+        "GRPOTrainer(model='gpt2', args=args, reward_funcs=[f]).train()\n"
+    )
+    assert keys(text)["dtype"] == expected

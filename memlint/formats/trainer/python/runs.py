@@ -196,7 +196,7 @@ def _model_of(trainer: Made) -> Value | None:
 def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
-    own_model = model_keys(model) if model is not None else {}
+    own_model = model_keys(_by_name(model, arguments)) if model is not None else {}
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
@@ -216,6 +216,15 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
         _second_model(trainer) or _scores(trainer, seen) or (_of_its_own(trainer, model) if model is not None else "")
     )
     return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+
+
+def _by_name(model: Value, arguments: Value | None) -> Value:
+    """A model that TRL loads by its name with `model_init_kwargs` (trl 1.16 trainer/grpo_trainer.py, __init__)."""
+    given = arguments.arguments.get("model_init_kwargs") if isinstance(arguments, Made) else None
+    if not isinstance(model, Known) or not isinstance(given, Table):
+        return model
+    named = {str(name): value for name, value in given.values.items()}
+    return Made("AutoModelForCausalLM.from_pretrained", (model,), named, model.source, None, given.is_open)
 
 
 _REINFORCES = frozenset({"GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer"})
