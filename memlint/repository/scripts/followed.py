@@ -17,6 +17,7 @@ from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, words_range
 from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
+from memlint.source.document import Path
 from memlint.source.python.reader import CommandLine, plain_word
 from memlint.source.python.values import Either, Known, Undetermined, Value, ValueSource, plain, source_of
 from memlint.source.shell.text import Text, Word, known, shown, why_unknown
@@ -26,6 +27,7 @@ Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
+_ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that say whether an adapter is trained
 # Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
 _KEPT = frozenset({"max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "model_name_or_path"})
 _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
@@ -111,6 +113,13 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
+    model = keys.get("model_name_or_path")
+    if isinstance(model, Undetermined) and not any(name.startswith(_ADAPTERS) for name in (*_first(placed), *keys)):
+        yield Placed(("use_peft",), "${use_peft}", unknown=f"the model: {model.reason}")
+
+
+def _first(placed: Iterable[Path]) -> Iterator[str]:
+    return (str(path[0]) for path in placed)
 
 
 def _flag_of(value: Value) -> str:

@@ -256,3 +256,21 @@ def test_an_override_is_the_place_of_its_value() -> None:
     place = launches(text, COMPOSED)[0].places[("per_device_train_batch_size",)]
     assert place.key is not None and text[place.key.start : place.key.end] == "dpo.batch"
     assert text[place.value.start : place.value.end] == "4"
+
+
+UNSEEN = """\
+import argparse
+from elsewhere import prepare
+from transformers import TrainingArguments, Trainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path")
+args = parser.parse_args()
+Trainer(model=prepare(args), args=TrainingArguments("out", per_device_train_batch_size=2)).train()
+"""
+
+
+def test_how_a_model_trains_that_nobody_sees_is_unknown() -> None:
+    command = "python train.py --model_name_or_path gpt2"
+    assert run(command, {"train.py": UNSEEN}).method.kind is UNKNOWN
+    assert run(f"{command} --lora_r 8", {"train.py": UNSEEN}).method.kind == "lora"
