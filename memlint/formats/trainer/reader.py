@@ -88,7 +88,8 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     word may stand for several (alignment-handbook's forks look the linear layers up for `all`)."""
     value = document.value.get("lora_target_modules") if isinstance(document.value, dict) else None
     is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
-    return is_asked and bool(context.field_annotations("lora_target_modules"))
+    is_own = document.start is not None and "lora_target_modules" in document.start.defined
+    return is_asked and (is_own or bool(context.field_annotations("lora_target_modules")))
 
 
 def rule_applies(rule: str) -> bool:
