@@ -9,9 +9,10 @@ classes; "code", "model card", "file", "catalog" and "arithmetic" were read, not
 transformers 5.6.0, axolotl 0.19.0, deepspeed 0.19.8, accelerate 1.15.0, transformers 5.23.0, trl 1.16.0.
 judged_script_findings.tsv has such lines for launches in scripts of public repositories, half of them with eight
 A100-80GB assumed: of scripts drawn with two seeds, at most two of a rule in a repository. Those under `mended` were
-wrong when they were drawn, and memlint says nothing of the kind any more. severity_precision.tsv is older: a line is a rule under one severity, without a card and
-on 8 x A100-80GB, judged by class and by reading alone; its shares are printed beside the others and hold no bar. Exit
-code 1 where a share of the judged findings is below its bar.
+wrong when they were drawn, and memlint says nothing of the kind any more.
+severity_precision.tsv is older: a line is a rule under one severity, without a card and on 8 x A100-80GB, judged by
+class and by reading alone; its shares are printed beside the others and hold no bar. Exit code 1 where a share of the
+judged findings is below its bar.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ def main() -> int:
     right = sum(row.judgement == "right" for row in rows)
     share = 100 * right / len(rows)
     failed |= share < SCRIPTS_BAR
-    print(
-        f"scripts  {right} of {len(rows)} are right: {share:.1f} % (bar {SCRIPTS_BAR:.0f} %), {mended} wrong ones mended"
-    )
+    print(f"scripts  {right} of {len(rows)} are right: {share:.1f} % (bar {SCRIPTS_BAR:.0f} %), {mended} mended")
     for severity, (total, good, share) in shares(judged()).items():
         print(f"{severity:8} {good} of {total} by class, read alone: {share:.1f} %")
     return int(failed)
