@@ -96,7 +96,7 @@ class Method(NamedTuple):
     """What trains. `kind`: full, freeze, lora, dora (flag below), oft, boft, ia3, prefix, none (inference)."""
 
     kind: str = "full"
-    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, simpo, ipo, ppo, grpo, gkd, predict, chat, export, ...
+    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, gkd, predict, chat, export, ...
     rank: int = 0
     alpha: float = 0
     dropout: float = 0.0
@@ -293,6 +293,7 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
     scales_logits: bool = False  # by a temperature, into a copy
+    likelihood_of_chosen: bool = False  # a preference loss has the cross entropy of the chosen answers as well
     # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
     # reverse; "" for no such loss. `in_row_chunks`: some rows at a time.
     divergence: str = ""
@@ -359,6 +360,7 @@ class Fsdp(NamedTuple):
     use_orig_params: bool = True
     cpu_offload: bool = False
     cpu_ram_efficient_loading: bool = True
+    loads_packed_on_host: bool = False  # quantised weights reach a card as shards alone
     state_dict_type: str = "SHARDED_STATE_DICT"
     activation_checkpointing: bool = False
     shard_group_size: int = 0  # hybrid: GPUs in one shard group; 0 = one node

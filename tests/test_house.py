@@ -70,7 +70,7 @@ ON_DEMAND = {
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options that few use; many files
         *("commands.fixing", "commands.watch", "lint.baseline", "lint.rule_facts", "lint.what_if"),
-        *("repository.dependents", "lint.result_cache"),
+        *("repository.dependents", "lint.result_cache", "commands.other_model"),
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
@@ -88,6 +88,7 @@ ON_DEMAND = {
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
+    "fixes.edits.python": ("fixes.edits.toml",),  # where a script reads TOML
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
     "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
@@ -111,7 +112,7 @@ ON_DEMAND = {
     "report.text": ("report.overview", "report.wrap", "report.changes"),  # for folders, and --statistics; for terminals
     "report.table": ("report.wrap",),  # for terminals
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
-    "source.load": ("source.json",),  # most configs are YAML
+    "source.load": ("source.json", "source.toml"),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
     "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1

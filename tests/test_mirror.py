@@ -35,6 +35,7 @@ COVERED = {
     ),
     "tests/formats/llamafactory/test_semantics.py": (
         *("formats.llamafactory.config", "formats.llamafactory.families", "formats.llamafactory.issues"),
+        "formats.llamafactory.format",
         "formats.llamafactory.keys_v1",
         *("formats.llamafactory.loss", "formats.llamafactory.method", "formats.llamafactory.model"),
         *("formats.llamafactory.parallel", "formats.llamafactory.releases", "formats.llamafactory.training"),
@@ -99,7 +100,6 @@ COVERED = {
     "tests/memory/card/test_device.py": ("memory.card.interval",),
     "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),
     "tests/memory/test_adapters.py": ("memory.layers.projection",),
-    "tests/memory/test_inference.py": ("memory.serving",),
     "tests/memory/sharding/test_reduction.py": ("memory.sharding.zero.reduction",),
     "tests/memory/sharding/test_fsdp.py": (
         *("memory.sharding.fsdp.plan", "memory.sharding.fsdp.state", "memory.sharding.fsdp.version1"),
@@ -196,6 +196,7 @@ COVERED = {
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
         "formats.trainer.python.loop",
     ),
+    "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
     "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),

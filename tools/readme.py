@@ -1,7 +1,7 @@
 """Refreshes what README.md and docs/ show of memlint's output.
 
-A fenced block that follows `<!-- run: memlint ... -->` holds what that command prints. `--check` changes
-nothing and exits 1 where a block is stale.
+A fenced block that follows `<!-- run: memlint ... -->` holds what that command prints, one that follows
+`<!-- run: python FILE ... -->` what that script prints. `--check` changes nothing and exits 1 where a block is stale.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from memlint.cli import main as memlint
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(
-    r"(<!-- run: memlint (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<body>(?:(?!```).*\n)*?)(```)", re.MULTILINE
+    r"(<!-- run: (?P<program>memlint|python) (?P<command>[^\n]*) -->\n```[a-z]*\n)(?P<body>(?:(?!```).*\n)*?)(```)",
+    re.MULTILINE,
 )
 
 
@@ -36,8 +38,18 @@ def output(command: str) -> str:
     return stream.buffer.getvalue().decode("utf-8").rstrip("\n")  # type: ignore[attr-defined]
 
 
+def script(command: str) -> str:
+    """What `python <command>` prints, run in the repository's root."""
+    done = subprocess.run([sys.executable, *shlex.split(command)], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.rstrip("\n")
+
+
 def refreshed(text: str) -> str:
-    return BLOCK.sub(lambda found: f"{found[1]}{output(found['command'])}\n{found[4]}", text)
+    def again(found: re.Match[str]) -> str:
+        printed = output(found["command"]) if found["program"] == "memlint" else script(found["command"])
+        return f"{found[1]}{printed}\n{found[found.lastindex or 0]}"
+
+    return BLOCK.sub(again, text)
 
 
 def main(arguments: list[str]) -> int:

@@ -1,12 +1,17 @@
-"""Figures that ms-swift's maintainers wrote into their examples, beside memlint's interval for the same settings.
+"""Figures that maintainers of ms-swift and Unsloth published, beside memlint's interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
 
-data/published_figures.jsonl has the settings of each example as a file of ms-swift, the GPUs and GiB of the comment at
+data/published_figures.jsonl has the settings of each example of ms-swift as its file, the GPUs and GiB of the comment at
 its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A figure is
 what the authors saw on a card with samples that are often shorter than `max_length`: below the interval is no
-contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below.
+contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table has
+the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
+
+Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory, which
+is the card's without the CUDA context; `release` is the Unsloth that printed it. The one above its interval was printed by
+Unsloth 2024.1 with PyTorch 2.1 and xformers 0.0.22, which are older than what memlint models.
 """
 
 from __future__ import annotations
@@ -47,15 +52,23 @@ def place(gib: float, found: Estimate) -> str:
     return "below" if gib + ROUNDING < low else "ABOVE" if gib - ROUNDING > high else "inside"
 
 
+def on_card(row: dict[str, Any], found: Estimate) -> float:
+    """The row's figure in GiB of the card: what PyTorch reserved, and memlint's figure of what is beside it."""
+    beside = (found.device_bytes or 0) - (found.reserved_bytes or 0)
+    return row["gib"] if "gib" in row else row["reserved_gib"] + beside / GIB
+
+
 def main() -> int:
     arguments = parser(__doc__)
     arguments.add_argument("--all", action="store_true", help="every row, not only what lies outside")
     every, counts = arguments.parse_args().all, Counter[str]()
     for row, found in figures():
-        where = place(row["gib"], found)
+        gib = on_card(row, found)
+        where = place(gib, found)
         counts[where] += 1
         if every or where.isupper():
-            print(f"{where:12} {row['gpus']} x {row['gib']:<5g} {_said(found)}  {row['source'].partition('/blob/')[2]}")
+            origin = row["source"].partition("/blob/")[2] or row["source"].partition("//")[2]
+            print(f"{where:12} {row['gpus']} x {gib:<5.4g} {_said(found)}  {origin}")
     print(", ".join(f"{count} {where}" for where, count in counts.most_common()))
     return 0
 

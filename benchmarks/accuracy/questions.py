@@ -1,15 +1,20 @@
 """Sixty one-line questions of public calculators: what memlint answers, what they say, and where the difference lies.
 
-    python benchmarks/accuracy/questions.py [--simulate]
+    python benchmarks/accuracy/questions.py             beside the figures that were simulated
+    python benchmarks/accuracy/questions.py --summary   the last table alone
+    python benchmarks/accuracy/questions.py --simulate  simulates all of them again (the `exact` extra, DeepSpeed)
 
 Each question is one that a calculator's page or README asks or that its form can be filled with; `SAYS` holds its
 formula with the source, so that its figure is computed here and not copied. Beside it stands what memlint's estimate
-has and the formula leaves out. `--simulate` runs the referee (one real training step, or a prefill and a decode, on
-fake tensors) for each of them and names who is nearer; it needs the `exact` extra and some minutes.
+has and the formula leaves out. The referee is one real training step, or a prefill and a decode, on fake tensors; under
+ZeRO by DeepSpeed's own engine (`benchmarks/referee/sharding/zero_steps.py`). Its figures are kept in
+`benchmarks/data/questions.jsonl`. Who is nearer to it is named in each row.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,6 +27,9 @@ from memlint.architectures.resolve import resolve
 from memlint.question import Answer, answer, question_of
 
 GIB = 2**30
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "benchmarks" / "data" / "questions.jsonl"
+ZERO = ROOT / "benchmarks" / "referee" / "sharding" / "zero_steps.py"
 Asked = Mapping[str, Any]
 
 
@@ -34,7 +42,8 @@ class Calculator(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One question: memlint's tensors at the peak, its figure for the card, and the calculator's, GiB."""
+    """One question: memlint's tensors at the peak, its figure for the card, the calculator's, and the referee's tensors
+    (None where there are none), GiB."""
 
     tool: str
     asked: Asked
@@ -42,7 +51,13 @@ class Row(NamedTuple):
     card: float
     theirs: float
     simulated: float | None = None
-    not_simulated: str = ""
+
+    @property
+    def nearer(self) -> str:
+        """Who is nearer to the referee: memlint or the tool."""
+        if self.simulated is None:
+            return ""
+        return "memlint" if abs(self.tensors - self.simulated) < abs(self.theirs - self.simulated) else self.tool
 
 
 def _serving_rule(asked: Asked, parameters: int) -> float:
@@ -167,63 +182,103 @@ QUESTIONS: tuple[tuple[str, Asked], ...] = (
 )  # fmt: skip
 
 
-def rows(simulate: bool = False) -> Iterator[Row]:
-    """One row a question."""
+def rows() -> Iterator[Row]:
+    """One row a question, with the referee's figure as it is kept."""
+    kept = simulated()
     for tool, asked in QUESTIONS:
         found = answer(question_of(dict(asked)))
         estimate = found.run.estimate
         parameters = (estimate.parameters or 0) - (estimate.trainable_parameters or 0) % (estimate.parameters or 1)
         theirs = SAYS[tool].says(asked, parameters)
         tensors, card = (estimate.allocated_bytes or 0) / GIB, (estimate.device_bytes or 0) / GIB
-        simulated, reason = _simulated(found) if simulate else (None, "")
-        yield Row(tool, asked, tensors, card, theirs, simulated, reason)
+        referee = kept.get(_key(tool, asked))
+        yield Row(tool, asked, tensors, card, theirs, referee / GIB if referee else None)
 
 
-def _simulated(found: Answer) -> tuple[float | None, str]:
-    """GiB of tensors at the simulated peak, or why there is none."""
-    from memlint.simulation import UnsupportedRun, simulate, simulate_requests
+def _key(tool: str, asked: Asked) -> str:
+    return json.dumps([tool, asked])
+
+
+def simulated() -> dict[str, int]:
+    """Bytes of tensors at the referee's peak, by question."""
+    if not RESULTS.exists():
+        return {}
+    kept = [json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()]
+    return {_key(one["tool"], one["asked"]): one["bytes"] for one in kept}
+
+
+def simulate() -> None:
+    """Simulates every question and keeps the figures."""
+    made = []
+    for tool, asked in QUESTIONS:
+        referee = _zero_bytes(asked) if "zero" in asked else _simulated_bytes(answer(question_of(dict(asked))))
+        made.append(json.dumps({"tool": tool, "asked": asked, "bytes": referee}) + "\n")
+        sys.stderr.write(made[-1])
+    RESULTS.write_text("".join(made), encoding="utf-8")
+
+
+def _zero_bytes(asked: Asked) -> int:
+    """The peak of a step under DeepSpeed, in a process of its own."""
+    done = subprocess.run([sys.executable, str(ZERO), json.dumps(asked)], capture_output=True, text=True, check=True)
+    return int(max(json.loads(done.stdout.splitlines()[-1]).values()))
+
+
+def _simulated_bytes(found: Answer) -> int:
+    """The peak of a step, or of a prefill and a decode, on one card."""
+    from memlint.simulation import simulate as step_of
+    from memlint.simulation import simulate_requests
     from memlint.simulation.as_estimate import estimate_of
 
     config = resolve(found.question.model).config
-    try:
-        if found.question.inference:
-            generated = simulate_requests(found.neutral, config or {})
-            return max(generated.prefill, generated.decode) / GIB, ""
-        step = simulate(found.neutral, config_of=lambda: config)
-    except UnsupportedRun as reason:
-        return None, str(reason)
-    return (estimate_of(step, found.neutral).allocated_bytes or 0) / GIB, ""
+    if found.question.inference:
+        generated = simulate_requests(found.neutral, config or {})
+        return max(generated.prefill, generated.decode)
+    step = step_of(found.neutral, config_of=lambda: config)
+    return int(estimate_of(step, found.neutral).allocated_bytes or 0)
 
 
 def lines(found: list[Row]) -> Iterator[str]:
-    """The table, and for each tool how far off it is and why."""
-    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6}  simulated, and memlint's off it"
+    """The table, what each formula leaves out, and the summary."""
+    yield f"{'question':78} {'tensors':>8} {'card':>8} {'they say':>8} {'ratio':>6} {'simulated':>9}  off by, nearer"
     for row in found:
-        simulated = f"{row.simulated:9.2f}  {row.tensors / row.simulated - 1:+.1%}" if row.simulated else ""
         name = " ".join(f"{key}={value}" for key, value in row.asked.items())
         cells = f"{row.tensors:8.2f} {row.card:8.2f} {row.theirs:8.2f} {row.theirs / row.card:6.2f}"
-        yield f"{name[:78]:78} {cells}  {simulated or row.not_simulated}".rstrip()
+        referee = f"{row.simulated:9.2f}  {row.tensors / row.simulated - 1:+.2%} {row.nearer}" if row.simulated else ""
+        yield f"{name[:78]:78} {cells} {referee}".rstrip()
     for tool, said in SAYS.items():
-        own = [row.theirs / row.card for row in found if row.tool == tool]
         yield ""
-        yield f"{tool}: {len(own)} questions, {min(own):.2f} to {max(own):.2f} of the card's figure"
+        yield f"{tool}"
         yield f"  formula: {said.source}"
         yield f"  leaves out: {said.leaves_out}"
-    referee = [row for row in found if row.simulated is not None]
-    if referee:
-        nearer = sum(
-            abs(row.tensors - row.simulated) < abs(row.theirs - row.simulated) for row in referee if row.simulated
-        )
-        worst = max(abs(row.tensors / row.simulated - 1) for row in referee if row.simulated)
-        yield ""
-        yield f"referee: memlint is nearer in {nearer} of {len(referee)}, at most {worst:.1%} off its tensors"
+    yield ""
+    yield from summary(found)
+
+
+def summary(found: list[Row]) -> Iterator[str]:
+    """A row a tool: how far its figure and memlint's tensors are from the referee's."""
+    yield f"{'calculator':27} {'questions':>9}  {'says, of the simulation':26}  {'memlint is off by':22}  nearer"
+    judged = [row for row in found if row.simulated]
+    for tool in SAYS:
+        yield _summary_line(tool, [row for row in judged if row.tool == tool])
+    yield _summary_line("all", judged)
+
+
+def _summary_line(name: str, judged: list[Row]) -> str:
+    theirs = [row.theirs / (row.simulated or 1) for row in judged]
+    worst = max((abs(row.tensors / (row.simulated or 1) - 1) for row in judged), default=0.0)
+    nearer = sum(row.nearer == "memlint" for row in judged)
+    span = f"{min(theirs, default=0):.2f} to {max(theirs, default=0):.2f}"
+    return f"{name:27} {len(judged):9}  {span:26}  {worst:22.2%}  memlint in {nearer}"
 
 
 def main() -> int:
     arguments = parser(__doc__)
-    arguments.add_argument("--simulate", action="store_true", help="run the referee")
+    arguments.add_argument("--simulate", action="store_true", help="run the referee, and keep its figures")
+    arguments.add_argument("--summary", action="store_true", help="the last table alone")
     given = arguments.parse_args()
-    sys.stdout.write("\n".join(lines(list(rows(given.simulate)))) + "\n")
+    if given.simulate:
+        simulate()
+    sys.stdout.write("\n".join((summary if given.summary else lines)(list(rows()))) + "\n")
     return 0
 
 

@@ -1,6 +1,7 @@
 """Models that answer requests: a prefill and the last decode on fake tensors, beside the estimate of the same question.
 
     python benchmarks/referee/generation.py             the estimate now beside the figures that were simulated
+    python benchmarks/referee/generation.py --summary   how many are equal, and how far off the others are
     python benchmarks/referee/generation.py --simulate  simulates every row again (the `exact` extra, some minutes)
 
 Each model is built from the catalog's config.json. Every row has the peak of each phase and the bytes that
@@ -18,7 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
-from tests.comparisons.generation import RESULTS, Row, asked, cases, estimated, named, rows
+from tests.comparisons.generation import PHASES, RESULTS, Row, asked, cases, estimated, named, rows
 
 
 def simulated() -> Iterator[dict[str, Any]]:
@@ -43,10 +44,33 @@ def line(row: Row) -> str:
     return f"{named(row)[:74]:74} {'  '.join(parts)}  caches {caches}"
 
 
+def summary(found: list[Row]) -> Iterator[str]:
+    """Caches that are equal, and the largest difference of a peak, by model where it is above 1 %."""
+    mine = [estimated(row) for row in found]
+    equal = sum(
+        all(one[name] == row[name] for name in ("cached_prompt", "cached"))
+        for one, row in zip(mine, found, strict=True)
+    )
+    yield f"{len(found)} cases of {len({row['model'] for row in found})} models; caches equal in {equal}"
+    off: dict[str, float] = {}
+    for one, row in zip(mine, found, strict=True):
+        worst = max(abs(one[name] / row[name] - 1) for name in PHASES)
+        name = row["model"] if worst > 0.01 else "all others"
+        off[name] = max(off.get(name, 0.0), worst)
+    yield from (
+        f"peaks differ by at most {worst:.1%}: {name}" for name, worst in sorted(off.items(), key=lambda x: x[1])
+    )
+
+
 def main() -> int:
     arguments = parser(__doc__)
+    arguments.add_argument("--summary", action="store_true", help="two figures and what is far off")
     arguments.add_argument("--simulate", action="store_true", help="simulate every row again and write the file")
-    if arguments.parse_args().simulate:
+    given = arguments.parse_args()
+    if given.summary:
+        print("\n".join(summary(rows())))
+        return 0
+    if given.simulate:
         with RESULTS.open("w", encoding="utf-8") as file:
             for row in simulated():
                 file.write(json.dumps(row) + "\n")

@@ -18,7 +18,7 @@ from memlint.fixes.apply import AppliedFix
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.write import Write, WriteRefused, write_all
 from memlint.memory.values import Phase, UnknownField
-from memlint.report import notebook
+from memlint.report import card_figures, notebook
 from memlint.report.model import Report, RunReport, findings, verdict_of
 from memlint.report.terminal import PLAIN
 from memlint.run import Run
@@ -68,6 +68,16 @@ class RunEstimate(NamedTuple):
         return self.report.estimate.device_bytes
 
     @property
+    def gib(self) -> float | None:
+        """What nvidia-smi shows, in GiB."""
+        return None if self.device_bytes is None else self.device_bytes / 2**30
+
+    @property
+    def components(self) -> Mapping[str, int]:
+        """The bytes of the peak phase by what they hold: weights, gradients, activations, ...; empty where unknown."""
+        return next((phase.components for phase in self.phases if phase.name == self.peak_phase), {})
+
+    @property
     def device_low_bytes(self) -> int | None:
         return self.report.estimate.device_low_bytes
 
@@ -110,6 +120,9 @@ class RunEstimate(NamedTuple):
         """An item of `runs` in `memlint estimate --format json`."""
         return json.run(self.report)
 
+    def __repr__(self) -> str:
+        return f"<memlint.Estimate {self.path!r}: {self.verdict_words}, {card_figures.peak(self.report.estimate)}>"
+
     def __str__(self) -> str:
         return "\n".join(memory_table.run_lines(self.report, PLAIN))
 
@@ -141,6 +154,9 @@ class CheckResult(NamedTuple):
         """What `memlint check --format json` prints."""
         told: dict[str, Any] = standard_json.loads(json.render(self.report))
         return told
+
+    def __repr__(self) -> str:
+        return f"<memlint.CheckResult: {len(self.findings)} findings, {len(self.runs)} runs>"
 
     def __str__(self) -> str:
         return text.render(self.report).rstrip("\n")
@@ -202,6 +218,9 @@ class FixResult(NamedTuple):
             "applied": [{"finding": json.finding(item.finding), "fix": json.fix(item.fix)} for item in self.applied],
             "not_applied": [{"finding": json.finding(item), "reason": reason} for item, reason in self.not_applied],
         }
+
+    def __repr__(self) -> str:
+        return f"<memlint.FixResult: {len(self.applied)} fixes in {', '.join(self.contents) or 'no file'}>"
 
     def __str__(self) -> str:
         return self.diff() or "nothing to fix"

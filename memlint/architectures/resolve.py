@@ -103,6 +103,8 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
         return None
     if entry.inferred and ways.cached(name):
         return None  # the cache knows this very name
+    if _converted(name) and entry.config.get("model_type") == "phi3":
+        return _as_llama(name, entry, ways)
     try:
         architecture = catalog.architecture(entry)
     except UnsupportedConfig as error:
@@ -110,6 +112,25 @@ def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
             return Resolution(entry.name, "unknown", None, entry.inferred, f"{error}: {_COUNT}")
         return _built(entry.name, "catalog", entry.config, "", ways)._replace(inferred=entry.inferred)
     return Resolution(entry.name, "catalog", architecture, entry.inferred, config=entry.config)
+
+
+# Unsloth's copies of these are Llama models with the same shape: attention and MLP have a projection for each part. Its
+# notebooks Phi_3.5_Mini, Phi_3_Medium and Phi_4 print "Fast Llama patching" and "Fast Mistral patching", and train
+# q_proj, k_proj, v_proj, gate_proj and up_proj (unslothai/notebooks, bdda2efc).
+_CONVERTED = frozenset({"phi-3-mini-4k-instruct", "phi-3-medium-4k-instruct", "phi-3.5-mini-instruct", "phi-4"})
+
+
+def _converted(name: str) -> bool:
+    owner, _, model = name.lower().partition("/")
+    return owner == "unsloth" and model.removesuffix("-bnb-4bit").removesuffix("-unsloth") in _CONVERTED
+
+
+def _as_llama(name: str, entry: catalog.CatalogEntry, ways: _Ways) -> Resolution:
+    config = {**entry.config, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    found = _built(name, "catalog", config, "", ways)
+    if found.architecture is None or entry.stored is None:
+        return found
+    return found._replace(architecture=found.architecture._replace(stored=entry.stored))
 
 
 def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:

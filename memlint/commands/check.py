@@ -47,6 +47,10 @@ def run(program: str, arguments: list[str]) -> int:
         return code
     files = _files(given)
     request = _request(given, pairs, len(files))
+    if given.model:
+        from memlint.commands.other_model import refuse_own_model  # few name a model
+
+        refuse_own_model(given, request, [file.path for file in files])
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
     baseline = (

@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
+from memlint.commands.other_model import with_its_model
 from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
 from memlint.commands.what_if import add_what_if, wanted, what_if
@@ -31,10 +32,11 @@ FORMATS = ("text", "json")
 
 def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
+    options.fill_defaults(given)
+    question = asked(given)
     if options.handle_info_flags(given):
         return 0
     pairs = options.formats(given, FORMATS, "estimate")
-    question = asked(given)
     if question is not None:
         return _answer(question, given, pairs)
     if wanted(given):
@@ -43,6 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
         raise UsageError("--gpus auto needs a question (--model); for files: memlint plan FILE --goal cards")
     found = options.config_files(given)
     request = options.lint_request(given, fixes=False)._replace(assumptions=True)
+    request = with_its_model(given, request, [file.path for file in found])
     files = tuple(file.report for file in lint_files(request, found, given.jobs))
     report = Report(files, (), __version__)
     for name, path in pairs:
@@ -77,7 +80,7 @@ def _style(given: options.Options, path: str | None) -> Style:
 
 
 def _answer(question: Question, given: options.Options, pairs: options.OutputPairs) -> int:
-    """Prints the answer to a question. Exit code 0, and 2 where nothing can be estimated."""
+    """Prints the answer to a question. Exit code 0, and 2 where nothing can be estimated or the framework refuses."""
     facts = facts_of(given)
     if wanted(given):
         if given.write_config or given.gpus == AUTO:
@@ -96,7 +99,7 @@ def _answer(question: Question, given: options.Options, pairs: options.OutputPai
             to_stdout(text)
         else:
             to_file((text,), path, frozenset(written))
-    return 0 if found.run.estimate.phases else 2
+    return 0 if found.run.estimate.phases and not found.refused else 2
 
 
 def _lines(
@@ -108,7 +111,8 @@ def _lines(
     given_math: bool,
 ) -> Iterator[str]:
     yield from answer_lines(found, style)
-    yield from serving_lines(left, found.question.requests or 1, "cache_requests" in found.run.estimate.details)
+    is_server = "cache_requests" in found.run.estimate.details
+    yield from serving_lines(left, found.question.requests or 1, is_server, found.run.hardware.gpus or 1)
     if fewest is not None:
         yield from card_lines(fewest, found.question.gpu)
     if given_math:

@@ -127,7 +127,9 @@ def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | No
         "--gpus", type=gpus or positive, metavar="N", help="GPUs over all nodes (data-parallel world size)"
     )
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
-    group.add_argument("--model", metavar="ID", help="the model, where the config names none: an id or a folder")
+    group.add_argument(
+        "--model", metavar="ID", help="the model: an id or a folder; check, fix and plan: where the config names none"
+    )
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
     group.add_argument(

@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from memlint.commands import options
+from memlint.commands.other_model import refuse_own_model
 from memlint.commands.output import to_screen
 from memlint.fixes import goals
 from memlint.fixes.moves.hardware import MOST_GPUS
@@ -23,11 +24,14 @@ def run(program: str, arguments: list[str]) -> int:
     given = _parser(program).parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
-    linter = Linter(options.lint_request(given, fixes=False))
+    request = options.lint_request(given, fixes=False)
+    paths = [item.path for item in options.config_files(given)]
+    refuse_own_model(given, request, paths)
+    linter = Linter(request)
     only = "batch" if given.max_batch else "length" if given.max_seq else ""
     wanted = PlanRequest(given.goal, only, options.words(given.keep), given.max_cards)
     with Busy("planning"):
-        rows = plan_files(linter, [item.path for item in options.config_files(given)], wanted)
+        rows = plan_files(linter, paths, wanted)
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from memlint.commands import options
 from memlint.errors import UsageError
 from memlint.lint.request import StatedFacts
 from memlint.question.check import CHOICES, option, question_of
 from memlint.question.model import Question
+from memlint.question.models import is_known
 
 AUTO = -1  # `--gpus auto`
 WITH_FILES = ("model", "gpu", "gpus", "gpus_per_node")  # that files need as well
@@ -123,12 +125,16 @@ def _add_inference(to: argparse.ArgumentParser) -> None:
 
 def asked(given: options.Options) -> Question | None:
     """The question that the options ask; None where files are named, or nothing is asked. Raises UsageError."""
+    for name in ("model", "gpu"):
+        if getattr(given, name) is not None and not getattr(given, name).strip():
+            raise UsageError(f"--{name}: the name is empty")
     values = {field: getattr(given, field, None) for field in Question._fields}
     values = {field: value for field, value in values.items() if value is not None and value is not False} | _flags(
         given
     )
     own = [field for field in values if field not in WITH_FILES]
     if given.paths:
+        _refuse_name_as_path(given)
         if own:
             raise UsageError(
                 f"{option(own[0])} asks about a run without a file; a file's values change with --set KEY=VALUE"
@@ -144,7 +150,26 @@ def asked(given: options.Options) -> Question | None:
         return None
     if values.get("gpus") == AUTO:
         del values["gpus"]
+    _refuse_options_of_files(given)
     return question_of(values)
+
+
+def _refuse_name_as_path(given: options.Options) -> None:
+    """Raises UsageError for a model's name in the place of a path."""
+    for path in given.paths:
+        if path != "-" and not os.path.exists(path) and is_known(path):
+            raise UsageError(f"{path}: no such file or folder; of the model ask with --model {path}")
+
+
+def _refuse_options_of_files(given: options.Options) -> None:
+    """Raises UsageError for options that say something of files, and a question has none."""
+    of_files = (
+        *(("--with", given.companions), ("--exclude", given.exclude), ("--list-files", given.list_files)),
+        *(("--stdin-filename", given.stdin_filename), ("--force-exclude", given.force_exclude), ("--jobs", given.jobs)),
+    )
+    for name, value in of_files:
+        if value:
+            raise UsageError(f"{name} is about files, and a question without a file was asked")
 
 
 def _flags(given: options.Options) -> dict[str, bool]:

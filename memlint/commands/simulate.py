@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
+from memlint.commands.other_model import with_its_model
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.formats.base import Context
@@ -37,10 +38,11 @@ def run(program: str, arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if options.handle_info_flags(given):
         return 0
-    linter = Linter(options.lint_request(given, fixes=False))
+    files = options.config_files(given)
+    linter = Linter(with_its_model(given, options.lint_request(given, fixes=False), [one.path for one in files]))
     style = style_for(sys.stdout, colour=given.colour)
     blocks, failed = [], False
-    for found in options.config_files(given):
+    for found in files:
         for analysis in linter.analyse(found.path).analyses:
             workspace = linter.analyser.workspaces.of(found.path)
             context = linter.analyser.context_for(analysis.document, workspace)

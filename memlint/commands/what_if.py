@@ -9,6 +9,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
+from memlint.commands.other_model import with_its_model
 from memlint.commands.output import to_file, to_stdout
 from memlint.commands.question_options import AUTO, facts_of
 from memlint.errors import UsageError
@@ -19,7 +20,7 @@ from memlint.question.plot import plot
 from memlint.question.sweep import Sweep, sweep_of
 from memlint.report import json
 from memlint.report.model import RunReport
-from memlint.report.terminal import style_for
+from memlint.report.terminal import one_line, style_for
 
 
 def add_what_if(to: argparse.ArgumentParser) -> None:
@@ -54,7 +55,8 @@ def wanted(given: options.Options) -> bool:
 
 
 def what_if(given: options.Options, pairs: options.OutputPairs, question: Question | None) -> int:
-    """Prints the comparison or the sweep. Exit code 0."""
+    """Prints the comparison or the sweep. Exit code 0, and 2 where no variant has a figure. Raises UsageError for a
+    value of `--set` or `--try` that the framework would not take; a sweep says so in its row."""
     target, label = _target(given, question)
     base = target.variant("as it is", ()).run._replace(path=label)
     changes = changes_of(given.changes, "--set")
@@ -63,7 +65,11 @@ def what_if(given: options.Options, pairs: options.OutputPairs, question: Questi
         if given.plot:
             plot(swept, given.plot)
         return _print(given, pairs, base, swept.variants, swept)
-    return _print(given, pairs, base, _variants(target, changes, given.tries), None)
+    variants = _variants(target, changes, given.tries)
+    for one in variants:
+        if one.refused:
+            raise UsageError(f"{one.label}: {one_line(one.refused[0])}")
+    return _print(given, pairs, base, variants, None)
 
 
 def _target(given: options.Options, question: Question | None) -> tuple[Variants, str]:
@@ -74,7 +80,8 @@ def _target(given: options.Options, question: Question | None) -> tuple[Variants
     found = options.config_files(given)
     if len(found) != 1:
         raise UsageError(f"--set, --try and --sweep are for one file; {len(found)} were named")
-    return FileWhatIf(options.lint_request(given, fixes=False), found[0].path), found[0].path
+    request = with_its_model(given, options.lint_request(given, fixes=False), [found[0].path])
+    return FileWhatIf(request, found[0].path), found[0].path
 
 
 def _variants(target: Variants, changes: tuple[Change, ...], tries: list[str]) -> tuple[Variant, ...]:
@@ -105,7 +112,7 @@ def _print(
             to_stdout(text)
         else:
             to_file((text,), path, frozenset(given.paths))
-    return 0
+    return 0 if any(one.run.estimate.phases for one in variants) else 2
 
 
 def _as_json(base: RunReport, variants: tuple[Variant, ...]) -> dict[str, Any]:

@@ -179,6 +179,18 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.layer_types if kind.class_name))
 
 
+_TUNED = " is tuned from "  # architectures/catalog.py, of models that are listed so
+
+
+def _max_positions(facts: Facts) -> Any:
+    """Positions of the model; UNKNOWN of one that is read as another that it may have been tuned from: it may have
+    more."""
+    origin = facts.run.origins.get("model.architecture")
+    if origin is not None and origin.kind == "inferred" and (" read as " in origin.detail or _TUNED in origin.detail):
+        return UNKNOWN
+    return _of_architecture(lambda model: _positive(model.max_positions))(facts)
+
+
 MODEL: dict[str, Reader] = {
     "model.parameters": _parameters,
     "model.trainable_parameters": _of_estimate("trainable_parameters"),
@@ -198,7 +210,7 @@ MODEL: dict[str, Reader] = {
     "model.pixels_per_token": _of_architecture(_pixels_per_token),
     "model.adapted_in_tower": _adapted_in_tower,
     "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.layer_types), default=0)),
-    "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
+    "model.max_positions": _max_positions,
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),

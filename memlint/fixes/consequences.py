@@ -6,7 +6,7 @@ here leads to plans that change more than they need, or that do not fit when the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from memlint.fixes.moves.catalog import refuses_dropout
@@ -18,18 +18,7 @@ Changes = dict[str, Any]
 def consistent(run: Run, before: Run) -> Run:
     """`run`, which is `before` with changes, completed by what follows from them."""
     changes: Changes = {}
-    for part in (
-        _completions,
-        _rows,
-        _forwards,
-        _evaluation,
-        _kernels,
-        _adapters,
-        _pure,
-        _section,
-        _pinned,
-        _cpu_optimizer,
-    ):
+    for part in _PARTS:
         for name, value in part(run, before):
             changes[name] = value
     changes = {name: value for name, value in changes.items() if get(run, name) != value}
@@ -140,3 +129,9 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
     if offloads and "adamw" in str(run.optimizer.name):
         yield "optimizer.name", "cpu_adam"
         yield "optimizer.engine", "deepspeed"
+
+
+_PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
+    *(_completions, _rows, _forwards, _evaluation, _kernels, _adapters, _pure),
+    *(_section, _pinned, _cpu_optimizer),
+)

@@ -24,7 +24,12 @@ _RANK = {"certain": 3, "likely": 2, "unsure": 1, "no": 0}
 
 
 def recognise(document: Document) -> tuple[Format, Recognition] | None:
-    """The format that claims `document` most firmly (the first of equals), judged by its keys alone."""
+    """The format that claims `document` most firmly (the first of equals), judged by its keys alone.
+
+    None for TOML, which no framework reads by itself.
+    """
+    if document.syntax == "toml":
+        return None
     best: tuple[Format, Recognition] | None = None
     for candidate in every():
         recognition = candidate.recognise(document)

@@ -1,8 +1,8 @@
-"""Stores the reports of very many files in little memory: pickled and compressed in blocks, unpacked block by block.
+"""Stores the reports of very many files in little memory: pickled in blocks, unpickled block by block.
 
-A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects and less than 1 KiB
-packed. Of many thousand files even that adds up, so that further blocks go to a temporary file: a check of 100,000
-files then holds of each its name and little else.
+A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects, 2 KiB pickled and less
+than 1 KiB compressed. Of many thousand files even that adds up, so that further blocks are compressed and go to a
+temporary file: a check of 100,000 files then holds of each its name and little else.
 """
 
 from __future__ import annotations
@@ -17,21 +17,27 @@ from memlint._record import NamedTuple
 Item = TypeVar("Item")
 
 BLOCK = 64
-KEPT_BYTES = 4 << 20  # packed, in memory; some eight thousand reports
+KEPT_BYTES = 4 << 20  # pickled, in memory; some two thousand reports
 
 
 class _Place(NamedTuple):
-    """Where a block lies in the temporary file."""
+    """Where a compressed block lies in the temporary file."""
 
     start: int
     length: int
+
+
+class _Compressed(NamedTuple):
+    """A block that no disk took."""
+
+    data: bytes
 
 
 class PackedSequence(Sequence[Item], Generic[Item]):
     """A sequence for iteration from the front. Each pass unpacks again and yields equal, not identical, items."""
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
-        self._blocks: list[_Place | bytes | list[Item]] = []
+        self._blocks: list[_Place | _Compressed | bytes | list[Item]] = []
         self._last: list[Item] = []
         self._room = KEPT_BYTES
         self._file: BinaryIO | None = None
@@ -41,33 +47,35 @@ class PackedSequence(Sequence[Item], Generic[Item]):
     def append(self, item: Item) -> None:
         self._last.append(item)
         if len(self._last) == BLOCK:
-            block = _packed(self._last)
+            block = _pickled(self._last)
             self._blocks.append(self._stored(block) if isinstance(block, bytes) else block)
             self._last = []
 
-    def _stored(self, block: bytes) -> _Place | bytes:
-        """The block itself while there is room, or where no disk takes it; else its place in the temporary file."""
-        self._room -= len(block)
+    def _stored(self, pickled: bytes) -> _Place | _Compressed | bytes:
+        """The block itself while there is room; else it is compressed, for the temporary file where a disk takes it."""
+        self._room -= len(pickled)
         if self._room >= 0:
-            return block
+            return pickled
+        block = zlib.compress(pickled, 1)
         try:
             if self._file is None:
                 from tempfile import TemporaryFile  # thousands of files
 
                 self._file = TemporaryFile(prefix="memlint-", buffering=0)  # noqa: SIM115  # open as long as this sequence
             place = _Place(self._file.seek(0, 2), len(block))
-            return place if self._file.write(block) == len(block) else block
+            return place if self._file.write(block) == len(block) else _Compressed(block)
         except OSError:
-            return block
+            return _Compressed(block)
 
-    def _block(self, stored: _Place | bytes | list[Item]) -> list[Item]:
+    def _block(self, stored: _Place | _Compressed | bytes | list[Item]) -> list[Item]:
         if isinstance(stored, list):
             return stored
         if isinstance(stored, _Place):
             assert self._file is not None
             self._file.seek(stored.start)
-            stored = self._file.read(stored.length)
-        return _unpacked(stored)
+            stored = _Compressed(self._file.read(stored.length))
+        found: list[Item] = pickle.loads(stored if isinstance(stored, bytes) else zlib.decompress(stored.data))
+        return found
 
     def __del__(self) -> None:
         if self._file is not None:
@@ -94,13 +102,8 @@ class PackedSequence(Sequence[Item], Generic[Item]):
         return self._block(self._blocks[number])[place]
 
 
-def _packed(items: list[Item]) -> bytes | list[Item]:
+def _pickled(items: list[Item]) -> bytes | list[Item]:
     try:
-        return zlib.compress(pickle.dumps(items, pickle.HIGHEST_PROTOCOL), 1)
+        return pickle.dumps(items, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, TypeError, AttributeError):  # a plug-in's findings may hold anything
         return items
-
-
-def _unpacked(block: bytes) -> list[Item]:
-    found: list[Item] = pickle.loads(zlib.decompress(block))
-    return found

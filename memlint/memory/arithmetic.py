@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
+import memlint.memory.card.device as device
+import memlint.memory.families.lookup as families
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, TokenMixer
 from memlint.memory.autograd.tape import PeakCandidates, counters
@@ -18,6 +20,7 @@ from memlint.memory.estimate import StepParts, step_parts
 from memlint.memory.evaluation import forward_position, held_while_layers_run
 from memlint.memory.optimizers import entry_of
 from memlint.memory.phases import inputs_bytes, masks_bytes
+from memlint.memory.step import TrainingStep
 from memlint.memory.storage import ALIGNMENT, BYTES, rounded
 from memlint.memory.values import Estimate, Phase, Tensor
 from memlint.run import SERVERS, Run
@@ -33,6 +36,7 @@ _STATE_WIDTHS: Mapping[str, float] = {
     "aofp8": 1 + 4 / 256,
 }
 _BITS = {"nf4": 4, "fp4": 4, "int8": 8}
+_BUFFERS = 1 << 20  # what is larger than this is gradients or buffers of whole tensors
 
 
 class Factor(NamedTuple):
@@ -88,8 +92,8 @@ def _components(run: Run, peak: Phase) -> Iterator[ComponentMath]:
             found = (*_resident(name, run, parts, peak), *(one for one in walked if one.component == name))
             terms = tuple(one for one in found if one.bytes)
             rest = size - sum(one.bytes for one in terms)
-            reason = _rest_of(name, run) if terms else _UNTOLD.get(name, "as its code gives it")
-            yield ComponentMath(name, size, (*terms, Term(reason, rest)) if rest else terms)
+            term = _in_elements(_rest_of(name, run, rest) if terms else _UNTOLD.get(name, "as its code gives it"), rest)
+            yield ComponentMath(name, size, (*terms, term._replace(component=name)) if rest else terms)
 
 
 _UNTOLD = {
@@ -100,14 +104,25 @@ _UNTOLD = {
 }
 
 
-def _rest_of(name: str, run: Run) -> str:
+def _rest_of(name: str, run: Run, rest: int) -> str:
     """What the remainder of a component is."""
+    if rest < 0:
+        return "of these, not on the card in this phase: in host memory or on other cards"
+    if name == "weights" and run.method.extra_models:
+        return "further models of the run, rotary frequencies, rounding of each tensor to 512 bytes"
     if name == "weights":
         whole = "parameters that are kept whole, " if _cards(run, 3) > 1 else ""
         return f"{whole}rotary frequencies, rounding of each tensor to 512 bytes"
     if name == "optimizer_states":
         return "rounding of each tensor to 512 bytes, states of another kind"
     return "the rest"
+
+
+def _in_elements(label: str, size: int, width: int = 2) -> Term:
+    """A size as elements of `width` bytes, where it is a whole number of them and large enough to be buffers."""
+    if size < _BUFFERS or size % width:
+        return Term(label, size)
+    return Term(label, size, (Factor(size // width, "elements"), Factor(width, "bytes")))
 
 
 def _resident(name: str, run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
@@ -121,6 +136,10 @@ def _resident(name: str, run: Run, parts: StepParts, peak: Phase) -> Iterator[Te
         yield from _gradients(run, parts)
     elif name == "kv_cache":
         yield from _cache(run, parts, peak)
+    elif name == "engine" and peak.name == "rollout" and run.hardware.gpu and isinstance(run.rollout.share, float):
+        whole = run.hardware.gpu.usable_bytes
+        factors = (Factor(run.rollout.share, "of"), Factor(whole, "bytes of the card"))
+        yield Term("share of the inference engine", int(run.rollout.share * whole), factors)
     elif name == "activations" and peak.name in ("forward", "backward", "prefill"):
         yield from _inputs(parts, "padding mask" if peak.name == "prefill" else "labels")
 
@@ -238,7 +257,16 @@ def _inputs(parts: StepParts, beside: str) -> Iterator[Term]:
     counted = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
     yield Term("attention masks", masks_bytes(step) if step.run.purpose == "inference" else counted)
     rotary = inputs_bytes(step) - 2 * rounded(8 * count) - counted
-    yield Term("cosine and sine of the rotary embedding", rotary)
+    yield _positions(step, rotary)
+
+
+def _positions(step: TrainingStep, size: int) -> Term:
+    """Rotary tables; of T5 the biases of scores: the encoder's, the decoder's, cross attention's, one gradient."""
+    if not families.of(step.architecture).attention.position_bias:
+        return Term("cosine and sine of the rotary embedding", size)
+    heads, pairs = step.architecture.layer_types[0].attention.heads, step.tokens.length**2
+    factors = (Factor(heads, "heads"), Factor(pairs, "pairs of positions"), Factor(step.width, "bytes"))
+    return Term("biases of positions", size, factors, 4)
 
 
 def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
@@ -263,9 +291,11 @@ def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
     yield Term("held besides, around the loss or by the training loop", rest, component="activations")
     if not position.without_own:
         yield from _at_work(parts, position.position, backward)
-    yield Term("gathered whole for the layers at work", position.gathered, component="weights")
+    width = BYTES.get(str(run.precision.compute), 2)
+    gathered = _in_elements("gathered whole for the layers at work", position.gathered, width)
+    yield gathered._replace(component="weights")
     yield from _resident_gradients(run, parts)
-    yield Term("gradients of layers that are done", position.gradients, component="gradients")
+    yield _done_gradients("gradients of layers that are done", run, parts, position.gradients)
 
 
 def _at_work(parts: StepParts, position: int, backward: bool) -> Iterator[Term]:
@@ -283,7 +313,13 @@ def _resident_gradients(run: Run, parts: StepParts) -> Iterator[Term]:
     if resident and sum(one.bytes for one in every) == resident:
         yield from (one._replace(component="gradients") for one in every)
     else:
-        yield Term("gradients of earlier micro batches", resident, component="gradients")
+        yield _done_gradients("gradients of earlier micro batches", run, parts, resident)
+
+
+def _done_gradients(label: str, run: Run, parts: StepParts, size: int) -> Term:
+    """Gradients as trainable parameters by the bytes of each."""
+    widths = {BYTES[run.precision.grad_dtype or dtype] for dtype in _trainable(parts)}
+    return _in_elements(label, size, min(widths, default=2))._replace(component="gradients")
 
 
 def _saved_by_others(parts: StepParts, position: PeakPosition, backward: bool) -> Iterator[Term]:
@@ -343,7 +379,10 @@ def _words(extent: str) -> str:
 
 def _cache(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
     """Layers x keys and values x positions, by kind of layer; a server's cache is what its share leaves."""
-    if run.parallelism.engine in SERVERS or not isinstance(run.batch.micro_batch_size, int):
+    if run.parallelism.engine in SERVERS:
+        yield from _share_left(run, peak)
+        return
+    if not isinstance(run.batch.micro_batch_size, int):
         return
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     if peak.name == "decode":
@@ -359,8 +398,23 @@ def _cache(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
             yield Term("keys and values", int(prod(one.value for one in every)), every)
 
 
+def _share_left(run: Run, peak: Phase) -> Iterator[Term]:
+    """A server's cache: its share of the card, less what is in the share besides."""
+    gpu, share = run.hardware.gpu, run.serving.memory_share
+    if gpu is None or not isinstance(share, float):
+        return
+    named = ("weights", "activations", "logits") if run.parallelism.engine == "vllm" else ("weights",)
+    outside = device.context_bytes(run) + device.nccl_bytes(run) if run.parallelism.engine == "sglang" else 0
+    whole = gpu.usable_bytes - outside
+    about = "bytes of the card" if not outside else "bytes free at the start"
+    yield Term(f"share of {run.parallelism.engine}", int(share * whole), (Factor(share, "of"), Factor(whole, about)))
+    yield from (Term(f"less {label}", -peak.components[label]) for label in named)
+
+
 def _cached(shape: TokenMixer, length: int, decodes: bool) -> tuple[Factor, ...]:
     """Elements of one sequence in one layer, as factors; nothing for states that do not grow."""
+    if shape.kind == "mla" and not shape.shares_kv:
+        return Factor(length, "positions"), Factor(shape.kv_lora_rank + shape.rope_head_dim, "of a latent")
     if shape.kind != "attention" or shape.shares_kv:
         return ()
     positions = min(length, shape.sliding_window) if shape.sliding_window and decodes else length

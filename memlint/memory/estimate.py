@@ -67,7 +67,9 @@ def least_bytes(run: Run) -> int:
     if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
         return 0
     try:
-        placed = _placed_model(with_effective_attention(_patched_by_unsloth(run)))
+        placed = _placed_model(
+            with_effective_attention(_patched_by_unsloth(run)), run.parallelism.engine == "deepspeed"
+        )
     except MissingValue:
         return 0
     return least_allocated(placed.state) + device.outside_allocator(run)
@@ -429,11 +431,12 @@ class PlacedModel(NamedTuple):
     on_one_gpu: int  # parameters that tensor or expert parallelism leaves on a GPU, before ZeRO or FSDP divide them
 
 
-_PLACED_MODELS = EstimateCache(64)
+_PLACED_MODELS = EstimateCache(128)
 
 
-def _placed_model(run: Run) -> PlacedModel:
-    """The model state of `run`, cached: runs that differ in lengths and batches alone share it."""
+def _placed_model(run: Run, at_rest: bool = False) -> PlacedModel:
+    """The model state of `run`, cached: runs that differ in lengths and batches alone share it. `at_rest`: under
+    DeepSpeed without what a backward needs."""
     key = (
         run.method,
         run.precision,
@@ -445,12 +448,13 @@ def _placed_model(run: Run) -> PlacedModel:
         run.stack,
         run.purpose,
         _backward_passes(run),
+        at_rest,
     )
-    found: PlacedModel = _PLACED_MODELS.get(run.model, key, lambda: _place_model(run))
+    found: PlacedModel = _PLACED_MODELS.get(run.model, key, lambda: _place_model(run, at_rest))
     return found
 
 
-def _place_model(run: Run) -> PlacedModel:
+def _place_model(run: Run, at_rest: bool) -> PlacedModel:
     whole = parameters.units(run)
     units = parallel.shard_units(run, whole)
     state = None
@@ -460,7 +464,7 @@ def _place_model(run: Run) -> PlacedModel:
         every, units = units, hosted_experts.on_the_card(units)
         state = hosted_experts.with_host_memory(_state(run, units), every)
     counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
-    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units, at_rest), *counted)
 
 
 def _backward_passes(run: Run) -> int | Unknown:
@@ -469,13 +473,13 @@ def _backward_passes(run: Run) -> int | Unknown:
     return min(steps, 2) if isinstance(steps, int) else UNKNOWN
 
 
-def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
+def _state(run: Run, units: tuple[Unit, ...], at_rest: bool = False) -> ModelState:
     """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
     if engine in ("single", "ddp") or (run.purpose == "inference" and engine in _ENGINES_OF_INFERENCE):
         return unsharded.place(run, units)
     if engine == "deepspeed":
-        return zero.place(run, units)
+        return zero.place(run, units, at_rest)
     if engine == "fsdp":
         return fsdp.place(run, units)
     raise MissingValue("parallelism.engine", f"memory under {engine} is not modelled")

@@ -44,6 +44,7 @@ class LossShape(NamedTuple):
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
+    likelihood_of_chosen: bool = False
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -77,9 +78,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         return _from_a_teacher(tape, loss, logits)
     if loss.stage == "logps":
         compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
-        found = compute(tape, loss, logits)
+        found, held = compute(tape, loss, logits)
         tape.drop(normed)
-        held = logits if loss.gradient_apart else Value.external("scalar", FP32_BYTES)
         return _finish(tape, loss, held, found)
     found = _cross_entropy(context, loss, logits)
     tape.drop(normed)  # Python holds the base model's output until the forward returns
@@ -108,6 +108,7 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
     return found
 
 
+HALF = "logits_half"  # the extent of one of the two answers of each pair
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
@@ -201,18 +202,35 @@ def _cross_entropy_in_logits_dtype(context: LayerContext, logits: Value) -> Valu
     return found
 
 
-def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
+def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
     """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all fp32 logits stay until the loss is made
-    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620)."""
+    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). Returns what the loop holds as well."""
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
+    likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
     sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
-    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
     if loss.runs_reference:  # its fp32 logits and their log-softmax
         tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
-    tape.drop(log_probabilities, in_fp32, sliced)
+    tape.drop(log_probabilities, sliced)
+    if loss.keeps_logits:
+        return found, in_fp32
+    tape.drop(in_fp32)
+    return found, Value.external("scalar", FP32_BYTES)
+
+
+def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
+    """`cross_entropy(logits[:chosen, :-1].contiguous())` over the first half of the rows (trl 1.16
+    experimental/cpo/cpo_trainer.py:826 and experimental/orpo/orpo_trainer.py:800)."""
+    shifted = ops.slice_of(tape, in_fp32, HALF)
+    copied = ops.copy(tape, shifted)
+    tape.drop(shifted)
+    log_probabilities = ops.unary_by_result(tape, copied)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(copied, log_probabilities)
     return found
 
 
@@ -226,7 +244,7 @@ def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
     return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
 
 
-def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Value:
+def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
     """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
     entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
     if loss.entropy == "none":
@@ -238,9 +256,10 @@ def _fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> Valu
         tape.drop(entropy)
     if loss.runs_reference and loss.upcasts_logits:  # its logits, and their fp32 copy
         tape.spike(("logits", 2), ("logits", FP32_BYTES))
-    if not loss.gradient_apart:
-        tape.drop(logits)
-    return found
+    if loss.gradient_apart:
+        return found, logits
+    tape.drop(logits)
+    return found, Value.external("scalar", FP32_BYTES)
 
 
 def _fused_kernel(tape: Tape, loss: LossShape, logits: Value) -> Value:

@@ -4,7 +4,8 @@ vLLM 0.33.0 (v1/worker/gpu_worker.py:641, v1/worker/utils.py:725): weights, the 
 `max_num_batched_tokens` and the cache together take `gpu_memory_utilization` of the card's memory. SGLang 0.5.23
 (srt/model_executor/model_runner_components/kv_pool_runtime.py:76): weights and cache take `mem_fraction_static` of what
 is free at the start; activations and CUDA graphs use the rest. The CUDA context and the communication buffers are
-outside of both shares.
+outside of both shares. CUDA graphs, which vLLM takes off the cache as well since 0.21, have no figure here: the cache
+is the largest that it may be.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from __future__ import annotations
 import memlint.hardware as hardware
 import memlint.memory.card.device as device
 from memlint._record import NamedTuple
+from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.hardware.model import Gpu
-from memlint.memory.evaluation import cache_bytes, forward_without_gradients
+from memlint.memory.evaluation import cache_bytes, forward_without_gradients, layer_cache
 from memlint.memory.parameters import required
 from memlint.memory.phases import COMPONENTS, phase
 from memlint.memory.step import required_count, training_step
@@ -24,6 +26,8 @@ from memlint.run import Run
 # Tokens and sequences of a forward. vLLM's asynchronous engine has no defaults of its own (0.33.0 config/
 # scheduler.py:41-43, engine/arg_utils.py:3170). SGLang's smallest prefill is taken (srt/server_args.py).
 _TOKENS, _SEQUENCES = 2048, 128
+# vLLM 0.33.0: tokens of a block (config/cache.py:185), and batches whose tokens are under way (config/vllm.py:588).
+_BLOCK, _BATCHES = 16, 2
 
 
 class Demand(NamedTuple):
@@ -77,8 +81,32 @@ def demand(run: Run, units: tuple[Unit, ...], state: ModelState) -> Demand:
     step = step._replace(counts={**step.counts, "logits": _SEQUENCES * step.vocabulary})
     peak, logits = forward_without_gradients(step, units, state)
     width = BYTES[run.serving.cache_dtype or str(run.precision.compute)]
-    whole = cache_bytes(step.architecture, 1, length, width)
+    whole = request_elements(run.parallelism.engine, step.architecture, length) * width
     return Demand(state.weights, peak - logits, logits, -(-whole // _cache_divisor(run)), length)
+
+
+def request_elements(engine: str, architecture: Architecture, length: int) -> int:
+    """Elements that a request of `length` tokens has in the cache of the whole model.
+
+    vLLM hands out whole blocks (0.33.0 v1/kv_cache_interface.py:641). Of layers with a window it keeps the window, what
+    is under way, and a block more, since the window may begin inside of one (:917). SGLang counts tokens (0.5.23
+    srt/model_executor/pool_configurator.py:222).
+    """
+    if engine != "vllm":
+        return cache_bytes(architecture, 1, length, 1)
+    kinds = [_in_blocks(layer, length) for layer in architecture.layer_types]
+    return sum(kinds[kind] for kind in architecture.layer_type_ids)
+
+
+def _in_blocks(layer: DecoderLayer, length: int) -> int:
+    """Elements that a request has in one layer, in whole blocks; states do not come in blocks."""
+    shape = layer.attention
+    blocks = -(-length // _BLOCK)
+    if shape.kind == "attention" and shape.sliding_window > 0:
+        held = min(shape.sliding_window - 1 + _BATCHES * _TOKENS, length)
+        layer = layer._replace(attention=shape._replace(sliding_window=0))
+        blocks = -(-held // _BLOCK) + 1
+    return layer_cache(layer, blocks * _BLOCK)
 
 
 def _cache_divisor(run: Run) -> int:

@@ -21,6 +21,7 @@ from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
+    HALF,
     TILE_COLUMNS,
     LossShape,
     copies_shifted_logits,
@@ -82,6 +83,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     rows = chunk_rows(run, tokens.count, architecture.hidden_size, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
     counts["logits_tile"] = rows * TILE_COLUMNS
+    counts[HALF] = counts["logits"] // 2
     counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
     counts[REST] = max(0, counts["logits"] - counts[CHUNK])
     counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
@@ -464,6 +466,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
     width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
     wide = run.precision.outputs_to_fp32 or upcasts_logits(run) or run.precision.upcast_lmhead_output
+    wide = wide or (_loss_stage(run) == "logps" and loss_kind(run) != "fused_ce")
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
@@ -484,6 +487,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
+        likelihood_of_chosen=run.loss.likelihood_of_chosen,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,
         entropy=run.loss.entropy,
@@ -498,8 +502,8 @@ def _final_norm(architecture: Architecture) -> str:
     return "centred" if families.of_layer(last.class_name).norm.centred else last.norm
 
 
-_PAIRED_STAGES = ("dpo", "orpo", "simpo", "ipo", "rm")  # chosen and rejected sequences go through one forward
-_LOG_PROBABILITY_STAGES = ("dpo", "orpo", "simpo", "ipo", "kto", "ppo", "grpo")
+_PAIRED_STAGES = ("dpo", "orpo", "cpo", "simpo", "ipo", "rm")  # chosen and rejected sequences go through one forward
+_LOG_PROBABILITY_STAGES = ("dpo", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 
 def runs_reference_forward(run: Run) -> bool:

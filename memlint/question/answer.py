@@ -36,6 +36,12 @@ class Answer(NamedTuple):
         """Why the framework would refuse the run; empty where it would start."""
         return tuple(one for one in self.report.findings if one.severity == "error" and one.rule in self.run.stopped_by)
 
+    @property
+    def warnings(self) -> tuple[Finding, ...]:
+        """What the linter warns of beside the figure, which is in the table: the length, the kernels, the precision."""
+        found = (one for one in self.report.findings if one.severity == "warning" and one not in self.refused)
+        return tuple(one for one in found if not one.name.startswith("memory/"))
+
 
 def answer(question: Question, facts: StatedFacts = StatedFacts(isolated=True)) -> Answer:  # noqa: B008 - frozen
     """The answer to a question. Reads no file but the model's own folder. Raises UsageError.

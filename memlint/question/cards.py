@@ -70,11 +70,12 @@ def _served_rows(question: Question, facts: StatedFacts) -> tuple[tuple[str, int
 
 
 def _is_enough(question: Question, count: int, facts: StatedFacts) -> bool:
-    run = answer(question._replace(gpus=count), facts).run
+    found = answer(question._replace(gpus=count), facts)
+    run = found.run
     requests = run.estimate.details.get("cache_requests")
     enough = requests is None or requests >= (question.requests or 1)
     supported = requests is None or run.hardware.gpu in run.estimate.fits_on
-    return run.estimate.verdict == "fits" and enough and supported
+    return run.estimate.verdict == "fits" and enough and supported and not found.refused
 
 
 def _smallest(

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import memlint.run as runs
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
-from memlint.findings import Edit
+from memlint.findings import Edit, Finding
 from memlint.fixes.edits.apply import MISSING, apply, at, patches
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.text import CannotEdit
@@ -23,6 +23,7 @@ from memlint.lint.request import LintRequest, StatedFacts
 from memlint.question.answer import answer
 from memlint.question.check import question_of
 from memlint.question.model import Question
+from memlint.question.models import suggestions
 from memlint.report.model import FileReport, RunReport
 from memlint.ruleset.engine import Analysis
 from memlint.run import Run
@@ -31,6 +32,25 @@ from memlint.source.document import Document
 
 FACTS = ("gpu", "gpus")
 UNKNOWN_KEY = "config/unknown-key"
+# Findings that say that a value cannot be meant, whether or not the framework starts with it.
+WRONG_VALUES = ("config/wrong-type", "config/bad-value", "reference/missing", "model/unknown")
+NO_MODEL = "model/unknown"
+# Fields of the run that the command line states, and the word that `--set` has for them.
+STATED = {"parallelism.world_size": "gpus", "hardware.gpu": "gpu", "hardware.gpus_per_node": "gpus"}
+# Words of a question, and the field of the run that they are.
+QUESTION_FIELDS = {
+    "model": "model.name",
+    "length": "sequence.length",
+    "context": "sequence.length",
+    "batch": "batch.micro_batch_size",
+    "batch_size": "batch.micro_batch_size",
+    "accumulation": "batch.gradient_accumulation_steps",
+    "optimizer": "optimizer.name",
+    "rank": "method.rank",
+    "zero": "parallelism.zero.stage",
+    "checkpointing": "checkpointing.mode",
+    "attention": "attention.implementation",
+}
 
 
 class Change(NamedTuple):
@@ -89,25 +109,53 @@ class FileWhatIf:
             count = sum(len(one.runs) for one in with_runs)
             raise UsageError(f"{path}: holds {count} runs; what-if needs a file with one")
         self._analysis = with_runs[0]
+        self._before = frozenset(map(_said, self._analysis.findings))
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
         """The run with the changes. Raises UsageError for a key that nobody reads."""
         changes = tuple(changes)
+        _refuse_twice(changes)
         facts = _facts(self._request.facts, [one for one in changes if one.key in FACTS])
         written = [one for one in changes if one.key not in FACTS]
-        contents = {**dict(self._request.contents), **_contents(self._analysis, written)}
+        contents = {**dict(self._request.contents), **changed_contents(self._analysis, written)}
         request = self._request._replace(facts=facts, contents=tuple(contents.items()))
         report = Linter(request).lint_file(self._path).report
         _refuse_unknown_keys(report, written)
         if len(report.runs) != 1:
             raise UsageError(f"{label}: no run is left of {self._path}")
         stopped = set(report.runs[0].stopped_by)
-        refused = tuple(one.message for one in report.findings if one.severity == "error" and one.rule in stopped)
-        return Variant(label, report.runs[0], refused)
+        refused = (one for one in report.findings if one.severity == "error" and one.rule in stopped)
+        wrong = (one for one in report.findings if one.name in WRONG_VALUES and _said(one) not in self._before)
+        reasons = (_reason(one, changes) for one in (*refused, *wrong))
+        return Variant(label, report.runs[0], tuple(dict.fromkeys(reasons)))
+
+
+def _said(finding: Finding) -> tuple[str, str]:
+    return finding.rule, finding.message
+
+
+def _reason(finding: Finding, changes: Iterable[Change]) -> str:
+    """What a finding says of a value; of an unknown model with the names that are like it."""
+    if finding.name != NO_MODEL:
+        return finding.message
+    named = next((str(one.value) for one in changes if str(one.value) in finding.message), "")
+    near = suggestions(named) if named else []
+    return f"{finding.message}; did you mean {' or '.join(near)}?" if near else finding.message
+
+
+def _refuse_twice(changes: tuple[Change, ...]) -> None:
+    """Raises UsageError where one key gets two values."""
+    seen: dict[str, Change] = {}
+    for one in changes:
+        other = seen.setdefault(one.key, one)
+        if other.value != one.value:
+            raise UsageError(f"{other.text} and {one.text}: the key has one value; --try compares several")
 
 
 def _facts(facts: StatedFacts, changes: list[Change]) -> StatedFacts:
     for change in changes:
+        if change.key == "gpu" and change.value is None:
+            raise UsageError(f"{change.text}: wants the name of a card: gpu=H100")
         if change.key == "gpu":
             gpu, count = named_gpu(str(change.value))
             facts = facts._replace(gpu=gpu, gpus=count or facts.gpus)
@@ -118,8 +166,8 @@ def _facts(facts: StatedFacts, changes: list[Change]) -> StatedFacts:
     return facts
 
 
-def _contents(analysis: Analysis, changes: list[Change]) -> Mapping[str, bytes]:
-    """Whole files by path, as they would be with the changes."""
+def changed_contents(analysis: Analysis, changes: Iterable[Change]) -> Mapping[str, bytes]:
+    """Whole files by path, as they would be with the changes. Raises UsageError where no edit says one of them."""
     documents = _documents(analysis)
     by_path: dict[str, list[Edit]] = {}
     for change in changes:
@@ -173,19 +221,40 @@ def _field_edits(analysis: Analysis, change: Change) -> tuple[Edit, ...]:
     run, parsed = analysis.runs[0], analysis.parsed
     if runs.get(run, change.key) == change.value:
         return ()
+    if change.key == "model.name":
+        return (_model_edit(analysis, run, change),)
+    if change.key in STATED:
+        raise UsageError(f"{change.text}: no key of a file says this; write {STATED[change.key]}=...")
     found = analysis.format.edits(parsed, run, {change.key: change.value}) if analysis.format and parsed else None
     if found is None:
-        raise UsageError(f"{change.text}: {run.format} files have no key that says this")
+        origin = run.origins.get(change.key)
+        key = ".".join(map(str, origin.pointer)) if origin is not None and origin.pointer else ""
+        now = runs.get(run, change.key)
+        hint = f"; the file says it with {key}, and it is {now} now" if key else f"; it is {now} now"
+        raise UsageError(f"{change.text}: {run.format} files have no value that says this{hint}")
     return tuple(found)
+
+
+def _model_edit(analysis: Analysis, run: Run, change: Change) -> Edit:
+    """The edit that names another model where the run's is named."""
+    place = run.origins.get("model.name")
+    document = _documents(analysis).get(place.path) if place is not None else None
+    if place is None or document is None:
+        raise UsageError(f"{change.text}: {analysis.document.path} does not name its model at a place of its own")
+    name = str(place.pointer[-1]) if place.pointer else ""
+    for pointer in (place.pointer, tuple(name.split(".")), ("model",)):
+        if pointer and at(document.value, pointer) == run.model.name:
+            return Edit(document.path, pointer, "set", change.value)
+    raise UsageError(f"{change.text}: the model's name in {document.path} cannot be replaced; edit the file")
 
 
 def _refuse_unknown_keys(report: FileReport, changes: list[Change]) -> None:
     for finding in report.findings:
         for change in changes:
-            name = change.key.split(".")[-1]
-            if finding.name == UNKNOWN_KEY and f"`{name}`" in finding.message:
-                near = nearest(change.key, _fields())
-                hint = f"; or the run's field {near}?" if near and "." in change.key else ""
+            words = {change.key, *change.key.split(".")}
+            if finding.name == UNKNOWN_KEY and any(f"`{one}`" in finding.message for one in words):
+                near = nearest(change.key, _fields()) if "." in change.key else QUESTION_FIELDS.get(change.key, "")
+                hint = f"; did you mean the run's field {near}?" if near else ""
                 raise UsageError(f"{change.text}: {finding.message}{hint}")
 
 
@@ -205,6 +274,8 @@ class QuestionWhatIf:
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
         """The answer to the changed question. Raises UsageError."""
+        changes = tuple(changes)
+        _refuse_twice(changes)
         asked = {field: value for field, value in self._question._asdict().items() if value not in (None, "")}
         found = answer(question_of({**asked, **{one.key: one.value for one in changes}}), self._facts)
         return Variant(label, found.run, tuple(one.message for one in found.refused))

@@ -10,6 +10,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.hardware.named import named_gpu
 from memlint.question.model import Question
 from memlint.question.optimizers import optimizer_name
+from memlint.run import SERVERS
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "framework": ("llamafactory", "trl"),
@@ -144,12 +145,31 @@ def _refuse_contradictions(question: Question) -> None:
         raise UsageError(
             f"--bits {question.bits} with --method {question.method}: quantised weights do not train; take lora"
         )
+    if question.rank and question.method in ("full", "freeze"):
+        raise UsageError(f"--rank {question.rank} with --method {question.method}: it trains no adapters; take lora")
+    if question.inference and question.dtype == "pure_bf16":
+        raise UsageError("--dtype pure_bf16 is about training; take bf16")
+    if question.attention and question.engine in SERVERS:
+        raise UsageError(f"--attention with --engine {question.engine}: the server chooses its own kernels")
+    if question.memory_share is not None and question.engine == "transformers":
+        raise UsageError("--memory-share with --engine transformers: it takes what it needs; take vllm or sglang")
+    _refuse_counts(question)
     if question.new_tokens and question.context and question.new_tokens >= question.context:
         raise UsageError("--new-tokens is part of --context and must be smaller")
-    if question.bits and question.engine in ("vllm", "sglang"):
+    if question.bits and question.engine in SERVERS:
         raise UsageError(
             f"--bits with --engine {question.engine}: it does not quantise with bitsandbytes; "
             "name a GPTQ, AWQ or FP8 checkpoint as the model"
         )
     if question.kv_dtype == "fp8" and question.engine in ("transformers", "sglang"):
         raise UsageError(f"--kv-dtype fp8 with --engine {question.engine}: LLaMA-Factory hands it to vLLM alone")
+
+
+def _refuse_counts(question: Question) -> None:
+    """Raises UsageError for numbers of GPUs that do not belong together."""
+    gpus, each = question.gpus, question.gpus_per_node
+    if gpus and each and gpus % each:
+        raise UsageError(f"--gpus {gpus} with --gpus-per-node {each}: --gpus counts those of all machines")
+    _, named = named_gpu(question.gpu)
+    if gpus and named and named > 1 and gpus % named:
+        raise UsageError(f"--gpu {question.gpu} with --gpus {gpus}: the name says {named}; --gpus counts all machines")

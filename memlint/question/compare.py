@@ -30,12 +30,19 @@ def compare_lines(base: RunReport, variants: tuple[Variant, ...], style: Style) 
         f"{head:>{size}}" for head, size in zip(heads, widths, strict=True)
     )
     for row in (row for row in ROWS if any(row in column for column in cells)):
-        line = "  ".join(f"{column.get(row, '-'):>{size}}" for column, size in zip(cells, widths, strict=True))
+        line = "  ".join(
+            f"{column.get(row, _blank(column)):>{size}}" for column, size in zip(cells, widths, strict=True)
+        )
         yield f"  {row:{LABEL}}{line}"
     for one in columns:
         yield f"  {one_line(one.label)}: {style.paint(verdict_of(one.run), verdict_role(one.run))}{_figure(one.run)}"
         yield from (f"    refused: {one_line(reason)}" for reason in one.refused)
         yield from (f"    unknown {item.field}: {one_line(item.reason)}" for item in one.run.estimate.unknown)
+
+
+def _blank(column: dict[str, str]) -> str:
+    """The cell of a row that a column does not have: nothing of it, or not known."""
+    return "?" if column["peak in"] == "?" else "-"
 
 
 def _figure(run: RunReport) -> str:
@@ -47,7 +54,7 @@ def _column(run: RunReport, base: RunReport) -> dict[str, str]:
     """The cells of one run by row."""
     mine, theirs = _rows(run.estimate), _rows(base.estimate)
     found = {"peak in": (peak.name.replace("_", " ") if (peak := peak_phase(run.estimate)) is not None else "?")}
-    for row in dict.fromkeys((*theirs, *mine)):
+    for row in dict.fromkeys((*theirs, *mine)) if mine else ():
         found[row] = _cell(mine.get(row, 0), theirs.get(row, 0), run is base)
     return found
 

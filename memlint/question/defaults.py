@@ -52,6 +52,8 @@ def _general(question: Question) -> Iterator[Default]:
     yield Default("framework", "llamafactory", "its files can say every option here")
     if count:
         yield Default("gpus", count, f"a {question.gpu} has them")
+    if question.gpus_per_node:
+        yield Default("gpus", question.gpus_per_node, "one machine")
     yield Default("gpus", 1, "one card")
     if question.inference:
         return
@@ -85,6 +87,8 @@ def _inference(model: ModelChoice, question: Question) -> Iterator[Default]:
         yield Default("engine", "vllm", "an fp8 cache is vLLM's")
     if several and not question.bits:
         yield Default("engine", "vllm", "it answers several requests on several cards")
+    if question.memory_share is not None:
+        yield Default("engine", "vllm", "a share of the card is what a server fills")
     loads = (
         f"; it turns the {model.stored} weights into bf16, vllm and sglang do not" if model.stored in _TURNED else ""
     )

@@ -18,6 +18,7 @@ from memlint.architectures.families.llama import PLAIN_CONFIG, PLAIN_NAME
 from memlint.architectures.model import Resolution, parameters
 from memlint.architectures.resolve import resolve
 from memlint.errors import UsageError
+from memlint.memory.storage import SIZED
 from memlint.question.check import DIMENSIONS
 from memlint.question.model import Default, Question
 
@@ -61,6 +62,16 @@ def model_of(question: Question, hub: bool = False, exact: bool = False) -> Mode
     return _in_dtype(choice, question)
 
 
+def known_model(name: str, hub: bool = False, exact: bool = False) -> str:
+    """The name that a config says for a model that is asked about by any of its names. Raises UsageError."""
+    return _named(name, hub, exact).name
+
+
+def is_known(name: str) -> bool:
+    """Whether the catalog has a model of this name, or one that is meant by it."""
+    return catalog.find(name) is not None
+
+
 # Names of files that llama.cpp reads: `...-GGUF`, `...-q4_K_M`, `...-IQ3_XS`, `....Q8_0`.
 _GGUF = re.compile(r"[-_.:](gguf|i?q[1-8]_[0-9k]\w*)(?=$|[-_.])", re.IGNORECASE)
 
@@ -94,6 +105,7 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
     owned = _as_its_owner_writes(name, entry.name)
+    owned = owned if "/" in owned else entry.name  # a config names a repository
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
 
@@ -134,9 +146,15 @@ def _parameters(identifier: str) -> int:
 
 
 def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> ModelChoice:
+    """Raises UsageError for a checkpoint whose packed weights have no size here, as BitNet's."""
     architecture = found.architecture
     if architecture is None:
         return ModelChoice(name, None, taken)
+    if architecture.stored.method not in ("none", *SIZED):
+        raise UsageError(
+            f"--model {name}: its weights are packed by {architecture.stored.method}, whose size is not modelled; "
+            "ask about the model that it was made from"
+        )
     return ModelChoice(name, None, taken, architecture.family, architecture.max_positions, architecture.stored.method)
 
 
@@ -173,6 +191,7 @@ def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str
         if missing:
             raise UsageError(f"--{missing[0].replace('_', '-')}: the config of {question.model} says it in another way")
         kept = {key: value for key, value in base.items() if key not in _per_layer(keys)}
+        _refuse_shapes({**kept, **keys})
         return choice._replace(name=FOLDER, config={**kept, **keys})
     full, taken = _llama(keys)
     return ModelChoice(FOLDER, full, taken, full["model_type"])
@@ -218,10 +237,11 @@ def _swiglu_width(hidden: int) -> int:
 
 
 def _refuse_shapes(config: Mapping[str, Any]) -> None:
-    hidden, heads, kv = (config[key] for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
-    if "head_dim" not in config and hidden % heads:
+    """Raises UsageError for heads that divide nothing; what a config does not say under Llama's names is left."""
+    hidden, heads, kv = (config.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if not config.get("head_dim") and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
         raise UsageError(f"--heads {heads}: does not divide --hidden {hidden}; say --head-dim as well")
-    if heads % kv:
+    if isinstance(heads, int) and isinstance(kv, int) and heads % kv:
         raise UsageError(f"--kv-heads {kv}: does not divide --heads {heads}")
 
 

@@ -22,6 +22,8 @@ def answer_lines(found: Answer, style: Style) -> Iterator[str]:
         yield from run_lines(run, style)
     for finding in found.refused:
         yield f"  {style.paint('refused', 'error')}: {one_line(finding.message)} ({finding.rule})"
+    for finding in found.warnings:
+        yield f"  {style.paint('warning', 'warning')}: {one_line(finding.message)} ({finding.rule})"
 
 
 def default_lines(taken: Sequence[Default], style: Style) -> Iterator[str]:
@@ -50,7 +52,12 @@ def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
     yield f"  start with: {found.files.start}"
 
 
-def serving_lines(found: ServingRoom | None, requests: int, is_server: bool) -> Iterator[str]:
+def _why_one(found: ServingRoom, cards: int) -> str:
+    """transformers puts whole layers on each card, and has no batch there."""
+    return ", one after the other on several cards; vllm answers more" if found.most_requests == 1 and cards > 1 else ""
+
+
+def serving_lines(found: ServingRoom | None, requests: int, is_server: bool, cards: int = 1) -> Iterator[str]:
     """Weights in other precisions, the cache of a token and a request, and what is left of the card."""
     if found is None:
         return
@@ -61,7 +68,7 @@ def serving_lines(found: ServingRoom | None, requests: int, is_server: bool) -> 
     if found.left is not None and not is_server:
         tokens = f", {found.left // found.token_bytes:,} more tokens of cache" if found.token_bytes else ""
         yield f"  left on the card: {gib(found.left)} GiB{tokens}"
-        yield f"  requests of this context at once: {found.most_requests or 'none fits'}"
+        yield f"  requests of this context at once: {found.most_requests or 'none fits'}{_why_one(found, cards)}"
     if is_server and found.most_requests is not None and found.most_requests < requests:
         yield f"  of {requests} requests, {found.most_requests} fit at once; the others wait"
     if found.weights:
@@ -74,7 +81,7 @@ def card_lines(found: CardNumbers, gpu: str) -> Iterator[str]:
     if gpu:
         yield f"  fewest {gpu}: {found.number or f'{found.tried[-1]} are not enough'}"
     steps = f"tried: {', '.join(map(str, found.tried[:5]))} ... {found.tried[-1]}"
-    yield f"  fewest of each common card ({steps}):"
+    yield f"  fewest of each common card ({steps}; -: none of these, or no bf16 for a model in bf16):"
     width = max(len(name) for name, _ in found.by_card)
     for name, count in found.by_card:
         yield f"    {name:{width}}  {count or '-'}"

@@ -25,7 +25,7 @@ def sweep_of(target: Variants, text: str, kept: tuple[Change, ...] = ()) -> Swee
     Raises UsageError.
     """
     key, equals, values = text.partition("=")
-    if not equals:
+    if not equals or not key.strip() or not values.strip(" ,"):
         raise UsageError(f"--sweep {text}: wants KEY=FROM..TO, KEY=FROM..TO:STEP or KEY=A,B,C")
     words = tuple(_values(text, values.strip()))
     if len(words) > MOST_VALUES:

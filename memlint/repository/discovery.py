@@ -10,14 +10,15 @@ import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.repository.globs import THIRD_PARTY_FOLDERS, Glob, compile_globs, match_decision
 
-SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just", ".py", ".ipynb")
+SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just", ".py", ".ipynb", ".toml")
 _MAKEFILES = frozenset(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"))
 # Data files, often of megabytes: those of tokenizers and checkpoints (transformers
-# 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and npm's lock file.
+# 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and what describes a project.
 _DATA_FILES = frozenset(
     {
         *("tokenizer.json", "vocab.json", "added_tokens.json", "model.safetensors.index.json"),
         *("pytorch_model.bin.index.json", "trainer_state.json", "package-lock.json"),
+        *("pyproject.toml", "Cargo.toml"),
     }
 )
 MAX_IGNORE_BYTES = 1024 * 1024

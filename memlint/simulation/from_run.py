@@ -17,7 +17,7 @@ from memlint.simulation.generation import GenerationSettings
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.step import StepSettings
 
-_PAIRED = ("dpo", "orpo", "simpo", "ipo")
+_PAIRED = ("dpo", "orpo", "cpo", "simpo", "ipo")
 _ADAPTERS = ("lora", "dora", "oft", "ia3")
 
 
@@ -101,6 +101,10 @@ def _stage(run: Run) -> str:
         return "smoothed" if run.loss.label_smoothing else ""
     if run.loss.kind != "plain" or run.method.reference_model not in ("none", "precomputed", "shared"):
         raise UnsupportedRun(f"no simulation of {run.method.stage} with this loss or reference model")
+    if run.loss.likelihood_of_chosen:
+        if run.method.reference_model == "shared":
+            raise UnsupportedRun(f"no simulation of {run.method.stage} with the likelihood of the chosen answers")
+        return "preference_and_likelihood"
     return "against_reference" if run.method.reference_model == "shared" else "preference"
 
 

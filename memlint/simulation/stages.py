@@ -33,6 +33,19 @@ def preference(forward: Forward, inputs: Mapping[str, torch.Tensor], model: Any)
     return {"loss": chosen.mean()}
 
 
+def preference_and_likelihood(forward: Forward, inputs: Mapping[str, torch.Tensor], model: Any) -> Any:
+    """ORPO, CPO and SimPO in trl 1.16 (experimental/cpo/cpo_trainer.py, concatenated_forward): the chosen answers' own
+    cross entropy first, then the log-probabilities of both."""
+    logits = forward(input_ids=inputs["input_ids"])["logits"].to(torch.float32)
+    half = logits.shape[0] // 2
+    shifted, labels = logits[:half, :-1, :].contiguous(), inputs["labels"]
+    likelihood = torch.nn.functional.cross_entropy(shifted.view(-1, shifted.shape[-1]), labels[:half, 1:].reshape(-1))
+    del shifted
+    index = labels[:, 1:].clone().unsqueeze(2)
+    each = torch.gather(logits[:, :-1, :].log_softmax(-1), dim=2, index=index).squeeze(2)
+    return {"loss": each.sum(-1).mean() + likelihood}
+
+
 def against_reference(forward: Forward, inputs: Mapping[str, torch.Tensor], model: Any) -> Any:
     """DPO: the same model without its adapter, while the policy's graph and logits are alive
     (train/dpo/trainer.py:215-260)."""
@@ -56,5 +69,7 @@ STAGES: Mapping[str, Callable[..., Any]] = {
     "": plain,
     "smoothed": smoothed,
     "preference": preference,
+    "preference_and_likelihood": preference_and_likelihood,
     "against_reference": against_reference,
 }
+PAIRED = frozenset(("preference", "preference_and_likelihood", "against_reference"))  # two sequences for each sample

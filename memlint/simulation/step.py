@@ -23,11 +23,11 @@ import memlint.simulation.quantized as quantized
 import memlint.simulation.replay as replay
 import memlint.simulation.scattered_experts as scattered_experts
 import memlint.simulation.sharding as sharding
+import memlint.simulation.stages as stages
 from memlint._record import NamedTuple
 from memlint.memory.parameters import VOCABULARY_NAMES
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep
-from memlint.simulation.stages import STAGES
 from memlint.simulation.tracker import Tracker
 
 # Losses over logits that exist; transformers calls them with its own arguments.
@@ -197,7 +197,7 @@ def _count(parameters: Any) -> int:
 
 
 def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
-    each = 2 if settings.stage in ("preference", "against_reference") else 1
+    each = 2 if settings.stage in stages.PAIRED else 1
     shape = (each * settings.micro_batch_size, settings.sequence_length)
     ids = torch.zeros(shape, dtype=torch.int64)
     return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64)}
@@ -243,7 +243,7 @@ def _step(
 ) -> tuple[int, int]:
     dtype = build.DTYPES.get(settings.autocast)
     tracker.begin("forward")
-    outputs = STAGES[settings.stage](_forward(model, dtype, settings), inputs, model)
+    outputs = stages.STAGES[settings.stage](_forward(model, dtype, settings), inputs, model)
     loss = outputs["loss"]
     kept = outputs if settings.keeps_outputs else None
     del outputs

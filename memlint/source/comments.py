@@ -1,4 +1,4 @@
-"""The comments of a YAML file: each `#` outside of its scalars, up to the end of the line."""
+"""The comments of a file: each `#` outside of its scalars, up to the end of the line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_COMMENTS = 20_000
 
 _REST_OF_LINE = re.compile(r"[^\r\n\x85\u2028\u2029]*")  # libyaml ends a comment at any of these
 _HEADER = r"[|>][^\r\n\x85\u2028\u2029]*"  # text, to be compiled where there is a block scalar
-# A `#` in a quoted text of several words counts as a comment.
+# A `#` in a quoted text of several words counts as a comment. TOML's comments are found so, too.
 _SHELL_COMMENT = r"(?m)(?:^|(?<=[ \t]))#[^\r\n]*"
 
 
@@ -38,7 +38,7 @@ def comment_texts(document: Document) -> list[str]:
 def _marks(document: Document) -> Iterator[tuple[int, int]]:
     """Where each comment begins and ends."""
     text = document.text
-    if document.syntax == "shell":
+    if document.syntax in ("shell", "toml") or document.path.endswith(".toml"):
         yield from ((found.start(), found.end()) for found in re.finditer(_SHELL_COMMENT, text))
         return
     if document.syntax == "python" and document.path.endswith((".py", ".ipynb")):

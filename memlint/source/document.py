@@ -52,62 +52,55 @@ class Problem(NamedTuple):
 
 
 class Start(NamedTuple):
-    """How a script starts the program whose arguments a document holds.
+    """How a script starts the program whose arguments a document holds, or a Python script makes the arguments.
 
-    `format`: the format whose keys they are. `launcher`: torchrun, accelerate, ...; `entry`: the program.
-    `gpus`: of all machines, and `gpus_per_node`: 0 where the script does not say; `gpus_at`: where it does.
-    `unknown`: why a value is not known, by path. `sources`: where a value is assigned, as offsets into the text, for
-    those that come from a variable; under the empty path those of the call that takes the arguments, in Python.
-    `named(reference)`: a file that the program is given by name, as a document, None
-    where there is none. `launch_file`: the launcher's own options as a file of accelerate's, a `Document`.
-    `asks_for_gpus`: the script asks how many GPUs there are, and `at_gpus(n)` gives the document for `n` of them.
-    `reread(text)`: the documents of the script after a change. `framework` and `task`: whose trainer it is ("trl",
-    "transformers", "swift") and which one ("dpo" of `trl dpo`), "" where only the keys can tell. `defined`: the flags
-    that the program defines itself; `is_closed`: it takes no others, beside those of the libraries; `is_own`: not even
-    those; `makes_adapter`: it makes its adapter of arguments of its own, not of TRL's ModelConfig. `switches`: flags
-    that take no value; `dashed`: those that it defines with hyphens; `spelled(message)`: a message in the command's
-    words, where it writes its flags so. `refused`: given flags that the program refuses. `names`: the flag for a key,
-    where it has another name; of a configuration file with keys of its own, the file's key. `unmodelled`: what the
-    program does to its model that no flag tells. `loads_model`: a Python script loads the model itself, so that the
-    defaults of TRL's loader are not in force. `files`: the file, a `Document`, that a key's value is taken from, for
-    commands that name one; under "" where the command gives nothing else. `written_at`: where the value of a key
-    stands, in Python, as "configs/sft.yaml:12"; keys that the script computes are left out. `accepts`: the arguments
-    that a call may have. `arguments_class`: of which class they are, in Python. `card`: the card that the job asks
-    for, as it calls it, "" where it names none, and `card_at` where.
+    Offsets are into the script's text. Numbers are 0 and texts "" where the script does not say.
     """
 
-    format: str
-    launcher: str
-    entry: str = ""
-    gpus: int = 0
+    # What is started.
+    format: str  # the format whose keys the arguments are
+    launcher: str  # torchrun, accelerate, ...
+    entry: str = ""  # the program
+    framework: str = ""  # whose trainer it is, "trl", "transformers", "swift"; "" where only the keys can tell
+    task: str = ""  # which of its trainers: "dpo" of `trl dpo`
+    unmodelled: str = ""  # what the program does to its model that no flag tells
+    loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
+
+    # On what it runs.
+    gpus: int = 0  # of all machines
     gpus_per_node: int = 0
-    gpus_at: tuple[int, int] = (0, 0)
-    unknown: Mapping[Path, str] = {}
-    sources: Mapping[Path, tuple[int, int]] = {}
-    named: Callable[[str], Any] | None = None
-    launch_file: Any = None  # a Document
-    asks_for_gpus: bool = False
-    at_gpus: Callable[[int], Any] | None = None
-    reread: Callable[[str], tuple[Any, ...]] | None = None
-    framework: str = ""
-    task: str = ""
-    defined: frozenset[str] = frozenset()
-    is_closed: bool = False
-    is_own: bool = False
-    makes_adapter: bool = False
-    switches: frozenset[str] = frozenset()
-    dashed: frozenset[str] = frozenset()
-    spelled: Callable[[str], str] | None = None
-    refused: frozenset[str] = frozenset()
-    names: Mapping[str, str] = {}
-    unmodelled: str = ""
-    loads_model: bool = False
-    files: Mapping[str, Any] = {}
-    written_at: Mapping[str, str] = {}
-    accepts: frozenset[str] = frozenset()
-    arguments_class: str = ""
-    card: str = ""
+    gpus_at: tuple[int, int] = (0, 0)  # where the script says so
+    asks_for_gpus: bool = False  # the script asks how many GPUs there are
+    at_gpus: Callable[[int], Any] | None = None  # the document for so many of them
+    card: str = ""  # the card that the job asks for, as it calls it
     card_at: int = 0
+    launch_file: Any = None  # the launcher's own options as a file of accelerate's, a Document
+
+    # Where values come from.
+    unknown: Mapping[Path, str] = {}  # why a value is not known
+    # Where a value is assigned that comes from a variable. In Python, under the empty path: the call that takes the
+    # arguments.
+    sources: Mapping[Path, tuple[int, int]] = {}
+    written_at: Mapping[str, str] = {}  # in Python, of each key that is not computed: "configs/sft.yaml:12"
+    # The Document that a key's value is taken from, for commands that name one; under "" where the command gives
+    # nothing else.
+    files: Mapping[str, Any] = {}
+    named: Callable[[str], Any] | None = None  # a file that the program is given by name: a Document, or None
+    reread: Callable[[str], tuple[Any, ...]] | None = None  # the documents of the script after a change of its text
+
+    # Which arguments the program takes.
+    defined: frozenset[str] = frozenset()  # the flags that it defines itself
+    is_closed: bool = False  # it takes no others, beside those of the libraries
+    is_own: bool = False  # nor those of the libraries
+    makes_adapter: bool = False  # it makes its adapter of arguments of its own, not of TRL's ModelConfig
+    switches: frozenset[str] = frozenset()  # flags that take no value
+    dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
+    refused: frozenset[str] = frozenset()  # given flags that it refuses
+    names: Mapping[str, str] = {}  # the flag, or the key of a file of one's own, for a key that is called otherwise
+    spelled: Callable[[str], str] | None = None  # a message in the words of a command that writes hyphens
+    accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
+    arguments_class: str = ""  # of which class they are, in Python
+    read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
 
 
 class Document(NamedTuple):
@@ -120,7 +113,7 @@ class Document(NamedTuple):
 
     path: str
     text: str
-    syntax: str  # yaml, json, shell and python (the arguments of one command or call of a script)
+    syntax: str  # yaml, json, toml, shell and python (the arguments of one command or call of a script)
     dialect: str
     value: Any
     places: Mapping[Path, Place]

@@ -12,18 +12,18 @@ from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, ScalarProblem
 from memlint.source.tree import Tree, failed
 
-_SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
+_SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
 
 
 def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml11") -> tuple[Document, ...]:
-    """The documents of a file: at least one, and one only for JSON. Never raises on any bytes.
+    """The documents of a file: at least one, and one only for JSON and TOML. Never raises on any bytes.
 
-    What is wrong is in `Document.problems`; after a fatal problem the value is None. `syntax` is yaml or json,
-    by default from the file name, else from the content. JSON is always read in the dialect `json`.
+    What is wrong is in `Document.problems`; after a fatal problem the value is None. `syntax` is yaml, json
+    or toml, by default from the file name, else from the content. JSON and TOML are always read in the dialect `json`.
     """
     decoded = decode(data)
     syntax = syntax or _syntax(path, decoded.text)
-    return _documents(decoded, path, syntax, "json" if syntax == "json" else dialect)
+    return _documents(decoded, path, syntax, "json" if syntax in ("json", "toml") else dialect)
 
 
 def in_dialect(document: Document, dialect: str) -> Document:
@@ -73,6 +73,10 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
         from memlint.source import json  # most configs are YAML
 
         return [json.tree(decoded.text, lines)]
+    if syntax == "toml":
+        from memlint.source import toml  # as above
+
+        return [toml.tree(decoded.text, lines)]
     return list(yaml.trees(decoded.text, dialect, lines)) or [failed(())]
 
 

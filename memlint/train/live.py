@@ -211,12 +211,12 @@ def stage(arguments: object) -> str | None:
     return STAGES.get(name) if name else ""
 
 
-def steps_by_tensor(optimizer: Any) -> bool:
+def steps_by_tensor(model: torch.nn.Module, optimizer: Any) -> bool:
     """Whether PyTorch's optimizer updates one tensor at a time: by request, or for parameters outside of an accelerator
-    (torch 2.13 optim/optimizer.py, _default_to_fused_or_foreach)."""
-    groups = getattr(innermost(optimizer), "param_groups", ())
-    asked = {group.get("foreach") for group in groups}
-    on_cpu = any(each.device.type == "cpu" for group in groups for each in group["params"])
+    (torch 2.13 optim/optimizer.py, _default_to_fused_or_foreach). The model has them: under ZeRO-3 the optimizer's
+    groups are empty between steps (deepspeed 0.19.8 runtime/zero/stage3.py)."""
+    asked = {group.get("foreach") for group in getattr(innermost(optimizer), "param_groups", ())}
+    on_cpu = any(each.device.type == "cpu" for each in model.parameters())
     return False in asked or (True not in asked and on_cpu)
 
 

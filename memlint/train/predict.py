@@ -99,12 +99,12 @@ def _run_of(training: Training) -> Run:
     facts = CallFacts(training.gpu or live.card(), gpus=live.world()[1], versions=live.versions())
     asked = request(facts, files)
     run = estimates_of(asked._replace(facts=asked.facts._replace(companions=companions)), files)[0].run
-    return _as_updated(run, training.optimizer)
+    return _as_updated(run, training)
 
 
-def _as_updated(run: Run, optimizer: Any) -> Run:
+def _as_updated(run: Run, training: Training) -> Run:
     """The run with an optimizer that goes tensor by tensor, where the live one does."""
-    if not live.steps_by_tensor(optimizer):
+    if not live.steps_by_tensor(training.model, training.optimizer):
         return run
     return run._replace(optimizer=run.optimizer._replace(foreach=False))
 

@@ -143,3 +143,18 @@ def test_an_mxfp4_checkpoint_without_a_dtype_keeps_the_rest_in_bfloat16() -> Non
 
     assert found is not None
     assert (found.stored.method, found.dtype) == ("mxfp4", "bfloat16")
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("unsloth/Phi-4", "llama"),
+        ("unsloth/phi-4-unsloth-bnb-4bit", "llama"),
+        ("unsloth/Phi-3.5-mini-instruct", "llama"),
+        ("microsoft/phi-4", "phi3"),
+    ],
+)
+def test_copies_of_phi_by_unsloth_are_llama_models(name: str, family: str) -> None:
+    found = resolve(name).architecture
+    assert found is not None and found.family == family
+    assert ("bnb" in str(found.stored)) == name.endswith("4bit")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -137,3 +140,80 @@ def test_a_real_torchrun_of_what_cannot_fit_is_not_started(tmp_path: Path) -> No
 
     assert done.code == 1, done.err
     assert not (tmp_path / "started").exists()
+
+
+PROGRAM = """
+from trl import SFTConfig, SFTTrainer
+args = SFTConfig("out", max_length=2048, per_device_train_batch_size=1, bf16=True)
+SFTTrainer("meta-llama/Llama-3.1-8B", args=args, train_dataset=None).train()
+"""
+FSDP = """
+distributed_type: FSDP
+fsdp_config:
+  fsdp_version: 2
+  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP
+mixed_precision: bf16
+num_machines: 1
+num_processes: 2
+"""
+COMMANDS = (
+    ("sbatch", "srun.sh"),
+    ("sbatch", "--partition", "gpu", "srun.sh", "argument"),
+    ("sbatch", "--wrap", "torchrun --nproc-per-node 2 train.py"),
+    ("sbatch", "--wrap=torchrun --nproc-per-node 2 train.py"),
+    ("srun", "--ntasks=1", "accelerate", "launch", "--config_file", "fsdp.yaml", "train.py"),
+    ("accelerate", "launch", "--config_file=fsdp.yaml", "train.py"),
+    ("deepspeed", "--include", "localhost:0,1", "train.py", "--deepspeed", "zero2.json"),
+    ("uv", "run", "torchrun", "--nproc-per-node", "2", "train.py"),
+    ("uv", "run", "--with", "trl", "torchrun", "--nproc_per_node=2", "./train.py"),
+    ("env", "CUDA_VISIBLE_DEVICES=0,1", "torchrun", "--nproc-per-node", "2", "train.py"),
+    ("nohup", "llamafactory-cli", "train", "./sub/../train.yaml"),
+    ("timeout", "3600", "llamafactory-cli", "train", "train.yaml"),
+    ("bash", "-c", "cd sub && llamafactory-cli train ../train.yaml"),
+    ("bash", "srun.sh"),
+)
+
+
+@pytest.fixture
+def cluster(folder: Path) -> Path:
+    """The folder with a training of 8 B parameters, and stubs of what starts one."""
+    (folder / "sub").mkdir()
+    write(
+        folder,
+        {
+            "train.py": PROGRAM,
+            "fsdp.yaml": FSDP,
+            "zero2.json": '{"zero_optimization": {"stage": 2}, "train_micro_batch_size_per_gpu": "auto"}',
+        },
+    )
+    launch = "accelerate launch --config_file fsdp.yaml train.py"
+    write(folder, {"srun.sh": f"#!/bin/bash\n#SBATCH --nodes=1\nexport A=1\nsrun --ntasks=1 {launch}\n"})
+    for name in ("srun", "accelerate", "deepspeed", "uv"):
+        write(folder, {f"bin/{name}": STUB})
+        (folder / "bin" / name).chmod(0o755)
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_what_people_type_is_refused_on_a_small_card_and_started_on_a_large_one(
+    command: tuple[str, ...], cluster: Path
+) -> None:
+    refused = run(cluster, "--gpu", "16GiB", "--", *command, stdin="")
+    started = run(cluster, "--gpu", "B200", "--", *command, stdin="")
+
+    assert (refused.code, refused.out) == (1, "")
+    assert started.code == 7, started.err
+    assert "started" in started.out
+
+
+def test_an_interrupt_reaches_the_command(tmp_path: Path) -> None:
+    """The command has memlint's place: its process, its signals, its exit code."""
+    script = "import os, sys, time\nprint(os.getpid(), flush=True)\ntry:\n    time.sleep(60)\n"
+    write(tmp_path, {"train.py": script + "except KeyboardInterrupt:\n    sys.exit(9)\n"})
+    words = (sys.executable, "-m", "memlint", "run", "--", sys.executable, "train.py")
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as started:
+        assert started.stdout is not None
+        assert int(started.stdout.readline()) == started.pid
+        time.sleep(0.2)  # the program is in its `try` by then
+        started.send_signal(signal.SIGINT)
+        assert started.wait(30) == 9

@@ -319,3 +319,24 @@ def test_a_list_of_a_rule_file_is_the_tuple_of_the_field() -> None:
     changed = replace(before, {"method.targets": ["all-linear"]})
     assert changed.method.targets == ("all-linear",)
     assert estimate(changed) == estimate(before)
+
+
+def test_evaluation_follows_the_key_that_says_the_batch_of_both() -> None:
+    said = Origin("file", "train.yaml", 3, 1, ("micro_batch_size",))
+    sizes = {"batch.micro_batch_size": 8, "evaluation.batch_size": 8}
+    fewer = {"batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 4}
+    together = replace(run(), sizes)._replace(origins=dict.fromkeys(sizes, said))
+    apart = replace(run(), sizes)._replace(origins={"batch.micro_batch_size": said})
+
+    assert consistent(replace(together, fewer), together).evaluation.batch_size == 2
+    assert consistent(replace(apart, fewer), apart).evaluation.batch_size == 8
+    asked = replace(together, {**fewer, "evaluation.batch_size": 4})
+    assert consistent(asked, together).evaluation.batch_size == 4
+
+
+def test_what_deepspeed_moves_to_the_host_is_pinned_there() -> None:
+    before = run(parallelism=Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(2)))
+    moved = consistent(replace(before, {"offload.optimizer": "cpu"}), before)
+
+    assert moved.offload.optimizer_pinned
+    assert not moved.offload.parameters_pinned

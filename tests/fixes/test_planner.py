@@ -27,7 +27,7 @@ from memlint.fixes.planner import (
 from memlint.fixes.proposed_change import ProposedChange, about, risk_first
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory.values import Estimate, Phase
-from memlint.run import Run, replace
+from memlint.run import Reading, Run, replace
 
 GIB = 2**30
 MODEL = ParameterCounts(7_000_000_000, 7_000_000_000)
@@ -284,3 +284,27 @@ def test_what_the_card_does_alone_comes_before_what_needs_the_host() -> None:
     host = ProposedChange("keep checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
 
     assert sorted((host, alone), key=lambda step: risk_first(about(step))) == [alone, host]
+
+
+def test_a_plan_fits_in_every_reading_and_is_searched_in_one() -> None:
+    asked: list[Run] = []
+
+    def estimate(run: Run) -> Estimate:
+        asked.append(run)
+        found = toy(24).estimate(run)
+        longer = toy(24).estimate(replace(run, dict(run.readings[0].changes))) if run.readings else found
+        return found if longer.verdict == found.verdict else found._replace(verdict="unknown")
+
+    harmless = Reading("not known", "other", "this", (("batch.micro_batch_size", 1),))
+    longer = Reading("not known", "other", "this", (("sequence.length", 16384),))
+    hooks = SearchHooks(estimate)
+    plain = search_plans(24, hooks)
+    for reading, titles in ((harmless, [plan.steps for plan in plain]), (longer, None)):
+        asked.clear()
+        run = FULL._replace(readings=(reading,))
+        found = plans(run, toy(24).estimate(FULL), hooks)
+
+        assert all(estimate(plan.run._replace(readings=(reading,))).verdict == "fits" for plan in found)
+        if titles is not None:
+            assert [plan.steps for plan in found] == titles
+            assert sum(bool(one.readings) for one in asked) <= len(found) * 2

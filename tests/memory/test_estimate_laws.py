@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.memory import estimate
-from memlint.run import Run, replace
+from memlint.memory.estimate import least_bytes
+from memlint.run import Parallelism, Run, Zero, replace
 from tests.memory.runs import LORA, run
 
 CASES = st.fixed_dictionaries(
@@ -82,3 +83,24 @@ def test_lora_never_takes_more_optimizer_state_than_full(changes: dict[str, Any]
     full, lora = estimate(run(model, **changes)), estimate(run(model, **changes, **LORA))
     assert lora.details["optimizer_state_bytes"] <= full.details["optimizer_state_bytes"]
     assert lora.details["gradients_bytes"] <= full.details["gradients_bytes"]
+
+
+PARALLELISM = st.sampled_from(
+    [
+        Parallelism(),
+        Parallelism(4, 4, 4, engine="ddp"),
+        *(Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(stage)) for stage in (0, 1, 2, 3)),
+        Parallelism(8, 8, 8, engine="fsdp"),
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(CASES, MODELS, METHODS, PARALLELISM)
+def test_what_a_card_needs_at_least_is_no_more_than_it_shows(
+    changes: dict[str, Any], model: dict[str, Any], method: Any, parallelism: Parallelism
+) -> None:
+    case = run(model, **changes, **method, parallelism=parallelism)
+    shown = estimate(case).device_unclamped_high_bytes
+
+    assert shown is None or 0 < least_bytes(case) <= shown

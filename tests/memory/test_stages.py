@@ -28,6 +28,11 @@ def phases(found: Estimate) -> dict[str, int]:
     [
         pytest.param(SHARED, id="DPO beside its own base"),
         pytest.param({"method__stage": "simpo"}, id="SimPO"),
+        pytest.param({"method__stage": "cpo", "loss__likelihood_of_chosen": True}, id="CPO"),
+        pytest.param(
+            {"method__stage": "orpo", "loss__likelihood_of_chosen": True, "checkpointing__mode": "full"},
+            id="ORPO of TRL",
+        ),
         pytest.param({"loss__label_smoothing": 0.1}, id="label smoothing"),
         pytest.param({"loss__label_smoothing": 0.1, "checkpointing__mode": "full"}, id="smoothing, checkpointed"),
     ],

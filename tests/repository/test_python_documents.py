@@ -110,3 +110,57 @@ def test_hostile_notebooks_say_nothing(tmp_path: Path, text: str) -> None:
     write(tmp_path, {"a.ipynb": text})
     done = memlint(tmp_path, "check", ".", *CARD)
     assert done.code == 0 and "Traceback" not in done.err
+
+
+TOML = "[model]\nname = 'Qwen/Qwen2.5-0.5B'  # the base\n\n[training]\nbatch = 64\naccumulate = 1\nlength = 4096\n"
+
+
+def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
+    script = OWN.replace("import argparse, yaml", "import argparse, tomllib").replace("yaml.safe_load", "tomllib.load")
+    write(tmp_path, {"train.py": script, "a.toml": TOML, "b.toml": "[tool]\nname = 'x'\n"})
+    report = checked(tmp_path, ".")
+    assert [run["path"] for run in report["runs"]] == ["a.toml"]
+    places = {(item["location"]["line"], item["location"]["column"]) for item in report["findings"]}
+    assert places and places <= {(5, 9), (7, 10)}  # the batch, the length
+    memlint(tmp_path, "fix", "a.toml", "--unsafe", *CARD)
+    changed = (tmp_path / "a.toml").read_text()
+    assert changed != TOML and "name = 'Qwen/Qwen2.5-0.5B'  # the base\n" in changed
+    assert checked(tmp_path, ".")["findings"] == []
+
+
+@pytest.mark.parametrize(
+    "head", ["# @package _global_\n", "defaults:\n  - _self_\n", "defaults:\n  - override /model: a\n"]
+)
+def test_a_file_of_hydras_is_no_file_of_a_script_without_it(tmp_path: Path, head: str) -> None:
+    write(tmp_path, {"train.py": OWN, "a.yaml": head + CONFIG, "b.yaml": CONFIG})
+    assert [run["path"] for run in checked(tmp_path, ".")["runs"]] == ["b.yaml"]
+
+
+def test_a_list_of_one_target_stays_a_list(tmp_path: Path) -> None:
+    lone = SFT.replace('r=64, target_modules=["q_proj"]', "r=64, target_modules=TARGET")
+    write(tmp_path, {"a.py": lone.replace("TARGET", "['q_proj']"), "b.py": lone.replace("TARGET", "'q_proj'")})
+    report = checked(tmp_path, ".")
+    assert {item["location"]["path"] for item in report["findings"] if item["rule"] == "PEF025"} == {"b.py"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "rules"),
+    [
+        ("save_strategy='no', save_steps=50", "", {"TRN018"}),
+        ("save_strategy='steps' if STEPS else 'no', save_steps=max(1, STEPS)", "", set()),
+        ("save_strategy='no' if not STEPS else 'steps', save_steps=STEPS or 500", "", set()),
+        ("eval_steps=10", "", {"EVA004"}),
+        ("eval_steps=10", "class Own:\n    def step(self):\n        return self.args.eval_steps\n", set()),
+    ],
+)
+def test_a_key_without_effect_is_one_that_nobody_meant(
+    tmp_path: Path, arguments: str, code: str, rules: set[str]
+) -> None:
+    made = SFT.replace("bf16=True)", f"bf16=True, {arguments})").replace(
+        "import torch\n", f"import torch\nSTEPS = 0\n{code}"
+    )
+    write(tmp_path, {"train.py": made})
+    found = {
+        item["rule"] for item in checked(tmp_path, "train.py", "--select", "TRN018", "--select", "EVA004")["findings"]
+    }
+    assert found == rules

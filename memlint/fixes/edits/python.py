@@ -100,11 +100,15 @@ def _config_file(document: Document) -> Document:
 
 
 def _edited_file(file: Document, edit: Edit) -> Patch:
+    if file.syntax == "toml":
+        from memlint.fixes.edits import toml as toml_edits  # few files are TOML
+
+        return toml_edits.place(file, edit)
     return json_edits.place(file, edit) if file.syntax == "json" else yaml_edits.place(file, edit)
 
 
 def _in_config(document: Document, edit: Edit, span: Span) -> Patch:
-    """A scalar of the YAML or JSON file that the script loads, by its place there."""
+    """A scalar of the configuration file that the script loads, by its place there."""
     whole = document.places[()].value
     if (span.start, span.end) == (whole.start, whole.end):
         raise CannotEdit("the configuration file does not say it")

@@ -158,8 +158,9 @@ def _apply_deepspeed(fields: Fields, config: AxolotlConfig, section: Section) ->
         fields.infer("model.quantization", quantization._replace(upcast_rest_to_fp32=False), reason)
 
 
-# v0.3.0 deepspeed/zero2.json and zero3.json; 0.4.0 has other files of these names in deepspeed_configs/.
-_SHIPPED_BEFORE_0_4 = re.compile(r"(?:^|/)deepspeed/zero[23]\.json$")
+# v0.3.0 deepspeed/zero2.json and zero3.json, relative to its folder; 0.4.0 has other files of these names in
+# deepspeed_configs/.
+_SHIPPED_BEFORE_0_4 = re.compile(r"^(?![/~])(?:.*/)?deepspeed/zero[23]\.json$")
 
 
 def _as_shipped_before_0_4(absent: Issue) -> Issue:
@@ -205,12 +206,15 @@ def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
         fields, fsdp.FsdpOptions(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key)
     )
     fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
+    if config.section.value.get(_SHARDED_LOADING) is True:
+        fields.put("parallelism.fsdp.loads_packed_on_host", True, config.section.origin(_SHARDED_LOADING))
     if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
         reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
         fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
     return (UsedSection("fsdp", section),) if section.value else ()
 
 
+_SHARDED_LOADING = "qlora_sharded_model_loading"  # utils/model_shard_quant.py: one layer at a time is on a card
 _PREPARES_FSDP2 = (0, 12)
 _CHECKS_FSDP_OPTIONS = (0, 13)
 _FSDP_OPTIONS = frozenset(

@@ -7,13 +7,25 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
-from memlint.formats.llamafactory.issues import skips_rule
+from memlint.formats.llamafactory.issues import skips_rule, unjudged
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.v0 import parse_v0
+from memlint.formats.own_reader import rule_applies
 from memlint.run import Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "dialect", "edits", "parse", "recognise", "skips_rule"]
+__all__ = [
+    "DIALECT",
+    "NAME",
+    "SCHEMA",
+    "dialect",
+    "edits",
+    "parse",
+    "recognise",
+    "rule_applies",
+    "skips_rule",
+    "unjudged",
+]
 
 NAME = "llamafactory"
 DIALECT = "omegaconf"

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
+from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.llamafactory.releases import with_libraries
 from memlint.formats.llamafactory.templates import template_issues
+from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
 from memlint.source.document import Document
@@ -49,12 +52,19 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     return bool(refusals) and not any(words in refusal for refusal in refusals)
 
 
+def unjudged(document: Document, context: Context) -> Issue | None:
+    """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
+    is_other = isinstance(document.value, dict) and is_v1(document.value)
+    return None if is_other else own_reader_note(document, context, "llamafactory.json#v0")
+
+
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
     """Schema violations of a file with v0 keys; an interpolation is none, but nothing can be said about its value. None
     of a command whose program has arguments of its own."""
     if is_relative(document, view.context):
         return ()
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
+    versions = with_libraries(view.context.versions)
+    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(
@@ -127,9 +137,18 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]
     if properties.get(key, {}).get("$ref") == "#/$defs/flag":
         return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
+    if key == "rope_scaling" and _positions_suffice(view):
+        words = "it is looked up only where `cutoff_len` is beyond the model's positions"
+        return issue._replace(severity="warning", message=f"{issue.message}; {words}")
     if key == "export_device":
         return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
     return issue
+
+
+def _positions_suffice(view: LlamaFactoryConfig) -> bool:
+    """Whether training leaves the positions as they are (0.9.5 model/model_utils/rope.py:51, configure_rope)."""
+    architecture, length = view.architecture, view.own.integer("cutoff_len")
+    return architecture is not None and length is not None and length <= architecture.max_positions
 
 
 def _null(key: str, issue: Issue) -> Issue:

@@ -100,6 +100,8 @@ def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     origin = config.own.origin("flash_attn")
     if "flash_attn" in config.unresolved:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
+    elif has_server(config):
+        fields.infer("attention.implementation", "flash_attention_2", "vLLM and SGLang bring their own fused attention")
     elif config.own.flag("use_unsloth") and config.training:
         fields.infer("attention.implementation", "sdpa", "Unsloth brings its own memory-efficient attention")
     elif config.family in own_families.LOADS_FLASH_3:

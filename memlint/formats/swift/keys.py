@@ -152,6 +152,21 @@ def read_task(fields: Fields, config: SwiftConfig) -> None:
         )
 
 
+# Schemes whose weights are other numbers than 0 and 1 (loss_scale/mapping.py, loss_scale/agent.py).
+_WEIGHTED = frozenset(("react", "hermes", "qwen", "agentflan", "alpha_umi"))
+
+
+def read_loss_scale(fields: Fields, config: SwiftConfig) -> None:
+    """Weights of tokens are put on a loss of each token, outside of the model: Liger's, inside of it, does not run then
+    (trainers/seq2seq_trainer.py:135)."""
+    if not _WEIGHTED & set(config.word("loss_scale").split("+")) or fields.get("loss.kind") != "liger":
+        return
+    origin = config.origin("loss_scale")
+    fields.put("loss.kind", "plain", origin)
+    reason = f"`loss_scale: {config.word('loss_scale')}` weighs the loss of each token, outside of the model"
+    fields.put("loss.fallback_reason", reason, origin)
+
+
 def _write_attention(change: FieldChange) -> Written | None:
     """`flash_attn` is ms-swift's word for FlashAttention 2."""
     word = next((name for name, meaning in _ATTENTIONS.items() if meaning == change.value), None)
@@ -182,6 +197,13 @@ _MODEL = (
         passes="bits",
         about="Bits of weights that are quantised as they load.",
         read_only=True,
+    ),
+    Key(
+        *("loss_scale", "text", "loss.fallback_reason", "last_round"),
+        also=("loss.kind",),
+        read=read_loss_scale,
+        read_only=True,
+        about="How much tokens count. Weights other than 0 and 1 switch Liger's fused loss off.",
     ),
     Key("quant_method", "word", about="What quantises: bnb, hqq, eetq, quanto or fp8."),
     Key(

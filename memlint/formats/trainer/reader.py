@@ -23,8 +23,6 @@ _RENAMED = frozenset({"evaluation_strategy"})  # gone for so long that the schem
 REASON = "dtype of the weights not known"
 # open-instruct's options that other scripts have as well.
 _COMMON = frozenset({"use_flash_attn", "add_bos", "use_slow_tokenizer"})
-# Rules about figures, the model and the text of the file: they hold whoever reads it.
-_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
 
 
 def reader_of(document: Document, context: Context) -> ConfigReader:
@@ -71,6 +69,10 @@ _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 # Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
 _OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
+# Rules about a key without effect, and the keys that they are about.
+_WITHOUT_EFFECT = {"TRN018": ("save_steps", "save_strategy"), "EVA004": ("eval_steps", "eval_strategy")}
+# What a script writes right before a value that is the whole of an argument, a constant or a default.
+_BEFORE_A_VALUE = ("=", ":", "(", ",", "[")
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
@@ -78,23 +80,33 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     start = document.start
     if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
         return True
+    if document.syntax == "python" and rule in _WITHOUT_EFFECT:
+        return any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (start is not None and start.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _is_meant(document: Document, key: str) -> bool:
+    """Whether a script knows what it does with a key: it chooses or computes the value (`"steps" if n > 0 else "no"`,
+    `max(1, n)`), or a class of its own reads it (`self.args.eval_steps`)."""
+    if document.start is not None and key in document.start.read_back:
+        return True
+    here = document.places.get((key,))
+    if here is None or here.value == document.places[()].value:
+        return key in document.value
+    return not document.text[: here.value.start].rstrip(" \t\r\n\"'").endswith(_BEFORE_A_VALUE)
 
 
 def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     """Whether a class of the repository in place of TRL's takes the targets: one in a list stays a list there, and a
     word may stand for several (alignment-handbook's forks look the linear layers up for `all`)."""
     value = document.value.get("lora_target_modules") if isinstance(document.value, dict) else None
+    if rule == "PEF025" and document.syntax == "python" and isinstance(value, list):
+        return True  # a script hands its list to LoraConfig, which keeps it
     is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
     is_own = document.start is not None and "lora_target_modules" in document.start.defined
     return is_asked and (is_own or bool(context.field_annotations("lora_target_modules")))
-
-
-def rule_applies(rule: str) -> bool:
-    """Whether `rule` holds of a file that a script reads by itself."""
-    return rule.startswith(_OF_ANY_READER)
 
 
 def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:

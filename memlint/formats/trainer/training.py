@@ -112,7 +112,10 @@ def read_reference(fields: Fields, config: TrainerConfig) -> None:
 
 
 def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
-    loss = config.section.value.get("loss_type")
+    loss, value = config.section.value.get("loss_type"), config.section.value
+    alpha = as_number(value.get("cpo_alpha"))
+    adds = {"orpo": True, "cpo": alpha != 0, "simpo": alpha != 0}.get(config.stage, value.get("rpo_alpha") is not None)
+    fields.infer("loss.likelihood_of_chosen", adds, "trl: chosen_nll_loss of ORPO, `cpo_alpha` (1.0), `rpo_alpha`")
     if loss is not None:
         fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
 

@@ -31,6 +31,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         return unsloth.peak_interval(run, units, state, found)
     if run.model.quantization.experts_on_load:  # a checkpoint with stacked experts loads without a second copy
         low = min(low, max(_after_loading(run, units), *(_allocated(one) for one in found if one.name != "load")))
+    if _loads_packed_weights_whole(run):
+        high = max(high, sum(weight_bytes(unit) * unit.repeat for unit in units))
     if run.stack.expert_kernel:
         high += _TUNING_BUFFER
     if run.stack.use_ktransformers:
@@ -53,6 +55,19 @@ def _after_loading(run: Run, units: tuple[Unit, ...]) -> int:
     """Bytes of weights that are whole on each card when loading ends, whatever divides them later. Axolotl 0.19.0 asks
     for it with 4 bits (loaders/model.py:708); with 8 bits it leaves the device to transformers."""
     return sum(weight_bytes(unit) * unit.repeat for unit in units) if run.model.quantization.bits <= 4 else 0
+
+
+_PACKS_ON_THE_CARD = (5,)
+
+
+def _loads_packed_weights_whole(run: Run) -> bool:
+    """Whether every rank quantises the whole model on its own card before FSDP divides it: bitsandbytes' weights go to
+    the current card where nothing is said (transformers 5.23 quantizers/quantizer_bnb_4bit.py:94), on all ranks
+    (modeling_utils.py:4853, `not is_quantized`; axolotl 0.19.0 loaders/model.py:708). transformers 4 moved each to the
+    host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). An upper end: no run was measured."""
+    fsdp = run.parallelism.engine == "fsdp" and not run.parallelism.fsdp.loads_packed_on_host
+    older = () < run.stack.transformers < _PACKS_ON_THE_CARD
+    return fsdp and run.model.quantization.method == "bnb" and not older
 
 
 def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:

@@ -16,9 +16,9 @@ from memlint.repository.launch.pages import (
     TrackedNames,
     by_distance,
     command_texts,
+    comments_with_launchers,
     may_launch_any,
     names_config,
-    shows_launcher,
 )
 from memlint.source.document import Document
 
@@ -102,9 +102,10 @@ class LaunchIndex:
 
 def in_comments(config: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
     """The commands in a config's own comments that launch it. `tracked`: the files that they may name beside it."""
-    if not shows_launcher(text):
+    comments = comments_with_launchers(text)
+    if not comments:
         return ()
-    from memlint.repository.launch.parse import launches_in_comments  # where a launcher is named
+    from memlint.repository.launch.parse import launches_in_text  # where a launcher is named
 
     known = tracked if config in tracked.names else tracked._replace(names=tracked.names | {config})
-    return launches_in_comments(config, text, known)
+    return tuple(launch for name, launch in launches_in_text(config, comments, known) if name == config)

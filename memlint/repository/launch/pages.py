@@ -51,8 +51,15 @@ def may_hold_commands(name: str) -> bool:
     return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
 
 
-def shows_launcher(text: str) -> bool:
-    """Whether a config's own comments may say how it is launched."""
+def comments_with_launchers(text: str) -> str:
+    """A config's comments, each on its own line, where they may say how it is launched; else ""."""
+    if not _names_launcher(text):
+        return ""
+    comments = "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
+    return comments if _names_launcher(comments) else ""  # `deepspeed` is a key as well
+
+
+def _names_launcher(text: str) -> bool:
     return any(word in text for word in _LAUNCHERS)
 
 

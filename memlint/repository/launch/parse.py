@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from memlint.formats.base import Launch
-from memlint.repository.launch.pages import CONFIGS, MOST_BYTES, TrackedNames, is_script
+from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_script
 from memlint.repository.launch.snippets import snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
 from memlint.repository.scripts.embedded import holds_recipes, recipes
@@ -60,12 +60,6 @@ def launches_in_text(
         for config, launch in launches_of_invocation(one, _folders(name, one.folder, tracked.root), tracked)
     )
     return tuple(islice(found, MOST_LAUNCHES))
-
-
-def launches_in_comments(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
-    """The commands in the comments of the config `name` that launch it."""
-    comments = "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
-    return tuple(launch for config, launch in launches_in_text(name, comments, tracked) if config == name)
 
 
 def _invocations(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[Invocation]:

@@ -43,6 +43,8 @@ def _is_open(run: Run, document: Document, context: Context) -> bool:
         return False
     if context.gpu is None or world == 1 or LAUNCH in run.origins or context.companions:
         return False
+    if document.start is not None and document.start.launcher == "torchrun":
+        return False  # it starts processes and shards nothing
     if run.format == "trainer":
         return not (run.stack.use_unsloth or _is_cell(document))
     return isinstance(world, int) and _repository_shards(document, context)

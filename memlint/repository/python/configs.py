@@ -15,18 +15,22 @@ from itertools import islice
 from memlint.repository.python.documents import PythonRepository, documents, may_train
 from memlint.source.document import Document
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
 MAX_TEXTS = 256  # of modules, that are kept from one file to the next
 MAX_LETTERS = 131_072  # of a configuration file: what is longer is data
 MIN_KEYS = 2  # values of a run that must stand in the file
 # A cheap look at the file: keys that training configurations have, whatever their schema.
-_KEY = re.compile(r"""\b([\w.]+)["']?\s*:""")
+_KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
 _TRAINING_KEY = re.compile(
     r"""[\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
     r"""|(?:seq|max|context)\w*_len(?:gth)?|accumulation\w*|bf16|fp16|optim(?:izer)?|warmup\w*|checkpointing|dtype)""",
     re.IGNORECASE,
 )
+# A file that Hydra composes with others (1.3 docs, "The Defaults List"): no other script loads it.
+_OF_HYDRA = re.compile(r"^defaults:\s*$", re.MULTILINE)
+# One that is only ever put on top of another (1.3 docs, "Configuring Experiments"): by itself it is no configuration.
+_ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
 # A cheap look at a script or what it imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 
@@ -50,8 +54,12 @@ class ConfigIndex:
             return ()
         if sum(_TRAINING_KEY.fullmatch(key) is not None for key in set(_KEY.findall(text))) < MIN_KEYS:
             return ()
+        if _ON_TOP.search(text):
+            return ()
         display = self._repository.display(path)
         for script, code in self._nearest(path):
+            if _OF_HYDRA.search(text) and "hydra" not in code:
+                continue
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own:

@@ -36,6 +36,7 @@ _MODEL_LOADED = re.compile(
 )
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
+_READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # in a trainer of the script's own
 MAX_IMPORTS = 40
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
@@ -158,6 +159,7 @@ class _Cache:
 def document_of(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
     """The document of a run: of the script, or of the configuration file that its batch size stands in."""
     home = _home(run, path)
+    script = text
     config = repository.document(home) if home != path else None
     home = home if config is not None else path
     whole = run.source.span if config is None else None
@@ -173,7 +175,7 @@ def document_of(run: PythonRun, path: str, text: str, repository: PythonReposito
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
         start=_start(run, repository.display(path), home == path, placed.unknown)._replace(
-            written_at=dict(_written_at(run, repository))
+            written_at=dict(_written_at(run, repository)), read_back=frozenset(_READ_BACK.findall(script))
         ),
     )
 

@@ -52,7 +52,7 @@ def _loaded(reader: Reader, owner: Class, given: Call) -> Value:
     return made
 
 
-_CONFIG_SUFFIXES = (".json", ".yaml", ".yml")
+_CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 
 
 def is_there(reader: Reader, path: Value, given: Call) -> Value:

@@ -167,10 +167,12 @@ def _shell(words: Sequence[Word]) -> Inner | None:
 
 
 def _sbatch(words: Sequence[Word]) -> Inner | None:
-    """`sbatch job.sh a b`, `sbatch --wrap="command"`."""
-    for word in words:
+    """`sbatch job.sh a b`, `sbatch --wrap="command"`, `sbatch --wrap "command"`."""
+    for index, word in enumerate(words):
         if word.text.startswith("--wrap="):
             return Inner(script=word.after(len("--wrap=")))
+        if word.text == "--wrap" and index + 1 < len(words):
+            return Inner(script=words[index + 1])
     rest = _after_options(words, "sbatch")
     return Inner(script=rest[0], arguments=rest[1:], is_file=True) if rest else None
 

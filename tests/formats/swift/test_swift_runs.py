@@ -242,3 +242,12 @@ def test_a_teacher_takes_its_weights_and_its_logits() -> None:
     assert taught.details["other_models_bytes"] > 0 == waiting.details["other_models_bytes"]
     assert taught.allocated_bytes > alone.allocated_bytes + taught.details["other_models_bytes"]
     assert estimate(read({**GKD, "gkd_logits_topk": 64})).allocated_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("scale", "kind"),
+    [("hermes", "plain"), ("last_round+react", "plain"), ("last_round", "liger"), ("ignore_empty_think", "liger")],
+)
+def test_weights_of_tokens_switch_liger_s_loss_off(scale: str, kind: str) -> None:
+    run = read({**SFT, "use_liger_kernel": True, "loss_scale": scale})
+    assert (run.loss.kind, bool(run.loss.fallback_reason)) == (kind, kind == "plain")

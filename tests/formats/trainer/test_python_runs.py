@@ -489,3 +489,25 @@ def test_what_trl_loads_a_named_model_with(dtype: str, expected: str) -> None:
         "GRPOTrainer(model='gpt2', args=args, reward_funcs=[f]).train()\n"
     )
     assert keys(text)["dtype"] == expected
+
+
+def test_fake_quantized_weights_are_said_and_not_estimated() -> None:
+    code = (
+        "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
+        "model, tokenizer = FastLanguageModel.from_pretrained('unsloth/Qwen3-4B', load_in_4bit=False)\n"
+        "model = FastLanguageModel.get_peft_model(model, r=32, qat_scheme=SCHEME)\n"
+        "SFTTrainer(model=model, args=SFTConfig('o', per_device_train_batch_size=1))\n"
+    )
+    (run,) = runs(code.replace("SCHEME", "'int4'"))
+    assert run.unmodelled == "trains with fake-quantized weights (`qat_scheme`)"
+    (run,) = runs(code.replace("SCHEME", "None"))
+    assert run.unmodelled == ""
+
+
+def test_a_trainer_of_embeddings_is_said_and_not_estimated() -> None:
+    (run,) = runs(
+        "from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments\n"
+        "args = SentenceTransformerTrainingArguments('o', per_device_train_batch_size=256)\n"
+        "SentenceTransformerTrainer(model='Qwen/Qwen3-Embedding-0.6B', args=args)\n"
+    )
+    assert run.unmodelled == "trains embeddings"

@@ -693,3 +693,21 @@ def test_the_old_name_of_the_strategy_is_known_up_to_4_50(release: tuple[int, ..
     text = YAML.format(rate="0.1", rest="evaluation_strategy: steps")
     parsed = trainer.parse(document(text, "train.yaml"), context(versions={"transformers": release}))
     assert [issue.code for issue in parsed.issues] == codes
+
+
+@pytest.mark.parametrize(
+    ("own", "stage", "adds"),
+    [
+        ({"cpo_alpha": 1.0}, "cpo", True),
+        ({"cpo_alpha": 0}, "cpo", False),
+        ({"simpo_gamma": 0.5}, "simpo", True),
+        ({"simpo_gamma": 0.5, "cpo_alpha": 0.0}, "simpo", False),
+        ({"loss_type": "orpo"}, "orpo", True),
+        ({**DPO, "rpo_alpha": 1.0}, "dpo", True),
+        (DPO, "dpo", False),
+    ],
+)
+def test_losses_with_the_likelihood_of_the_chosen_answers(own: dict[str, Any], stage: str, adds: bool) -> None:
+    """trl 1.16 experimental/cpo/cpo_trainer.py:842, experimental/orpo/orpo_trainer.py:800; 0.22 dpo_trainer.py:1591."""
+    run = run_of(parsed_of({**TRL, **own}))
+    assert (run.method.stage, run.loss.likelihood_of_chosen) == (stage, adds)

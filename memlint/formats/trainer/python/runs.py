@@ -212,9 +212,9 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    beside = (
-        _second_model(trainer) or _scores(trainer, seen) or (_of_its_own(trainer, model) if model is not None else "")
-    )
+    beside = _second_model(trainer) or _scores(trainer, seen) or _embeds(trainer)
+    if model is not None and not beside:
+        beside = _of_its_own(trainer, model) or _fake_quantized(model)
     return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
 
 
@@ -257,6 +257,23 @@ def _of_its_own(trainer: Made, model: Value) -> str:
     name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
     is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`, a classifier" if is_head else ""
+
+
+def _embeds(trainer: Made) -> str:
+    """sentence-transformers' losses compare embeddings of whole batches: there are no logits. "" for others."""
+    return "trains embeddings" if trainer.last.startswith(("SentenceTransformer", "CrossEncoder")) else ""
+
+
+def _fake_quantized(model: Value) -> str:
+    """`get_peft_model(..., qat_scheme="int4")` (unsloth 2026.8 models/llama.py: torchao's fake-quantized linear layers,
+    which keep more for backward); "" without one."""
+    current: Value | None = model
+    while isinstance(current, Made):
+        scheme = current.arguments.get("qat_scheme")
+        if scheme is not None and not (isinstance(scheme, Known) and scheme.value is None):
+            return "trains with fake-quantized weights (`qat_scheme`)"
+        current = current.base
+    return ""
 
 
 def _second_model(trainer: Made) -> str:

@@ -12,8 +12,10 @@ from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
 
 
-def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
+def place(run: Run, units: tuple[Unit, ...], at_rest: bool = False) -> ModelState:
     """One `UnitState` per unit. Raises `MissingValue` when the stage, the ranks or a knob is unknown.
+
+    `at_rest`: without units, and without what is gathered for them, which take most of the time.
 
     `gradient_live` of a unit holds every buffer that exists only during the backward (the reduction
     buckets of stages 1 and 2, made at its first gradient and freed at its end); what exists all the time
@@ -24,6 +26,9 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
         raise MissingValue("parallelism.zero.stage", "the ZeRO stage is not known")
     layout = zero_layout(run, units)
     if stage not in (0, 1, 2):
-        return zero_stage3.place(run, units, layout)
-    found: ModelState = (zero_stages12 if stage else zero_stage0).place(run, units, layout)
+        return zero_stage3.place(run, units, layout, at_rest)
+    if stage:
+        found = zero_stages12.place(run, units, layout, at_rest)
+    else:
+        found = zero_stage0.place(run, units, layout)
     return found._replace(load_peak=max(found.load_peak, packed_experts.loading_peak(run, found.weights, units)))

@@ -25,8 +25,9 @@ _EXPERTS = ".experts"
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
 
-def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
-    """The model state on one rank: partitions, persistent parameters, and what is gathered for each unit."""
+def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool = False) -> ModelState:
+    """The model state on one rank: partitions, persistent parameters, and what is gathered for each unit. `at_rest`:
+    without what is gathered."""
     loaded, packed = _stored_bytes(units), any(t.dtype in _PACKED_DTYPES for unit in units for t in unit.tensors)
     units = with_tensors(units, lambda tensor: _packed(tensor, layout.element))
     zero = run.parallelism.zero
@@ -39,13 +40,13 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     bucket = layout.element * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
     secondary = _hpz_partition(run, weights, layout)
-    gathered = _gathered(run, units, weights)
+    gathered = _NOTHING if at_rest else _gathered(run, units, weights)
     return ModelState(
         weights=weights.whole + constants + partitions,
         optimizer_states=states.on_gpu,
         gradients_resident=states.gradients,
         communication=bucket + weights.persistent,
-        units=_units(run, units, layout, gathered, secondary),
+        units=() if at_rest else _units(run, units, layout, gathered, secondary),
         gradients_at_step=states.gradients,
         step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
@@ -56,6 +57,9 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
         gathered_at_loss=secondary + layout.element * gathered.at_loss,
         gathered_at_loss_backward=secondary + layout.element * gathered.at_loss_backward,
     )
+
+
+_NOTHING = Replay((), 0, 0)
 
 
 class _ShardedStates:

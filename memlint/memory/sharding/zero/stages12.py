@@ -26,14 +26,15 @@ _RANKS_EXAMINED = 64  # beyond, partitions are smaller than the first tensors an
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py
 
 
-def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
-    """The model state on one rank. Gradients pass through the reduction bucket into the rank's partition."""
+def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool = False) -> ModelState:
+    """The model state on one rank. Gradients pass through the reduction bucket into the rank's partition. `at_rest`:
+    without a backward."""
     if layout.accumulation == 4 and layout.element == 2 and run.parallelism.zero.stage == 1 and not _offloads(run):
         return _bf16_optimizer(run, units, layout)
-    return _partitioned(run, units, layout)
+    return _partitioned(run, units, layout, at_rest)
 
 
-def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
+def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool) -> ModelState:
     shares = [_partition_elements(group, layout.ranks) for group in layout.groups]
     offloads = _offloads(run)
     weights = engine_weights(units, layout.element)
@@ -51,7 +52,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
         optimizer_states=0 if offloads else master + states,
         gradients_resident=resident + _resident_buffers(run, layout),
         communication=scratch,
-        units=_backward(run, units, layout),
+        units=() if at_rest else _backward(run, units, layout),
         gradients_at_step=step,
         step_temporaries=temporaries,
         communication_at_step=scratch,

@@ -1,0 +1,135 @@
+"""A step whose loss is a policy's and a value model's, beside fake tensors: TRL's PPO.
+
+    python benchmarks/referee/value_step.py            8 cases
+    python benchmarks/referee/value_step.py --write    the same, written to benchmarks/data/value_step.jsonl
+
+As trl 0.22 computes it (trainer/ppo_trainer.py, PolicyAndValueWrapper): the value model's forward, then the policy's,
+one backward of both, no checkpointing, and the logits held until the step is done.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import memlint.simulation.attention as attention_functions
+import memlint.simulation.build as build
+import memlint.simulation.kernels as kernels
+import memlint.simulation.precision as precision
+import memlint.simulation.replay as replay
+from benchmarks.command import parser
+from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE, spread
+from memlint.architectures import from_config
+from memlint.memory.estimate import estimate
+from memlint.run import (
+    Attention,
+    Batch,
+    Checkpointing,
+    Loss,
+    Method,
+    Model,
+    Optimizer,
+    Parallelism,
+    Precision,
+    Rollout,
+    Run,
+    Sequence,
+    ValueModel,
+)
+from memlint.simulation.tracker import Tracker
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "value_step.jsonl"
+SIZES = ((2, 512), (4, 1024))
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    for (kind, model), (rows, length) in itertools.product(MODELS, SIZES):
+        yield {"config_class": kind, "config": {**model, **SHAPE, **LAYERS}, "B": rows, "S": length}
+
+
+def simulated(case: dict[str, Any]) -> dict[str, int]:
+    """Bytes beside the weights of both models at the peak of each phase."""
+    attention_functions.register()
+    attention_functions.FlashCore.temporaries = True
+    tracker, implementation = Tracker(kernels.temporaries), attention_functions.implementation("flash_attention_2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = (
+            build.model_on_meta(case["config_class"], case["config"], implementation, torch.bfloat16) for _ in range(2)
+        )
+        policy, backbone = next(made), next(made).model
+        hidden_size = case["config"]["hidden_size"]
+        backbone.score = torch.nn.Linear(hidden_size, 1, bias=False, dtype=torch.bfloat16, device="meta")
+        with FakeTensorMode(), tracker, precision.CudaOperators():
+            tracker.begin("base")
+            for model in (policy, backbone):
+                build.to_fake(model)
+                model.train()
+            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
+            base = tracker.current - 8 * ids.numel()
+            tracker.begin("forward")
+            with precision.autocast(torch.bfloat16):
+                values = backbone.score(backbone(input_ids=ids, use_cache=False).last_hidden_state)
+                outputs = policy(input_ids=ids, use_cache=False)
+            values, logits = values.float(), outputs.logits.float()
+            del outputs
+            index = ids[:, 1:].unsqueeze(2)
+            loss = torch.gather(logits[:, :-1].log_softmax(-1), 2, index).sum() + values.sum()
+            tracker.begin("backward")
+            loss.backward()
+            del logits
+    peaks = replay.phase_peaks(tracker)
+    return {name: peak - base for name, (_, peak) in peaks.items() if name != "base"}
+
+
+def predicted(case: dict[str, Any]) -> dict[str, int]:
+    model = Model(architecture=from_config(case["config"]), weights_dtype="bfloat16")
+    value = ValueModel(model, case["B"], checkpointed=False, in_one_step=True)
+    run = Run(
+        "test",
+        "",
+        model=model,
+        method=Method("full", stage="ppo", value_model=value),
+        precision=Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=True),
+        batch=Batch(case["B"], 1),
+        sequence=Sequence(case["S"]),
+        attention=Attention("flash_attention_2"),
+        checkpointing=Checkpointing("none"),
+        loss=Loss("plain", prompt_logits=True, keeps_logits=True, upcast_logits=False),
+        rollout=Rollout("vllm"),
+        optimizer=Optimizer("sgd"),
+        parallelism=Parallelism(1, 1, 1),
+    )
+    found = {one.name: one for one in estimate(run).phases}
+    return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    asked, errors, lines = arguments.parse_args(), [], []
+    for case in cases():
+        real, said = simulated(case), predicted(case)
+        lines.append(json.dumps({**case, "result": real}))
+        for name, value in real.items():
+            errors.append(said[name] / value - 1)
+            title = f"{case['config_class']:14} {case['B']}x{case['S']:<5}"
+            print(f"{title} {name:9} {value / 2**20:9.0f} MiB {errors[-1]:+.2%}")
+    print(spread(map(abs, errors)))
+    if asked.write:
+        DATA.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
