@@ -12,12 +12,15 @@ from memlint.run import Model
 _PREFERENCE = ("dpo", "kto")
 _WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_ref_model`
 _BLOCKWISE = ("use_galore", "use_apollo", "use_badam")
+_STAGES = frozenset({"pt", "sft", "rm", "ppo", "dpo", "kto", "orpo"})  # LLaMA-Factory 0.9.5 and before 0.8
 
 
 def read_stage(fields: Fields, config: LlamaFactoryConfig) -> None:
     """The training stage; `predict` or `export` for a file that trains nothing, whatever `stage` it names."""
     predicts = "export" if config.role == "export" else "predict"
     config.put(fields, "method.stage", "stage", config.stage if config.training else predicts)
+    if config.training and config.stage not in _STAGES:
+        fields.put("stack.unmodelled", f"the stage `{config.stage}` of a fork", config.own.origin("stage"))
 
 
 def read_kind(fields: Fields, config: LlamaFactoryConfig) -> None:

@@ -105,7 +105,8 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     if rule == "PEF025" and document.syntax == "python" and isinstance(value, list):
         return True  # a script hands its list to LoraConfig, which keeps it
     is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
-    return is_asked and bool(context.field_annotations("lora_target_modules"))
+    is_own = document.start is not None and "lora_target_modules" in document.start.defined
+    return is_asked and (is_own or bool(context.field_annotations("lora_target_modules")))
 
 
 def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:

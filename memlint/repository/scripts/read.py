@@ -224,6 +224,8 @@ class _Reader:
         size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
         run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
+        if leaves and run is not None and "per_device_train_batch_size" not in run.run.keys:
+            run = None  # its arguments are those of the file
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
         if run is None and (
             format_name is None or (leaves and self._config(launched, format_name, invocation) is None)

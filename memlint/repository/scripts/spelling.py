@@ -22,10 +22,11 @@ def spelled(command: LaunchCommand, program: TrainingProgram, keys: Container[st
     if not are_dashed(written):
         return None
     meant = {key: flag for flag, key in program.meanings.items()}
+    known = meant.keys() | program.flags.keys() if program.parses == "argparse" else keys
 
     def flag(found: re.Match[str]) -> str:
         key, value = found[1], found[2]
-        if key not in keys and key not in meant:
+        if key not in known and key not in meant:
             return found[0]
         return f"`--{meant.get(key, key).replace('_', '-')}{'' if value is None else f' {value}'}`"
 

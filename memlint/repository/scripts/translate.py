@@ -89,14 +89,14 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 
 def config_word(command: LaunchCommand, format_name: str) -> Word | None:
-    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, `--config` or a YAML
-    file of TRL and of scripts with such a parser."""
+    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, `--config` or a file
+    of TRL and of scripts with such a parser."""
     if format_name in ("llamafactory", "axolotl"):
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
     named, others = options(command.arguments)
     found = [one.values[0] for one in named if one.name in CONFIG_OPTIONS and one.values]
-    files = [one for one in others if one.text.endswith((".yaml", ".yml"))]
+    files = [one for one in others if one.text.endswith((".yaml", ".yml", ".json"))]
     return next(iter([*found[-1:], *files]), None)
 
 

@@ -500,3 +500,8 @@ def test_pyyaml_read_the_file_before_omegaconf_did(release: tuple[int, ...], fou
     (document,) = workspace.documents("train.yaml")
     findings = analyse(document, workspace.context(versions={"llamafactory": release}), ()).findings
     assert sorted((one.rule, one.severity) for one in findings) == found
+
+
+def test_a_stage_of_a_fork_is_not_modelled() -> None:
+    assert field("stage: cls", "stack.unmodelled") == "the stage `cls` of a fork"
+    assert not field("stage: rm", "stack.unmodelled")

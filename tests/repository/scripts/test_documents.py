@@ -585,3 +585,24 @@ def test_messages_write_flags_as_the_script_does() -> None:
 def test_an_added_flag_is_written_like_the_others(text: str, expected: str) -> None:
     document = one(text)
     assert expected in apply(document.text, patches(document, (Edit("train.sh", ("use_peft",), "set", True),)))
+
+
+def test_targets_that_a_programs_own_parser_takes_are_not_judged() -> None:
+    program = (
+        "import argparse\nfrom trl import SFTConfig, SFTTrainer\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--lora_target_modules', type=split)\nargs = p.parse_args()\n"
+        "def go():\n    return SFTTrainer(model='gpt2', args=SFTConfig(output_dir='out'))\n"
+    )
+    command = "python train.py --lora_target_modules q_proj,k_proj"
+    assert "PEF025" not in {one.rule for one in analysed(command, {"train.py": program}).findings}
+
+
+def test_a_json_file_of_arguments_is_the_runs() -> None:
+    program = (
+        "import sys\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "from own import Model\nparser = HfArgumentParser(TrainingArguments)\n"
+        "(args,) = parser.parse_json_file(sys.argv[1])\nTrainer(model=Model(), args=args).train()\n"
+    )
+    values = '{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "learning_rate": 1e-5}'
+    found = one("python train.py args.json", files={"train.py": program, "args.json": values}).value
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (2, 4)
