@@ -125,7 +125,7 @@ def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
     memlint(tmp_path, "fix", "a.toml", "--unsafe", *CARD)
     changed = (tmp_path / "a.toml").read_text()
     assert changed != TOML and "name = 'Qwen/Qwen2.5-0.5B'  # the base\n" in changed
-    assert checked(tmp_path, ".")["findings"] == []
+    assert {item["severity"] for item in checked(tmp_path, ".")["findings"]} <= {"info"}
 
 
 @pytest.mark.parametrize(
