@@ -4,11 +4,10 @@
     python benchmarks/accuracy/published_figures.py --all    every row
 
 data/published_figures.jsonl has the settings of each example of ms-swift as its file, the GPUs and GiB of the comment
-at its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A
-figure is what the authors saw on a card with samples that are often shorter than `max_length`: below the interval is
-no contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table
-has the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the
-card.
+at its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A figure
+is what the authors saw on a card with samples that are often shorter than `max_length`: below the interval is no
+contradiction, above it is. Of Megatron memlint says a lower bound, which no figure may be below. Unsloth's table has
+the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory,
 which is the card's without the CUDA context; `release` is the Unsloth that printed it. The one above its interval was

@@ -122,3 +122,25 @@ def test_the_syntax_tree_changes_in_that_one_value(
     code = HEAD + f"Trainer(model='gpt2', args=TrainingArguments(\n{inner}{batch}{',' if comma else ''}\n))\n"
     changed = edited(code, "per_device_train_batch_size", new)
     assert ast.dump(ast.parse(changed)) == ast.dump(ast.parse(code.replace(f"batch_size={old}", f"batch_size={new}")))
+
+
+@pytest.mark.parametrize(
+    ("end", "new"),
+    [
+        ("optim='x')\n", "optim='x', bf16=True)\n"),
+        ("\n    optim='x',\n)\n", "\n    optim='x',\n bf16=True)\n"),
+        ("\n    optim='x'\n)\n", "\n    optim='x'\n, bf16=True)\n"),
+        ('optim="é\\n", )\n', 'optim="é\\n",  bf16=True)\n'),
+    ],
+)
+def test_an_argument_is_added_in_the_cell_of_a_notebook(end: str, new: str) -> None:
+    code = HEAD + "# first\nargs = TrainingArguments('o', "
+    trained = "Trainer(model='gpt2', args=args)\n"
+    changed = edited(notebook("!pip install x", code + end + trained), "bf16", True, "/a.ipynb")
+    assert "".join(json.loads(changed)["cells"][1]["source"]) == code + new + trained
+
+
+def test_a_comment_behind_the_last_argument_keeps_its_place_in_a_notebook() -> None:
+    before = document(notebook(HEAD + "Trainer(model='gpt2', args=TrainingArguments('o'  # out\n))\n"), "/a.ipynb")
+    with pytest.raises(CannotEdit):
+        patches(before, (Edit(before.path, ("bf16",), "set", True),))

@@ -125,7 +125,7 @@ def test_a_toml_file_is_linted_and_changed_at_its_keys(tmp_path: Path) -> None:
     memlint(tmp_path, "fix", "a.toml", "--unsafe", *CARD)
     changed = (tmp_path / "a.toml").read_text()
     assert changed != TOML and "name = 'Qwen/Qwen2.5-0.5B'  # the base\n" in changed
-    assert checked(tmp_path, ".")["findings"] == []
+    assert {item["severity"] for item in checked(tmp_path, ".")["findings"]} <= {"info"}
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,19 @@ def test_a_list_of_one_target_stays_a_list(tmp_path: Path) -> None:
     assert {item["location"]["path"] for item in report["findings"] if item["rule"] == "PEF025"} == {"b.py"}
 
 
+OPTION = (
+    "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--save', type=int, default=50)\n"
+    "OPTIONS = parser.parse_args()\n"
+)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "rules"),
     [
         ("save_strategy='no', save_steps=50", "", {"TRN018"}),
         ("save_strategy='steps' if STEPS else 'no', save_steps=max(1, STEPS)", "", set()),
         ("save_strategy='no' if not STEPS else 'steps', save_steps=STEPS or 500", "", set()),
+        ("save_strategy='no', save_steps=OPTIONS.save", "", set()),
         ("eval_steps=10", "", {"EVA004"}),
         ("eval_steps=10", "class Own:\n    def step(self):\n        return self.args.eval_steps\n", set()),
     ],
@@ -157,7 +164,7 @@ def test_a_key_without_effect_is_one_that_nobody_meant(
     tmp_path: Path, arguments: str, code: str, rules: set[str]
 ) -> None:
     made = SFT.replace("bf16=True)", f"bf16=True, {arguments})").replace(
-        "import torch\n", f"import torch\nSTEPS = 0\n{code}"
+        "import torch\n", f"import torch\nSTEPS = 0\n{OPTION}{code}"
     )
     write(tmp_path, {"train.py": made})
     found = {

@@ -18,7 +18,8 @@ from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
-from memlint.source.document import Document, Span
+from memlint.source.document import Document, Problem, Span
+from memlint.source.python import notebook
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -127,17 +128,27 @@ def _added(document: Document, edit: Edit) -> Patch:
         raise CannotEdit("no call in this file takes it")
     if key not in start.accepts:
         raise CannotEdit(f"the training arguments have no `{key}`")
-    if document.path.endswith(".ipynb"):
-        raise CannotEdit("a new argument is not written into a notebook")
     first, last = start.sources[()]
     text = document.text
     if text[last - 1 : last] != ")":
         raise CannotEdit("the call does not end with a bracket")
+    if document.path.endswith(".ipynb"):
+        return _added_in_cell(document, edit, last - 1)
     end = trimmed(text, first, last - 1)
     argument = f"{key}={_written(edit.value, '')}"
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
     return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+
+
+def _added_in_cell(document: Document, edit: Edit, bracket: int) -> Patch:
+    """A new argument right before the bracket that ends the call, in that line's string of the notebook's JSON."""
+    book = notebook.read(load(document.text.encode("utf-8", "surrogatepass"), document.path, syntax="json")[0])
+    before = "" if isinstance(book, Problem) else book.code_before(bracket).rstrip()
+    if not before or "#" in before.rpartition("\n")[2]:
+        raise CannotEdit("a comment stands behind the last argument")
+    lead = {"(": "", ",": " "}.get(before[-1], ", ")
+    return Patch(edit.path, bracket, bracket, _to_json(f"{lead}{edit.pointer[0]}={_written(edit.value, '')}"))
 
 
 def _has_comment(text: str, end: int) -> bool:

@@ -70,9 +70,14 @@ _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
 _OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
 # Rules about a key without effect, and the keys that they are about.
-_WITHOUT_EFFECT = {"TRN018": ("save_steps", "save_strategy"), "EVA004": ("eval_steps", "eval_strategy")}
+_WITHOUT_EFFECT = {
+    "TRN003": ("num_train_epochs", "max_steps"),
+    "TRN018": ("save_steps", "save_strategy"),
+    "EVA004": ("eval_steps", "eval_strategy"),
+}
 # What a script writes right before a value that is the whole of an argument, a constant or a default.
 _BEFORE_A_VALUE = ("=", ":", "(", ",", "[")
+_BEFORE_A_DEFAULT = ("default=", "default =")
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
@@ -89,13 +94,14 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 
 def _is_meant(document: Document, key: str) -> bool:
     """Whether a script knows what it does with a key: it chooses or computes the value (`"steps" if n > 0 else "no"`,
-    `max(1, n)`), or a class of its own reads it (`self.args.eval_steps`)."""
+    `max(1, n)`), has it as an option whose default is for other starts, or reads it again (`self.args.eval_steps`)."""
     if document.start is not None and key in document.start.read_back:
         return True
     here = document.places.get((key,))
     if here is None or here.value == document.places[()].value:
         return key in document.value
-    return not document.text[: here.value.start].rstrip(" \t\r\n\"'").endswith(_BEFORE_A_VALUE)
+    before = document.text[max(0, here.value.start - 80) : here.value.start].rstrip(" \t\r\n\"'")
+    return not before.endswith(_BEFORE_A_VALUE) or before.endswith(_BEFORE_A_DEFAULT)
 
 
 def _has_own_targets(rule: str, document: Document, context: Context) -> bool:

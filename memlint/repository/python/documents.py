@@ -26,7 +26,6 @@ from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, source_of
 
 SUFFIXES = (".py", ".ipynb")
-MAX_BYTES = 4 << 20  # a notebook may hold pictures
 # A cheap look: what makes no trainer is not parsed.
 _TRAINER = re.compile(r"\b\w*Trainer\s*\(")
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -49,6 +50,15 @@ class Notebook(SourceText):
     def place(self, start: int, end: int) -> Span:
         """The place in the file of the code's characters `start` to `end`."""
         return self._file_lines.span(self._in_file(start), self._in_file(end))
+
+    def code_before(self, offset: int) -> str:
+        """The code before a place in the file that stands in one of its lines; "" for any other place."""
+        at = 0
+        for line in self._written:
+            if line.start <= offset <= line.end:
+                return self.text[:at] + str(json.loads(f'"{self._file[line.start : offset]}"'))
+            at += len(line.text)
+        return ""
 
     def _in_file(self, offset: int) -> int:
         """The offset in the file of a character of the code: JSON writes some characters as escapes."""
