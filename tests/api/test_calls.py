@@ -35,7 +35,8 @@ SIGNATURES = {
 MEMBERS = {
     "Estimate": (
         "allocated_bytes budget_bytes components device_bytes device_high_bytes device_low_bytes fits fits_on gib "
-        "parameters path peak_phase phases report reserved_bytes run to_dict trainable_parameters unknown verdict verdict_words"
+        "parameters path peak_phase phases report reserved_bytes run to_dict trainable_parameters unknown verdict "
+        "verdict_words"
     ),
     "CheckResult": "estimates findings report runs to_dict worst",
     "PlanResult": "runs to_dict",
