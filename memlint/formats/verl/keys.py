@@ -56,6 +56,13 @@ def _write_sleep(change: FieldChange) -> Written | None:
     return {f"{ROLLOUT}.free_cache_engine": change.value > 0}
 
 
+def _write_offload_policy(change: FieldChange) -> Written | None:
+    """FSDP 2 alone reads the policy (verl 0.9.1 trainer/config/engine/fsdp.yaml); under FSDP 1 the strategy goes with
+    it."""
+    policy = {f"{ACTOR}.fsdp_config.offload_policy": change.value}
+    return policy if change.run.parallelism.fsdp.version == 2 else {**policy, f"{ACTOR}.strategy": "fsdp2"}
+
+
 def _write_adapter(change: FieldChange) -> Written | None:
     """`lora_rank` says both that an adapter trains and its rank."""
     if change.field == "method.kind" and change.value != "lora":
@@ -242,6 +249,7 @@ KEYS = Keys(
         *(f"{ACTOR}.fsdp_config.offload_policy", "flag", "parallelism.fsdp.cpu_offload", False),
         about="FSDP 2 keeps parameters, gradients and optimizer states in host memory.",
         when=_is_fsdp2,
+        write=_write_offload_policy,
     ),
     Key(
         *(f"{ACTOR}.fsdp_config.param_offload", "flag", "rollout.offloads_weights", False),

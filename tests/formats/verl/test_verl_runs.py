@@ -268,6 +268,17 @@ def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
     assert {field: get(after, field) for field in changes} == changes
 
 
+def test_offloading_while_it_trains_is_fsdp_2s() -> None:
+    parsed = verl.parse(document(GRPO), known())
+    after = read(
+        applied(GRPO, verl.edits(parsed, run_of(parsed), {"parallelism.fsdp.cpu_offload": True}), "train.json")
+    )
+
+    assert run_of(parsed).parallelism.fsdp.version == 1
+    assert after.parallelism.fsdp.version == 2
+    assert after.parallelism.fsdp.cpu_offload
+
+
 def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
     dynamic = changed(GRPO, **{ACTOR + "use_dynamic_bsz": True, ACTOR + "ulysses_sequence_parallel_size": 2})
     parsed = verl.parse(document(dynamic), known())
