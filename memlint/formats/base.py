@@ -154,7 +154,7 @@ class Context(NamedTuple):
     filled_arguments: Callable[[], frozenset[str]] = frozenset
     chat_templates: Callable[[], frozenset[str]] = frozenset
     own_refusals: Callable[[], frozenset[str]] = frozenset
-    own_adapters: Callable[[], frozenset[str]] = frozenset
+    own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader

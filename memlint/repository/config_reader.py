@@ -16,7 +16,8 @@ from memlint.repository.python_arguments import Script
 
 MOST_COMMANDS = 200  # on pages that name one config
 _CONTINUED = re.compile(r"\\\r?\n")
-_SCRIPT = re.compile(r"[\w./-]+\.py\b|(?<=-m )[\w.]+")
+_SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
+_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _OPEN = re.compile(r"[{*%]")
@@ -41,10 +42,13 @@ def reader_of(
     if any(launch.launcher == "trl" for launch in launches):
         return ConfigReader("framework", parsers=frozenset({"TrlParser"}))
     for line in _commands(config, pages):
-        named = [path for word in _SCRIPT.findall(line) for path in resolve(_as_path(word))]
-        found = _of_scripts((by_path[path] for path in named if path in by_path), keys, scripts)
-        if found.kind:
-            return found
+        named = [path for word in _SCRIPT.findall(line) for path in _module(word, resolve)]
+        tied = [by_path[path] for path in named if path in by_path]
+        # what a command starts comes first, with what it imports: it may hand the others what it read
+        for part in (tied[:1], [*_imported(tied[:1], scripts)], tied[1:]):
+            found = _of_scripts(part, keys, scripts)
+            if found.kind:
+                return found
         if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
             return ConfigReader("framework")
     for ties in (_names_file, _names_folder):
@@ -52,6 +56,22 @@ def reader_of(
         if found.kind:
             return found
     return _of_keys(keys, scripts)
+
+
+def _module(word: str, resolve: Callable[[str], Collection[str]]) -> Collection[str]:
+    """The files of a script or module that a command names; packages may lie below `src/`."""
+    path = _as_path(word)
+    return resolve(path) or resolve(f"src/{path}")
+
+
+def _imported(tied: Iterable[Script], scripts: Iterable[Script]) -> Iterator[Script]:
+    """The scripts beside `tied` that these import."""
+    for script in tied:
+        modules = {name.rpartition(b".")[2].decode() for name in _IMPORT.findall(script.text)}
+        folder = posixpath.dirname(script.path)
+        for other in scripts:
+            if posixpath.dirname(other.path) == folder and posixpath.basename(other.path)[:-3] in modules:
+                yield other
 
 
 def _as_path(word: str) -> str:

@@ -22,9 +22,9 @@ _READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
-# What a copy of a framework refuses, as long as the line is not commented out, and adapters that it compares with.
+# What a copy of a framework refuses, as long as the line is not commented out, and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
-_ADAPTER = re.compile(rb"""\badapter\s*==\s*["']([\w-]{1,40})["']""")
+_COMPARED = re.compile(rb"""\b(adapter|loss_type)\s*==\s*["']([\w-]{1,40})["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -49,7 +49,7 @@ class Python(NamedTuple):
 
     `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
     templates that a copy of LLaMA-Factory registers. `refusals`: the words with which its argument classes raise.
-    `adapters`: the words that a copy of Axolotl compares `adapter` with.
+    `compared`: names of arguments with words that code compares them with, ("adapter", "llora").
     """
 
     fields: Mapping[str, list[Declared]]
@@ -57,7 +57,7 @@ class Python(NamedTuple):
     filled: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
     refusals: frozenset[str] = frozenset()
-    adapters: frozenset[str] = frozenset()
+    compared: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def parsers(self) -> frozenset[str]:
@@ -72,7 +72,7 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     filled: set[str] = set()
     templates: set[str] = set()
     refusals: set[str] = set()
-    adapters: set[str] = set()
+    compared: set[tuple[str, str]] = set()
     room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
     for path in paths:
         try:
@@ -97,9 +97,9 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             templates |= {name.decode() for name in _TEMPLATE.findall(data)}
         if "/hparams/" in path:
             refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
-        if "/axolotl/" in path:
-            adapters |= {name.decode() for name in _ADAPTER.findall(data)}
-    return Python(found, tuple(scripts), *map(frozenset, (filled, templates, refusals, adapters)))
+        compared |= {(name.decode(), word.decode()) for name, word in _COMPARED.findall(data)}
+    said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
+    return Python(found, tuple(scripts), *said)
 
 
 def _script(path: str, data: bytes) -> Script | None:

@@ -285,7 +285,7 @@ class Workspace:
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
-        functions |= {"own_refusals": self.own_refusals, "own_adapters": self.own_adapters}
+        functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files), **{**functions, **facts})
 
@@ -324,9 +324,9 @@ class Workspace:
         """The words with which argument classes of a copy of LLaMA-Factory in the repository raise."""
         return self._survey().refusals
 
-    def own_adapters(self) -> frozenset[str]:
-        """The adapters that a copy of Axolotl in the repository knows by name."""
-        return self._survey().adapters
+    def own_words(self) -> frozenset[tuple[str, str]]:
+        """Names of arguments with words that the repository's Python compares them with: ("adapter", "llora")."""
+        return self._survey().compared
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""

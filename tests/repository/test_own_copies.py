@@ -9,28 +9,29 @@ import yaml
 
 from memlint.formats.axolotl import format as axolotl
 from memlint.formats.llamafactory import format as llamafactory
-from memlint.repository.python_arguments import survey
+from memlint.formats.trainer import format as trainer
+from memlint.repository.python_arguments import Python, survey
 from memlint.repository.workspace import in_memory
 
 RAISES = '            raise ValueError("Cannot use LoRA with GaLore or BAdam together.")\n'
 KNOWS = "if adapter == \"lora\":\n    pass\nelif adapter == 'llora':\n    pass\n"
 
 
-def found(path: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
-    python = survey([path], lambda _: text.encode())
-    return python.refusals, python.adapters
+def found(path: str, text: str) -> Python:
+    return survey([path], lambda _: text.encode())
 
 
 def test_a_refusal_counts_unless_it_is_commented_out() -> None:
     path = "/r/src/llamafactory/hparams/finetuning_args.py"
-    assert found(path, RAISES)[0] == {"Cannot use LoRA with GaLore or BAdam together."}
-    assert found(path, "#" + RAISES)[0] == frozenset()
-    assert found("/r/src/other.py", RAISES)[0] == frozenset()
+    assert found(path, RAISES).refusals == {"Cannot use LoRA with GaLore or BAdam together."}
+    assert found(path, "#" + RAISES).refusals == frozenset()
+    assert found("/r/src/other.py", RAISES).refusals == frozenset()
 
 
-def test_adapters_that_a_copy_of_axolotl_compares_with() -> None:
-    assert found("/r/src/axolotl/utils/models.py", KNOWS)[1] == {"lora", "llora"}
-    assert found("/r/src/other/models.py", KNOWS)[1] == frozenset()
+def test_words_that_code_compares_with() -> None:
+    text = KNOWS + 'if self.loss_type == "reinforce":\n    pass\n'
+    words = {("adapter", "lora"), ("adapter", "llora"), ("loss_type", "reinforce")}
+    assert found("/r/src/trainer.py", text).compared == words
 
 
 def _skips(module: object, rule: str, config: Mapping[str, object], files: Mapping[str, str]) -> bool:
@@ -62,3 +63,13 @@ def test_releases_that_did_not_check_a_type_are_not_held_against_it() -> None:
     for release, codes in (((0, 4, 0), []), ((0, 19, 0), ["bad-value"])):
         issues = axolotl.parse(document, workspace.context(versions={"axolotl": release})).issues
         assert [issue.code for issue in issues if issue.pointer == ("save_safetensors",)] == codes
+
+
+@pytest.mark.parametrize(("word", "codes"), [("reinforce", []), ("reinforced", ["bad-value"])])
+def test_a_loss_of_a_trainer_of_the_repository(word: str, codes: list[str]) -> None:
+    config = {"model_name_or_path": "a/b", "dataset_name": "c/d", "output_dir": "out", "num_generations": 8}
+    text = yaml.safe_dump({**config, "max_completion_length": 64, "loss_type": word, "learning_rate": 0.1})
+    workspace = in_memory({"grpo.yaml": text, "own.py": 'if self.loss_type == "reinforce":\n    pass\n'})
+    (document,) = workspace.documents("grpo.yaml")
+    issues = trainer.parse(document, workspace.context()).issues
+    assert [issue.code for issue in issues if issue.pointer == ("loss_type",)] == codes

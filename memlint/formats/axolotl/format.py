@@ -18,15 +18,16 @@ from memlint.formats.axolotl.recognise import recognise
 from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.axolotl.training import apply_stack
 from memlint.formats.axolotl.unmodelled import apply_unmodelled_model
-from memlint.formats.base import Context, Parsed
+from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.own_reader import own_reader_note, rule_applies
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.without_training import apply_without_training
 from memlint.run import Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
 
 DIALECT = "yaml11"
 
@@ -49,6 +50,11 @@ def parse(document: Document, context: Context) -> Parsed:
     if config.own.flag("inference"):
         _apply_inference(fields)
     return _finished(fields, config, used)
+
+
+def unjudged(document: Document, context: Context) -> Issue | None:
+    """The note on a file that a script of the repository reads instead of Axolotl."""
+    return own_reader_note(document, context, SCHEMA)
 
 
 def _apply_inference(fields: Fields) -> None:

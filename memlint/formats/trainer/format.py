@@ -15,6 +15,7 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
+from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
@@ -23,7 +24,7 @@ from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
-from memlint.formats.trainer.reader import read_dtype_doubt, rule_applies, skips_rule, unjudged
+from memlint.formats.trainer.reader import read_dtype_doubt, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of

@@ -23,8 +23,6 @@ _RENAMED = frozenset({"evaluation_strategy"})  # gone for so long that the schem
 REASON = "dtype of the weights not known"
 # open-instruct's options that other scripts have as well.
 _COMMON = frozenset({"use_flash_attn", "add_bos", "use_slow_tokenizer"})
-# Rules about figures, the model and the text of the file: they hold whoever reads it.
-_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
 
 
 def reader_of(document: Document, context: Context) -> ConfigReader:
@@ -89,11 +87,6 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     value = document.value.get("lora_target_modules") if isinstance(document.value, dict) else None
     is_asked = value is not None and (rule == "PEF025" or isinstance(value, str))
     return is_asked and bool(context.field_annotations("lora_target_modules"))
-
-
-def rule_applies(rule: str) -> bool:
-    """Whether `rule` holds of a file that a script reads by itself."""
-    return rule.startswith(_OF_ANY_READER)
 
 
 def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:

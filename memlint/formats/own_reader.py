@@ -1,0 +1,42 @@
+"""Files that look like a framework's and that a script of the repository reads by itself.
+
+A script may take a framework's names for its own settings, or for those of a framework that it replaces. What tells it
+from a script that only fills in a file for the framework is a key that the framework does not have.
+"""
+
+from __future__ import annotations
+
+from memlint.formats.base import Context, Issue
+from memlint.formats.schema.suggest import nearest
+from memlint.formats.schema.validate import compiled_schema
+from memlint.source.document import Document
+
+# Rules about figures, the model and the text of the file: they hold whoever reads it.
+_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
+
+_OF_FRAMEWORKS = frozenset(("llamafactory-cli", "axolotl"))  # launchers that read the file themselves
+
+
+def rule_applies(rule: str) -> bool:
+    """Whether `rule` holds of a file that a script reads by itself."""
+    return rule.startswith(_OF_ANY_READER)
+
+
+def own_reader_note(document: Document, context: Context, schema: str) -> Issue | None:
+    """The note on a file with keys that are not in `schema`, which a script reads and no command of the framework
+    names; None for any other."""
+    if document.start is not None or not isinstance(document.value, dict) or not _foreign(document, schema):
+        return None
+    found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
+    launchers = {launch.launcher for launch in context.launch_commands(document.path)}
+    if found.kind != "script" or not found.path or launchers & _OF_FRAMEWORKS:
+        return None
+    message = f"{found.path} reads this file by itself: its keys are not judged"
+    return Issue("own-reader", message, document.path, severity="info")
+
+
+def _foreign(document: Document, schema: str) -> bool:
+    """Whether the file has a key that `schema` has not, and that is no slip of one that it has."""
+    known = compiled_schema(schema).schema["properties"]
+    unknown = (key for key in document.value if isinstance(key, str) and key not in known)
+    return any(not nearest(key, known) for key in unknown)

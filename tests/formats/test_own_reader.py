@@ -1,0 +1,49 @@
+"""Files with a framework's keys that a script of the repository reads."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from memlint.formats.axolotl import format as axolotl
+from memlint.formats.llamafactory import format as llamafactory
+from memlint.repository.workspace import in_memory
+
+LLAMAFACTORY = {
+    "model_name_or_path": "Qwen/Qwen2.5-7B",
+    "stage": "sft",
+    "finetuning_type": "lora",
+    "dataset": "a",
+    "template": "qwen",
+    "cutoff_len": 1024,
+}
+READER = "import yaml\nsettings = yaml.safe_load(open(path))\n"
+RUN = {"run.sh": "python train.py --config sft.yaml\n", "train.py": READER}
+IMPORTS = {
+    "run.sh": "python -m own.cli --config sft.yaml\n",
+    "src/own/cli.py": "from .trainer import train\nparse('--config', help='a .yaml')\n",
+    "src/own/trainer.py": READER,
+}
+
+
+@pytest.mark.parametrize(
+    ("extra", "files", "reader"),
+    [
+        ({"trainer": {"backend": "own"}}, RUN, "train.py"),
+        ({"trainer": {"backend": "own"}}, IMPORTS, "src/own/trainer.py"),
+        ({}, RUN, ""),  # a script may fill in a file for the framework
+        ({"cutof_len": 3}, RUN, ""),  # a slip
+        ({"trainer": {}}, {**RUN, "go.sh": "llamafactory-cli train sft.yaml\n"}, ""),
+        ({"trainer": {}}, {"train.py": READER}, ""),  # reads some YAML
+    ],
+)
+def test_a_llamafactory_file_that_a_script_reads(extra: dict[str, object], files: dict[str, str], reader: str) -> None:
+    workspace = in_memory({"sft.yaml": yaml.safe_dump({**LLAMAFACTORY, **extra}), **files})
+    note = llamafactory.unjudged(workspace.documents("sft.yaml")[0], workspace.context())
+    assert (note.message.split()[0] if note else "") == reader
+
+
+def test_an_axolotl_file_that_a_script_reads() -> None:
+    workspace = in_memory({"sft.yaml": "base_model: a/b\ntrain_file: c.jsonl\noutput_dir: out\n", **RUN})
+    note = axolotl.unjudged(workspace.documents("sft.yaml")[0], workspace.context())
+    assert note is not None and note.code == "own-reader" and not axolotl.rule_applies(note.code)
