@@ -7,10 +7,10 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
-from memlint.formats.llamafactory.issues import skips_rule
+from memlint.formats.llamafactory.issues import skips_rule, unjudged
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
 from memlint.formats.llamafactory.v0 import parse_v0
-from memlint.formats.own_reader import own_reader_note, rule_applies
+from memlint.formats.own_reader import rule_applies
 from memlint.run import Run
 from memlint.source.document import Document
 
@@ -50,12 +50,6 @@ def parse(document: Document, context: Context) -> Parsed:
     role = recognise_document(document).role
     parsed = _parse_v1(document, context, role) if is_v1(document.value) else parse_v0(document, context, role)
     return parsed._replace(issues=(*_unreadable(document, context), *parsed.issues))
-
-
-def unjudged(document: Document, context: Context) -> Issue | None:
-    """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
-    is_other = isinstance(document.value, dict) and is_v1(document.value)
-    return None if is_other else own_reader_note(document, context, f"{SCHEMA}#v0")
 
 
 def _parse_v1(document: Document, context: Context, role: str) -> Parsed:

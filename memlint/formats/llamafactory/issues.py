@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
+from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.templates import template_issues
+from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
 from memlint.source.document import Document
@@ -47,6 +49,12 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return False
     refusals = context.own_refusals()
     return bool(refusals) and not any(words in refusal for refusal in refusals)
+
+
+def unjudged(document: Document, context: Context) -> Issue | None:
+    """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
+    is_other = isinstance(document.value, dict) and is_v1(document.value)
+    return None if is_other else own_reader_note(document, context, "llamafactory.json#v0")
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
