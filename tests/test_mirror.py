@@ -35,6 +35,7 @@ COVERED = {
     ),
     "tests/formats/llamafactory/test_semantics.py": (
         *("formats.llamafactory.config", "formats.llamafactory.families", "formats.llamafactory.issues"),
+        "formats.llamafactory.format",
         "formats.llamafactory.keys_v1",
         *("formats.llamafactory.loss", "formats.llamafactory.method", "formats.llamafactory.model"),
         *("formats.llamafactory.parallel", "formats.llamafactory.releases", "formats.llamafactory.training"),

@@ -135,9 +135,18 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]
     if properties.get(key, {}).get("$ref") == "#/$defs/flag":
         return issue._replace(severity="warning", message=f"{issue.message}; any text but the empty one counts as true")
+    if key == "rope_scaling" and _positions_suffice(view):
+        words = "it is looked up only where `cutoff_len` is beyond the model's positions"
+        return issue._replace(severity="warning", message=f"{issue.message}; {words}")
     if key == "export_device":
         return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
     return issue
+
+
+def _positions_suffice(view: LlamaFactoryConfig) -> bool:
+    """Whether training leaves the positions as they are (0.9.5 model/model_utils/rope.py:51, configure_rope)."""
+    architecture, length = view.architecture, view.own.integer("cutoff_len")
+    return architecture is not None and length is not None and length <= architecture.max_positions
 
 
 def _null(key: str, issue: Issue) -> Issue:

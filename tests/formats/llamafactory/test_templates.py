@@ -81,3 +81,11 @@ def test_a_rank_is_judged_where_something_reads_it(method: str, codes: list[str]
     workspace = in_memory({"train.yaml": text})
     found = parse(workspace.documents("train.yaml")[0], workspace.context()).issues
     assert [issue.code for issue in found if issue.pointer == ("lora_rank",)] == codes
+
+
+@pytest.mark.parametrize(("length", "severity"), [(1024, "warning"), (1 << 20, "error")])
+def test_a_word_for_positions_that_suffice_is_never_looked_up(length: int, severity: str) -> None:
+    text = yaml.safe_dump({**CONTENT, "template": "qwen", "rope_scaling": "ntk", "cutoff_len": length})
+    workspace = in_memory({"train.yaml": text})
+    found = parse(workspace.documents("train.yaml")[0], workspace.context()).issues
+    assert [issue.severity for issue in found if issue.pointer == ("rope_scaling",)] == [severity]
