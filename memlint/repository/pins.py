@@ -42,6 +42,7 @@ _ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES)
 ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
 FILES = (*_LOCKS, *_REQUIREMENT_FILES, *(posixpath.basename(file) for file in _VERSION_FILES))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
+_EXTRAS = "project.optional-dependencies"
 MOST_BYTES = 4 << 20
 MAX_FOLDERS = 12
 # The last release of a major version, for `<5` and `~=4.40`.
@@ -145,13 +146,16 @@ def _from_lock(content: str) -> Iterator[tuple[str, Version, int]]:
 
 
 def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
-    """pyproject.toml: the project's own dependencies, without extras and groups (tests, docs)."""
+    """pyproject.toml: the project's own dependencies and the extra that training needs, no other (tests, docs)."""
     lines = content.splitlines()
-    section = ""
+    section = extra = ""
     for index, line in enumerate(lines):
         if line.startswith("["):
             section = line.strip().strip("[]").strip()
-        if section not in _DEPENDENCY_SECTIONS:
+        opened = re.match(r"([\w-]{1,40})[ \t]*=[ \t]*\[", line)
+        extra = opened[1] if opened else extra
+        is_trainings = section == _EXTRAS and "train" in extra.lower()
+        if section not in _DEPENDENCY_SECTIONS and not is_trainings:
             lines[index] = ""
     return _from_requirements("\n".join(lines))
 

@@ -75,6 +75,11 @@ def test_extras_of_a_package_are_another_environment() -> None:
     assert found("pyproject.toml", text) == {"peft": ((0, 12), 2)}
 
 
+def test_the_extra_that_training_needs_pins() -> None:
+    text = '[project.optional-dependencies]\ntest = ["peft==0.12"]\ntraining = [\n  "trl>=0.17,<0.21",\n]\n'
+    assert found("pyproject.toml", text) == {"trl": ((0, 20), 4)}
+
+
 def test_a_lock_speaks_before_a_requirement_and_the_nearest_before_both() -> None:
     files = {
         "/r/requirements.txt": "trl==0.15.2\npeft==0.13.0",
