@@ -118,13 +118,16 @@ def key(name: str) -> str:
 
 
 def unquantized(name: str) -> tuple[str, StoredWeights] | None:
-    """`name` without its quantisation suffix and what the suffix says; None where it has none. "-128g" behind it is the
-    size of GPTQ's groups."""
+    """`name` without its quantisation suffix and what the suffix says; None where it has none. "-128g" or "-g128"
+    behind it is the size of GPTQ's groups."""
     lowered = name.lower().replace("_", "-")
-    group = re.search(r"-(\d{2,4})g$", lowered)
+    group = re.search(r"-(?:(\d{1,4})g|g(\d{2,4}))$", lowered)
     if group:
         found = unquantized(name[: group.start()])
-        return found and (found[0], found[1]._replace(group_size=int(group[1])))
+        return found and (found[0], found[1]._replace(group_size=int(group[1] or group[2])))
+    odd = re.search(r"-(gptq|awq)-([235-7])bit$", lowered)
+    if odd:
+        return name[: odd.start()], StoredWeights(odd[1], int(odd[2]), f"int{odd[2]}", 128)
     for suffix, stored in QUANTIZED:
         if lowered.endswith(suffix):
             return name[: -len(suffix)], stored

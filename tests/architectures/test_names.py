@@ -111,3 +111,17 @@ def test_the_size_of_groups_may_follow_the_bits() -> None:
     assert found is not None
     assert (found[0], found[1].method, found[1].bits, found[1].group_size) == ("vicuna-13b", "gptq", 4, 32)
     assert names.unquantized("model-128g") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "bits", "group"),
+    [
+        ("Llama-2-70B-GPTQ-3bit-1g", "gptq", 3, 1),
+        ("Llama-2-7b-AWQ-g64", "awq", 4, 64),
+        ("a-7b-gptq-2bit", "gptq", 2, 128),
+    ],
+)
+def test_other_numbers_of_bits_and_groups(name: str, method: str, bits: int, group: int) -> None:
+    found = names.unquantized(name)
+    assert found is not None
+    assert (found[1].method, found[1].bits, found[1].group_size) == (method, bits, group)
