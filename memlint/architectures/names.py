@@ -124,7 +124,8 @@ def unquantized(name: str) -> tuple[str, StoredWeights] | None:
     group = re.search(r"-(?:(\d{1,4})g|g(\d{2,4}))$", lowered)
     if group:
         found = unquantized(name[: group.start()])
-        return found and (found[0], found[1]._replace(group_size=int(group[1] or group[2])))
+        size = int(group[1] or group[2])  # "--1g" is AutoGPTQ's -1: one scale a column
+        return found and (found[0].rstrip("-"), found[1]._replace(group_size=size if size > 1 else 0))
     odd = re.search(r"-(gptq|awq)-([235-7])bit$", lowered)
     if odd:
         return name[: odd.start()], StoredWeights(odd[1], int(odd[2]), f"int{odd[2]}", 128)

@@ -116,7 +116,7 @@ def test_the_size_of_groups_may_follow_the_bits() -> None:
 @pytest.mark.parametrize(
     ("name", "method", "bits", "group"),
     [
-        ("Llama-2-70B-GPTQ-3bit-1g", "gptq", 3, 1),
+        ("Llama-2-70B-GPTQ-3bit-1g", "gptq", 3, 0),
         ("Llama-2-7b-AWQ-g64", "awq", 4, 64),
         ("a-7b-gptq-2bit", "gptq", 2, 128),
     ],

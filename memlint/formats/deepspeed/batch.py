@@ -30,13 +30,14 @@ MATCHED: Mapping[str, str] = {
 def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
     """Sizes that do not multiply in a lone file. With training arguments, differences from them are refused.
 
-    A command without any flag shows no training arguments: its program may have a loop of its own.
+    A training loop of its own has no training arguments to compare with, nor has a command that shows none.
     """
     if view.arguments is None:
         _inconsistent(fields, view)
         return
     command = view.arguments.section
-    if command.document.start is not None and not command.value:
+    start = command.document.start
+    if start is not None and (start.framework == "torch" or not command.value):
         return
     for key, argument in MATCHED.items():
         _compare(fields, view, view.arguments, key, argument)

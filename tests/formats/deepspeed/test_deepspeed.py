@@ -453,10 +453,17 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
     assert [edit.pointer for edit in edits] == [("zero_optimization", "offload_optimizer", "device")]
 
 
-@pytest.mark.parametrize(("launcher", "said"), [("accelerate", False), ("", True)])
-def test_a_command_without_flags_shows_no_training_arguments(launcher: str, said: bool) -> None:
-    written = document({}, "run.sh")
-    command = written._replace(start=Start("trainer", launcher)) if launcher else written
+@pytest.mark.parametrize(
+    ("values", "start", "said"),
+    [
+        ({}, Start("trainer", "accelerate"), False),  # no flag at all
+        ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate", framework="torch"), False),
+        ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate"), True),
+        ({}, None, True),
+    ],
+)
+def test_only_training_arguments_are_compared_with(values: dict[str, int], start: Start | None, said: bool) -> None:
+    command = document(values, "run.sh")._replace(start=start)
     fields, section = Fields(), root(document({"zero_optimization": {}, "gradient_accumulation_steps": 8}, "ds.json"))
     check_batch(fields, DeepSpeedConfig(section, KEYS, arguments(root(command))))
     assert bool(fields.issues) is said
