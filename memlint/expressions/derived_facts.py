@@ -11,6 +11,7 @@ from typing import Any
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, parameters
+from memlint.architectures.names import TUNED
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
@@ -179,6 +180,14 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.layer_types if kind.class_name))
 
 
+def _max_positions(facts: Facts) -> Any:
+    """Positions of the model; UNKNOWN of one that was tuned from a known one, which may have more."""
+    origin = facts.run.origins.get("model.architecture")
+    if origin is not None and TUNED in origin.detail:
+        return UNKNOWN
+    return _of_architecture(lambda model: _positive(model.max_positions))(facts)
+
+
 MODEL: dict[str, Reader] = {
     "model.parameters": _parameters,
     "model.trainable_parameters": _of_estimate("trainable_parameters"),
@@ -198,7 +207,7 @@ MODEL: dict[str, Reader] = {
     "model.pixels_per_token": _of_architecture(_pixels_per_token),
     "model.adapted_in_tower": _adapted_in_tower,
     "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.layer_types), default=0)),
-    "model.max_positions": _of_architecture(lambda model: _positive(model.max_positions)),
+    "model.max_positions": _max_positions,
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),

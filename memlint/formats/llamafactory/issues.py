@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from memlint.formats.base import Context, Issue
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
+from memlint.formats.llamafactory.releases import with_libraries
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
@@ -62,7 +63,8 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     of a command whose program has arguments of its own."""
     if is_relative(document, view.context):
         return ()
-    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", view.context.versions)
+    versions = with_libraries(view.context.versions)
+    found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(

@@ -41,6 +41,13 @@ LLAMAFACTORY: tuple[LlamaFactoryRelease, ...] = (
 NEWEST: Mapping[str, Version] = {**LLAMAFACTORY[0].newest, "llamafactory": LLAMAFACTORY[0].version}
 
 
+def with_libraries(stated: Mapping[str, Version]) -> dict[str, Version]:
+    """The stated versions with the newest libraries that a stated release of LLaMA-Factory allows."""
+    bound = stated.get("llamafactory")
+    release = next((one for one in LLAMAFACTORY if bound and one.version <= bound), None)
+    return {**(release.newest if release else {}), **stated}
+
+
 def llamafactory_versions(
     section: Section, schema: str, stated: Mapping[str, Version]
 ) -> tuple[dict[str, Version], dict[str, Origin]]:

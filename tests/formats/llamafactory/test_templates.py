@@ -89,3 +89,11 @@ def test_a_word_for_positions_that_suffice_is_never_looked_up(length: int, sever
     workspace = in_memory({"train.yaml": text})
     found = parse(workspace.documents("train.yaml")[0], workspace.context()).issues
     assert [issue.severity for issue in found if issue.pointer == ("rope_scaling",)] == [severity]
+
+
+@pytest.mark.parametrize(("release", "codes"), [((0, 8, 3), []), ((0, 9, 5), ["renamed-key"])])
+def test_a_release_bounds_the_libraries_that_keys_are_held_against(release: tuple[int, ...], codes: list[str]) -> None:
+    text = yaml.safe_dump({**CONTENT, "template": "qwen", "include_tokens_per_second": True})
+    workspace = in_memory({"train.yaml": text})
+    found = parse(workspace.documents("train.yaml")[0], workspace.context(versions={"llamafactory": release})).issues
+    assert [issue.code for issue in found] == codes
