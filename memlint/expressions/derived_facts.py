@@ -11,7 +11,6 @@ from typing import Any
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, parameters
-from memlint.architectures.names import TUNED
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
@@ -180,10 +179,14 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.layer_types if kind.class_name))
 
 
+_TUNED = " is tuned from "  # architectures/catalog.py, of models that are listed so
+
+
 def _max_positions(facts: Facts) -> Any:
-    """Positions of the model; UNKNOWN of one that was tuned from a known one, which may have more."""
+    """Positions of the model; UNKNOWN of one that is read as another that it may have been tuned from: it may have
+    more."""
     origin = facts.run.origins.get("model.architecture")
-    if origin is not None and TUNED in origin.detail:
+    if origin is not None and origin.kind == "inferred" and (" read as " in origin.detail or _TUNED in origin.detail):
         return UNKNOWN
     return _of_architecture(lambda model: _positive(model.max_positions))(facts)
 

@@ -158,8 +158,9 @@ def _apply_deepspeed(fields: Fields, config: AxolotlConfig, section: Section) ->
         fields.infer("model.quantization", quantization._replace(upcast_rest_to_fp32=False), reason)
 
 
-# v0.3.0 deepspeed/zero2.json and zero3.json; 0.4.0 has other files of these names in deepspeed_configs/.
-_SHIPPED_BEFORE_0_4 = re.compile(r"(?:^|/)deepspeed/zero[23]\.json$")
+# v0.3.0 deepspeed/zero2.json and zero3.json, relative to its folder; 0.4.0 has other files of these names in
+# deepspeed_configs/.
+_SHIPPED_BEFORE_0_4 = re.compile(r"^(?![/~])(?:.*/)?deepspeed/zero[23]\.json$")
 
 
 def _as_shipped_before_0_4(absent: Issue) -> Issue:
