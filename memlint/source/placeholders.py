@@ -22,7 +22,7 @@ _WHOLE = (
 )
 _NAMES = (
     r"(?i)path|dir|name|model|file|data|token|key$|project|entity|url|run|_id$|deepspeed|resume|hub|template|adapter"
-    r"|report"
+    r"|report|format$|prompt"
 )
 _OTHER_KEY = r"\$\{\.*([A-Za-z_]\w*)\}"
 # One of these stands in every file with a placeholder: most files need no closer look, and no pattern.

@@ -58,3 +58,8 @@ def test_one_note_on_a_template_and_nothing_else(more: str, told: bool) -> None:
 def test_a_file_of_placeholders_alone() -> None:
     (document,) = load(b"output_dir: $out\nmodel_name_or_path: $model\n", "a.yaml")
     assert len(template_placeholders(document)) == 2
+
+
+def test_fields_of_a_prompt_make_no_template() -> None:
+    text = 'sequence_len: 1024\ndatasets:\n  - type: {system_format: "{system}", no_input_format: "{instruction}"}\n'
+    assert not template_placeholders(load(text.encode(), "axolotl.yaml")[0])
