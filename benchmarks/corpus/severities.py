@@ -1,4 +1,4 @@
-"""How often memlint is right, by severity: what data/judged_findings.tsv and data/severity_precision.tsv hold.
+"""How often memlint is right, by severity: what the judged findings in benchmarks/data hold.
 
     python benchmarks/corpus/severities.py
 
@@ -7,6 +7,9 @@ and 60 warnings and 60 infos drawn with seed 18. Its last column says by what: "
 framework's own code given this file or this key, "model built" is a tiny model of the class, "fields read" its argument
 classes; "code", "model card", "file", "catalog" and "arithmetic" were read, not run. Releases: LLaMA-Factory 0.9.5 with
 transformers 5.6.0, axolotl 0.19.0, deepspeed 0.19.8, accelerate 1.15.0, transformers 5.23.0, trl 1.16.0.
+unseen_findings.tsv has the same of 1,344 configs of 86 public repositories that no rule was made with, judged after what
+was wrong in them had been mended: all errors, of warnings alike in one repository the first three, and 100 infos drawn
+with seed 18. Before, 26 of 33 errors and 68 of 484 warnings were right; 354 of the others were of one repository.
 severity_precision.tsv is older: a line is a rule under one severity, without a card and on 8 x A100-80GB, judged by
 class and by reading alone; its shares are printed beside the others and hold no bar. Exit code 1 where a severity of
 the judged findings is below its bar.
@@ -25,6 +28,7 @@ from benchmarks.command import parser
 from benchmarks.corpus.corpus_findings import DATA, read_tsv
 
 JUDGED = DATA / "judged_findings.tsv"
+UNSEEN = DATA / "unseen_findings.tsv"
 TABLE = DATA / "severity_precision.tsv"
 BARS = {"error": 98.0, "warning": 97.0, "info": 95.0}  # per cent that must be right
 
@@ -69,19 +73,24 @@ class Finding(NamedTuple):
         return self.by.partition(":")[0] in ("parser run", "step run", "model built")
 
 
-def findings() -> list[Finding]:
-    return [Finding(*line) for line in read_tsv(JUDGED)]
+def findings(table: Path = JUDGED) -> list[Finding]:
+    return [Finding(*line) for line in read_tsv(table)]
 
 
 def main() -> int:
     parser(__doc__).parse_args()
     failed = False
-    for severity, bar in BARS.items():
-        rows = [row for row in findings() if row.severity == severity]
-        right, ran = sum(row.judgement == "right" for row in rows), sum(row.ran for row in rows)
-        share = 100 * right / len(rows)
-        failed |= share < bar
-        print(f"{severity:8} {right} of {len(rows)} are right: {share:.1f} % (bar {bar:.0f} %), {ran} by running code")
+    for table in (JUDGED, UNSEEN):
+        print(f"{table.name}:")
+        for severity, bar in BARS.items():
+            rows = [row for row in findings(table) if row.severity == severity]
+            right, ran = sum(row.judgement == "right" for row in rows), sum(row.ran for row in rows)
+            share = 100 * right / len(rows)
+            failed |= share < bar
+            print(
+                f"{severity:8} {right} of {len(rows)} are right: {share:.1f} % (bar {bar:.0f} %), {ran} by running code"
+            )
+    print(f"{TABLE.name}:")
     for severity, (total, good, share) in shares(judged()).items():
         print(f"{severity:8} {good} of {total} by class, read alone: {share:.1f} %")
     return int(failed)
