@@ -122,7 +122,6 @@ COVERED = {
     "tests/commands/test_simulate.py": ("simulation.as_estimate",),
     # The rule language and the rules.
     "tests/expressions/test_expression.py": ("expressions.build", "expressions.check", "expressions.vocabulary_schema"),
-    "tests/expressions/test_vocabulary.py": ("expressions.derived_facts",),
     "tests/laws/test_run_fields.py": ("run",),
     "tests/ruleset/test_engine.py": ("ruleset.rule", "ruleset.rule_fixes"),
     "tests/ruleset/test_shipped_rules.py": (
