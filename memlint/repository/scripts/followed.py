@@ -29,7 +29,10 @@ _ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 _ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that say whether an adapter is trained
 # Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
-_KEPT = frozenset({"max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "model_name_or_path"})
+_KEPT = frozenset(
+    ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "max_new_tokens")
+    + ("model_name_or_path",)
+)
 _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
