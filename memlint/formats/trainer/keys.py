@@ -433,7 +433,7 @@ _DISTILLATION = (
         about="Sequences in one forward of PPO's models between updates.",
     ),
     Key(
-        *("response_length", "whole", "sequence.max_new_tokens"),
+        *("response_length", "whole", "sequence.max_new_tokens", training.OF_PPO),
         read_with="max_completion_length",
         least=1,
         about="The longest completion that PPO writes.",
@@ -448,6 +448,7 @@ _DISTILLATION = (
     Key(
         *("lmbda", "number", "rollout.generator", 0.5),
         read_with="teacher_model_name_or_path",
+        read_only=True,
         least=0,
         most=1,
         about="The share of GKD's steps for which the student writes completions. 0: none.",

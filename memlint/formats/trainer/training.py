@@ -121,12 +121,17 @@ def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
         fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
 
 
+OF_PPO = 53  # trl 0.22 trainer/ppo_config.py, response_length
+
+
 def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
-    """GRPO: a sequence is a prompt and a completion (by default 512 tokens, 256 up to trl 1.9)."""
-    default = 256 if () < config.trl < (1, 10) else 512
-    key = "response_length" if config.stage == "ppo" and "response_length" in config.section.value else ""
-    completion = config.args.integer(key or "max_completion_length") or default
-    fields.put("sequence.max_new_tokens", completion, config.args.origin("max_completion_length"))
+    """A sequence is a prompt and a completion: of GRPO by default 512 tokens, 256 up to trl 1.9; TRL's PPO calls it
+    `response_length`."""
+    is_ppo = config.stage == "ppo" and "max_completion_length" not in config.section.value
+    key = "response_length" if is_ppo else "max_completion_length"
+    default = OF_PPO if is_ppo else 256 if () < config.trl < (1, 10) else 512
+    completion = config.args.integer(key) or default
+    fields.put("sequence.max_new_tokens", completion, config.args.origin(key))
     if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
         # None by default in grpo_config.py of 0.26, gone by 0.28
         fields.put("sequence.max_prompt_length", 512, config.args.origin("max_prompt_length"))

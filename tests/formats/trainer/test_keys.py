@@ -20,6 +20,8 @@ LORA = {**SFT, "use_peft": True}
 FOUR_BITS = {**LORA, "load_in_4bit": True}
 GRPO = {**SFT, "num_generations": 4, "max_prompt_length": 64}
 DPO = {**SFT, "loss_type": "sigmoid"}
+PPO = {**SFT, "reward_model_path": "llama", "max_prompt_length": 64}
+GKD = {**SFT, "teacher_model_name_or_path": "llama", "lmbda": 0.5}
 # A file in which the key counts, where TRL's supervised training of all weights is none.
 FILES: dict[str, dict[str, Any]] = {
     **{row.name: LORA for row in OWN_KEYS if row.name.startswith("lora_") or row.name.startswith("use_")},
@@ -29,6 +31,8 @@ FILES: dict[str, dict[str, Any]] = {
     "vllm_gpu_memory_utilization": {**GRPO, "use_vllm": True},
     "vllm_enable_sleep_mode": {**GRPO, "use_vllm": True},
     "precompute_ref_log_probs": DPO,
+    **dict.fromkeys(("response_length", "local_rollout_forward_batch_size"), PPO),
+    "max_new_tokens": GKD,
     "eval_strategy": {**SFT, "eval_strategy": "steps", "do_eval": True},
 }
 VALUES: dict[str, tuple[Any, ...]] = {
