@@ -80,6 +80,7 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
         self._resize: Callable[..., Any] | None = None
 
     def start(self, model: torch.nn.Module) -> None:
+        gc.collect()  # what an earlier training left in cycles is none of this one's
         for tensor in (*model.parameters(), *model.buffers(), *filter(_is_tensor, gc.get_objects())):
             self._add(tensor)
         original = self._resize = torch.UntypedStorage.resize_

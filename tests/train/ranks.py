@@ -7,6 +7,7 @@ KIND: ddp or fsdp (FSDP2).
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -46,9 +47,11 @@ def main(kind: str, folder: str) -> None:
             model(input_ids=ids, labels=ids).loss.backward()
             optimizer.step()
             optimizer.zero_grad()
-    torch.distributed.barrier()  # gloo's thread has let go of all tensors, and needs no lock that the end holds
+    torch.distributed.barrier()
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    sys.stdout.flush()
+    os._exit(0)  # a thread of gloo's that still runs when Python ends aborts the process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -17,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 import memlint
 import memlint.train
 from memlint.memory.card.calibration import stack_of
-from memlint.train.meters import MeasuredPeak
+from memlint.train.meters import LiveTensorMeter, MeasuredPeak
 from memlint.train.predict import Training
 from memlint.train.session import Session
 from tests.commands.running import memlint as command
@@ -299,3 +300,22 @@ def test_only_longer_batches_are_measured_after_the_first_steps() -> None:
     assert step(16) >= 3
     session.stop()
     assert session.recorder.longest == (1, 16)
+
+
+def test_tensors_that_an_earlier_training_left_in_a_cycle_are_not_counted() -> None:
+    def counted() -> int:
+        meter = LiveTensorMeter()
+        meter.start(model)
+        meter.stop()
+        return meter.current
+
+    model = tiny()
+    before = counted()
+    gc.disable()
+    try:
+        left: list[Any] = [torch.zeros(1 << 20)]
+        left.append(left)
+        del left
+        assert counted() == before
+    finally:
+        gc.enable()
