@@ -161,6 +161,7 @@ def test_ranks_are_gathered_and_told_by_the_first(kind: str, near: float, tmp_pa
         capture_output=True,
         text=True,
         check=False,
+        timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
