@@ -14,7 +14,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-import memlint.simulation.attention as attention_functions
-import memlint.simulation.build as build
+import benchmarks.referee.fake_step as fake_step
 import memlint.simulation.checkpoints as checkpoints
-import memlint.simulation.kernels as kernels
 import memlint.simulation.precision as precision
-import memlint.simulation.replay as replay
 from benchmarks.command import parser
 from memlint.architectures import from_config
 from memlint.memory.estimate import estimate
@@ -126,32 +121,24 @@ def _loss(model: Any, ids: torch.Tensor, kind: str) -> torch.Tensor:
 
 def simulated(case: dict[str, Any]) -> dict[str, int]:
     """Bytes beside the weights at the peak of each phase."""
-    attention_functions.register()
-    attention_functions.FlashCore.temporaries = True
-    implementation = attention_functions.implementation("flash_attention_2")
-    tracker = Tracker(kernels.temporaries)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = build.model_on_meta(case["config_class"], case["config"], implementation, torch.bfloat16)
-        with FakeTensorMode(), tracker, precision.CudaOperators():
-            tracker.begin("base")
-            build.to_fake(model)
-            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
-            base = tracker.current - 8 * ids.numel()
-            model.eval()
-            tracker.begin("log_probabilities")
-            with torch.no_grad():
-                _loss(model, ids, case["entropy"])
-            if case["entropy"] != "chunked":
-                if case.get("checkpointed", True):
-                    checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
-                model.train()
-                tracker.begin("forward")
-                loss = _loss(model, ids, case["entropy"])
-                tracker.begin("backward")
-                loss.backward()
-    peaks = replay.phase_peaks(tracker)
-    return {name: peak - base for name, (_, peak) in peaks.items() if name != "base"}
+
+    def step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+        (model,) = models
+        model.eval()
+        tracker.begin("log_probabilities")
+        with torch.no_grad():
+            _loss(model, ids, case["entropy"])
+        if case["entropy"] == "chunked":
+            return
+        if case.get("checkpointed", True):
+            checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+        model.train()
+        tracker.begin("forward")
+        loss = _loss(model, ids, case["entropy"])
+        tracker.begin("backward")
+        loss.backward()
+
+    return fake_step.phases(case, step)
 
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:

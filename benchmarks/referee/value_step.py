@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-import memlint.simulation.attention as attention_functions
-import memlint.simulation.build as build
-import memlint.simulation.kernels as kernels
+import benchmarks.referee.fake_step as fake_step
 import memlint.simulation.precision as precision
-import memlint.simulation.replay as replay
 from benchmarks.command import parser
 from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE, spread
 from memlint.architectures import from_config
@@ -59,37 +54,30 @@ def cases() -> Iterator[dict[str, Any]]:
 
 def simulated(case: dict[str, Any]) -> dict[str, int]:
     """Bytes beside the weights of both models at the peak of each phase."""
-    attention_functions.register()
-    attention_functions.FlashCore.temporaries = True
-    tracker, implementation = Tracker(kernels.temporaries), attention_functions.implementation("flash_attention_2")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = (
-            build.model_on_meta(case["config_class"], case["config"], implementation, torch.bfloat16) for _ in range(2)
-        )
-        policy, backbone = next(made), next(made).model
-        hidden_size = case["config"]["hidden_size"]
-        backbone.score = torch.nn.Linear(hidden_size, 1, bias=False, dtype=torch.bfloat16, device="meta")
-        with FakeTensorMode(), tracker, precision.CudaOperators():
-            tracker.begin("base")
-            for model in (policy, backbone):
-                build.to_fake(model)
-                model.train()
-            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
-            base = tracker.current - 8 * ids.numel()
-            tracker.begin("forward")
-            with precision.autocast(torch.bfloat16):
-                values = backbone.score(backbone(input_ids=ids, use_cache=False).last_hidden_state)
-                outputs = policy(input_ids=ids, use_cache=False)
-            values, logits = values.float(), outputs.logits.float()
-            del outputs
-            index = ids[:, 1:].unsqueeze(2)
-            loss = torch.gather(logits[:, :-1].log_softmax(-1), 2, index).sum() + values.sum()
-            tracker.begin("backward")
-            loss.backward()
-            del logits
-    peaks = replay.phase_peaks(tracker)
-    return {name: peak - base for name, (_, peak) in peaks.items() if name != "base"}
+    return fake_step.phases(case, _step, _with_value_model)
+
+
+def _with_value_model(case: dict[str, Any]) -> fake_step.Models:
+    policy, backbone = fake_step.model_of(case), fake_step.model_of(case).model
+    hidden_size = case["config"]["hidden_size"]
+    backbone.score = torch.nn.Linear(hidden_size, 1, bias=False, dtype=torch.bfloat16, device="meta")
+    return policy, backbone
+
+
+def _step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    policy, backbone = models
+    for model in models:
+        model.train()
+    tracker.begin("forward")
+    with precision.autocast(torch.bfloat16):
+        values = backbone.score(backbone(input_ids=ids, use_cache=False).last_hidden_state)
+        outputs = policy(input_ids=ids, use_cache=False)
+    values, logits = values.float(), outputs.logits.float()
+    del outputs
+    index = ids[:, 1:].unsqueeze(2)
+    loss = torch.gather(logits[:, :-1].log_softmax(-1), 2, index).sum() + values.sum()
+    tracker.begin("backward")
+    loss.backward()
 
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:
