@@ -15,6 +15,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.hardware.catalog import instance
+from memlint.repository.scripts.slurm import Job
 from memlint.source.document import Document, Path
 from memlint.source.shell.text import Piece, Text, Where, literal
 
@@ -29,16 +30,10 @@ _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 class Part(NamedTuple):
-    """A script inside a file. `gpus`: those that the file asks for around it, 0 where it does not; `nodes` of them.
-
-    `card`: the card as the file calls it, "" where it names none; `card_at`: where, as an offset.
-    """
+    """A script inside a file. `job`: what the file asks for around it, None where it asks for no GPUs."""
 
     text: Text
-    gpus: int = 0
-    nodes: int = 1
-    card: str = ""
-    card_at: int = 0
+    job: Job | None = None
 
 
 def recipes(path: str, text: str) -> Iterator[Part]:
@@ -109,11 +104,12 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     around = around._replace(variables=own, **_selected_card(document, value, path))
     if isinstance(value.get("run"), str):
         text = _exported(own) + _block(document, (*path, "run"), value["run"])
-        yield Part(text, *_sky_resources(value), **_sky_card(document, value, path))
+        yield Part(text, _sky_job(document, value, path))
     words = [*_words(document, path, "command", value), *_words(document, path, "args", value)]
     if words:
         text = _exported(own) + tuple(piece for word in words for piece in word)
-        yield Part(text, _kubernetes_gpus(value), card=around.card, card_at=around.card_at)
+        gpus = _kubernetes_gpus(value)
+        yield Part(text, Job(1, gpus, 1, 1, around.card, around.card_at) if gpus else None)
     for key, one in value.items():
         if isinstance(one, (dict, list)) and isinstance(key, str):
             yield from _in_yaml(document, one, (*path, key), around, depth + 1)
@@ -178,36 +174,28 @@ def _words(document: Document, path: Path, key: str, value: Mapping[str, Any]) -
     return found
 
 
-def _sky_resources(value: Mapping[str, Any]) -> tuple[int, int]:
-    """SkyPilot's `resources: {accelerators: A100:8}`, or `{instance_type: p5.48xlarge}`, and `num_nodes: 2`
-    (docs/source/reference/yaml-spec)."""
-    resources = value.get("resources")
-    resources = resources if isinstance(resources, dict) else {}
-    asked = resources.get("accelerators")
-    if isinstance(asked, dict) and len(asked) == 1:
-        asked = f":{next(iter(asked.values()))}"
-    nodes = value.get("num_nodes")
-    count = re.fullmatch(r"[^:]*(?::(\d{1,3}))?", asked) if isinstance(asked, str) else None
-    machine = instance(str(resources.get("instance_type", "")))
-    gpus = int(count[1] or 1) if count else machine[1] if machine is not None and asked is None else 0
-    return gpus, nodes if isinstance(nodes, int) and nodes > 0 else 1
-
-
 # SkyPilot's names of cards that others sell in several sizes (`sky show-gpus`, sky/catalog of 0.10).
 _SKY_CARDS = {"A100": "A100-40GB", "V100": "V100-16GB"}
 
 
-def _sky_card(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The one card of `accelerators: A100-80GB:8` or `{A100-80GB: 8}`, or the machine of `instance_type`, as fields of
-    a `Part`."""
+def _sky_job(document: Document, value: Mapping[str, Any], path: Path) -> Job | None:
+    """SkyPilot's `resources: {accelerators: A100:8}`, or `{instance_type: p5.48xlarge}`, and `num_nodes: 2`
+    (docs/source/reference/yaml-spec). None where it asks for no GPU, or leaves open for which."""
     resources = value.get("resources")
-    asked = resources if isinstance(resources, dict) else {}
-    cards = asked.get("accelerators")
-    name = next(iter(cards)) if isinstance(cards, dict) and len(cards) == 1 else cards
-    if isinstance(name, str):
-        name = name.partition(":")[0]
-        return _named_at(document, (*path, "resources", "accelerators"), _SKY_CARDS.get(name, name))
-    return _named_at(document, (*path, "resources", "instance_type"), asked.get("instance_type"))
+    resources = resources if isinstance(resources, dict) else {}
+    key = "instance_type" if resources.get("accelerators") is None else "accelerators"
+    asked = resources.get(key)
+    if isinstance(asked, dict) and len(asked) == 1:
+        ((name, count),) = asked.items()
+        asked = f"{name}:{count}"
+    found = re.fullmatch(r"([^:]*)(?::(\d{1,3}))?", asked) if isinstance(asked, str) else None
+    machine = instance(found[1]) if found is not None and key == "instance_type" else None
+    if found is None or (key == "instance_type" and machine is None):
+        return None
+    nodes = value.get("num_nodes")
+    nodes = nodes if isinstance(nodes, int) and nodes > 0 else 1
+    card = _named_at(document, (*path, "resources", key), _SKY_CARDS.get(found[1], found[1]))
+    return Job(nodes, machine[1] if machine is not None else int(found[2] or 1), nodes, 1, **card)
 
 
 # Labels of nodes that say their card: NVIDIA's GPU feature discovery, GKE, Karpenter, CoreWeave; or their machine.
@@ -220,7 +208,7 @@ _NODE_CARDS = {"nvidia-tesla-a100": "A100-40GB"}
 
 
 def _selected_card(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The card that a pod's `nodeSelector` asks for, as fields of what is around its containers."""
+    """The card that a pod's `nodeSelector` asks for, as fields of a `Job`."""
     labels = value.get("nodeSelector")
     if not isinstance(labels, dict):
         return {}

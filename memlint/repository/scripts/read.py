@@ -98,8 +98,9 @@ def documents(
     folder = _start_folder(path, text, repository)
     found: list[Document] = []
     for part in _parts(path, text):
-        asked = slurm.Job(part.nodes, part.gpus, part.nodes, 1, part.card, part.card_at) if part.gpus else job
-        around = Surroundings(repository.read, repository.find, variables, visible or part.gpus or None)
+        asked = part.job or job
+        on_node = visible or (part.job.gpus if part.job is not None else 0)
+        around = Surroundings(repository.read, repository.find, variables, on_node or None)
         follower = Interpreter(path, around)
         follower.follow(text, folder, source=None if part.text is None else Source(part.text))
         reader = _Reader(path, text, repository, display or path, asked, follower.asked_for_gpus)
@@ -122,10 +123,7 @@ class _Whole(NamedTuple):
     """A file that is one script."""
 
     text: Text | None = None
-    gpus: int = 0
-    nodes: int = 1
-    card: str = ""
-    card_at: int = 0
+    job: slurm.Job | None = None
 
 
 def _parts(path: str, text: str) -> Iterable[Part | _Whole]:

@@ -16,7 +16,7 @@ MOST_LETTERS = 16_384  # of a script: directives stand at its start
 
 
 class Job(NamedTuple):
-    """A job's request. 0 where the header does not say; `gpus` are those of one node.
+    """A job's request, Slurm's or another scheduler's. 0 where it does not say; `gpus` are those of one node.
 
     `card`: the card as the job calls it ("a100_80gb"), "" where it names none; `card_at`: where, as an offset.
     """
