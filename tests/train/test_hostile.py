@@ -11,28 +11,12 @@ from transformers import EarlyStoppingCallback, TrainerCallback
 
 import memlint.train
 from memlint.train import session
-from memlint.train.meters import LiveTensorMeter, MeasuredPeak
-from tests.train.test_training import close, tiny, trainer
+from memlint.train.meters import LiveTensorMeter
+from tests.train.test_training import Counters, close, tiny, trainer
 
 
 def told(one: Any) -> list[dict[str, Any]]:
     return [row for row in one.state.log_history if "memlint/measured_peak_gib" in row]
-
-
-class Counters:
-    """A GPU's counters, whose values say how often they were read."""
-
-    device = "cuda"
-    sees_loading = True
-    taken = 0
-
-    def start(self, model: torch.nn.Module) -> None: ...
-
-    def take(self) -> MeasuredPeak:
-        self.taken += 1
-        return MeasuredPeak(self.taken, self.taken)
-
-    def stop(self) -> None: ...
 
 
 def hooks_of(model: torch.nn.Module) -> int:

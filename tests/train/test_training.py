@@ -51,6 +51,22 @@ def close(record: memlint.train.record.TrainingRecord, *phases: str) -> None:
         assert told == pytest.approx(peak.allocated, rel=NEAR), (name, told, peak)
 
 
+class Counters:
+    """A GPU's counters, whose values say how often they were read."""
+
+    device = "cuda"
+    sees_loading = True
+    taken = 0
+
+    def start(self, model: torch.nn.Module) -> None: ...
+
+    def take(self) -> MeasuredPeak:
+        self.taken += 1
+        return MeasuredPeak(self.taken, self.taken)
+
+    def stop(self) -> None: ...
+
+
 def test_the_trainer_is_measured_beside_the_estimate(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "memlint.train")
     one = trainer(tmp_path, save_strategy="steps", save_steps=2, eval_strategy="steps", eval_steps=2)
@@ -270,20 +286,7 @@ def test_a_measurement_that_contradicts_itself_is_refused(
 
 
 def test_only_longer_batches_are_measured_after_the_first_steps() -> None:
-    class Counting:
-        device = "cuda"
-        sees_loading = True
-        taken = 0
-
-        def start(self, model: torch.nn.Module) -> None: ...
-
-        def take(self) -> MeasuredPeak:
-            self.taken += 1
-            return MeasuredPeak(self.taken, self.taken)
-
-        def stop(self) -> None: ...
-
-    model, meter = tiny(), Counting()
+    model, meter = tiny(), Counters()
     optimizer = torch.optim.AdamW(model.parameters())
     session = Session(Training(model, optimizer, {}, (1, 8), "A100-80GB"), "warn", meter)
     session.start()

@@ -417,7 +417,7 @@ _GENERATION = (
         read_with="use_vllm",
     ),
 )
-_DISTILLATION = (
+_PPO = (
     Key(
         *("reward_model_path", "text", "method.value_model"),
         also=("method.extra_models",),
@@ -438,6 +438,8 @@ _DISTILLATION = (
         least=1,
         about="The longest completion that PPO writes.",
     ),
+)
+_DISTILLATION = (
     Key(
         *("teacher_model_name_or_path", "text", "method.extra_models"),
         when=training.distils,
@@ -479,5 +481,7 @@ _PARALLEL = (
     Key("fsdp_config", "any", about="FSDP's options, or the path of a JSON file with them."),
 )
 # Rows are read in this order: what a key needs stands before it.
-OWN_KEYS = Keys(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_DISTILLATION)
+OWN_KEYS = Keys(
+    *(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_PPO, *_DISTILLATION)
+)
 KEYS = Keys(*TRAINING_ARGUMENTS, *OWN_KEYS)
