@@ -15,12 +15,12 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Segment, Walk
+from memlint.memory.canonical_run import canonical
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import least_allocated, phases, phases_with_images
 from memlint.memory.readings import over_readings
-from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, required_count, runs_reference_forward, segments, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
@@ -53,7 +53,7 @@ def estimate(run: Run) -> Estimate:
 
 def estimate_as_it_stands(run: Run) -> Estimate:
     """The estimate without regard to the other ways in which the files may be read."""
-    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
+    run = canonical(run)
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found
 
@@ -63,7 +63,7 @@ def least_bytes(run: Run) -> int:
 
     A fraction of the price of an estimate: a run that needs more than its card has without activations does not fit.
     """
-    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
+    run = canonical(run)
     if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
         return 0
     try:
@@ -235,7 +235,7 @@ class StepParts(NamedTuple):
 
 def step_parts(run: Run) -> StepParts:
     """The parts of the estimate of a run that has one; for `memory.arithmetic`."""
-    run = with_effective_attention(_patched_by_unsloth(run._replace(stack=canonical_stack(run))))
+    run = with_effective_attention(_patched_by_unsloth(canonical(run)))
     placed = _placed_model(run)
     state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), _frozen_models(run))
     if run.purpose == "inference":
