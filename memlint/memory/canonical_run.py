@@ -18,6 +18,7 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
     "loss": ("fallback_reason",),
     "rollout": ("max_model_len",),
     "optimizer": ("max_grad_norm", "learning_rate"),
+    "parallelism": ("find_unused_parameters",),
     "saving": ("only_model",),
 }
 _STORAGE_DTYPE = "uint8"  # of quantised weights: other names for the same bytes
