@@ -6,8 +6,8 @@ import ast
 from pathlib import Path
 
 import memlint.memory
-from memlint.memory.canonical_run import UNREAD, canonical
 from memlint.memory import estimate
+from memlint.memory.canonical_run import UNREAD, canonical
 from memlint.run import Run, replace
 from tests.memory import runs
 
