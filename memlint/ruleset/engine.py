@@ -24,7 +24,7 @@ from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.reads import Known, Read, changed, reads
+from memlint.ruleset.reads import RunFacts, Read, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
@@ -207,8 +207,8 @@ class Engine:
         rules = self._candidate_rules(facts, parsed.format)
         if before is not None and _is_same_run(before, format_, parsed, index):
             differing = changed(
-                Known(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
-                Known(run, estimate, parsed.raw),
+                RunFacts(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
+                RunFacts(run, estimate, parsed.raw),
             )
             rules = [rule for rule in rules if self._reads_any(rule, differing)]
             yield from (one for one in before.hits if one.run == index and not self._is_asked_again(one, differing))

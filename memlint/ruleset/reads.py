@@ -63,7 +63,7 @@ def _of_fact(name: str) -> Iterator[Read]:
         yield _ALL
 
 
-class Known(NamedTuple):
+class RunFacts(NamedTuple):
     """What rules are asked about: a run, its estimate, and the files' own keys by section."""
 
     run: Run
@@ -71,7 +71,7 @@ class Known(NamedTuple):
     raw: Mapping[str, Any]
 
 
-def changed(before: Known, after: Known) -> frozenset[Read]:
+def changed(before: RunFacts, after: RunFacts) -> frozenset[Read]:
     """The reads that may give something else for `after` than for `before`."""
     found = {*_changed_parts(before.run, after.run), *_changed_keys(before.raw, after.raw)}
     if before.estimate is not after.estimate and before.estimate != after.estimate:

@@ -9,7 +9,7 @@ from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
-from memlint.ruleset.reads import Known, changed, reads
+from memlint.ruleset.reads import RunFacts, changed, reads
 from memlint.ruleset.rule import Body, Compiled, Hit, Rule
 from memlint.ruleset.shipped import shipped
 from memlint.run import Run, replace
@@ -80,10 +80,10 @@ def test_reads_are_those_of_condition_and_message() -> None:
     assert reads(_rule(None)) == {("all",)}
 
 
-def _known(run: Run, raw: dict[str, object]) -> Known:
+def _known(run: Run, raw: dict[str, object]) -> RunFacts:
     from memlint.memory import estimate
 
-    return Known(run, estimate(run), {"config": raw})
+    return RunFacts(run, estimate(run), {"config": raw})
 
 
 def test_what_changed_is_named_by_key_and_part() -> None:
