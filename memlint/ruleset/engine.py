@@ -24,7 +24,7 @@ from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.reads import RunFacts, Read, changed, reads
+from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
