@@ -508,6 +508,7 @@ class Planning(NamedTuple):
     freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
     stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
     pins_transformers: bool = False  # the framework's release decides the release of transformers
+    deepspeed_expands_segments: bool = False  # what starts DeepSpeed sets `expandable_segments:True`
 
 
 class Reading(NamedTuple):

@@ -237,7 +237,7 @@ def _without_unneeded_changes(
 ) -> WrittenPlan:
     """The plan without changes that it turns out not to need, the dearest tried first: the written files may need less
     memory than was planned."""
-    if _figures(option.plan.estimate) == _figures(planned.estimate):
+    if not _needs_less(option.plan.estimate, planned.estimate):
         return option
     search = planner.PlanSearch(analysis.runs[index], analysis.estimates[index], hooks)
     for step in sorted(option.plan.steps, key=proposals.risk_first, reverse=True):
@@ -250,9 +250,15 @@ def _without_unneeded_changes(
     return option
 
 
-def _figures(estimate: Estimate) -> tuple[int | None, ...]:
-    """What a search goes by: bytes of the card, on a card with room for them, and of the host."""
-    return estimate.device_bytes, estimate.device_unclamped_high_bytes, estimate.host_bytes
+def _needs_less(estimate: Estimate, planned: Estimate) -> bool:
+    """Whether a figure that a search goes by is lower: bytes of the card, on a card with room for them, and of the
+    host."""
+    pairs = (
+        (estimate.device_bytes, planned.device_bytes),
+        (estimate.device_unclamped_high_bytes, planned.device_unclamped_high_bytes),
+        (estimate.host_bytes, planned.host_bytes),
+    )
+    return any((now or 0) < (then or 0) for now, then in pairs)
 
 
 def _fits_as_written(analysis: Analysis, index: int, steps: planner.Steps, reanalyse: Reanalyse) -> bool:

@@ -113,6 +113,13 @@ def _section(run: Run, before: Run) -> Follows:
         yield "parallelism.zero.gather_16bit_weights_on_model_save", True
 
 
+def _launched(run: Run, before: Run) -> Follows:
+    """Some frameworks start DeepSpeed with segments of the allocator that grow, and one process without."""
+    starts = run.parallelism.engine == "deepspeed" != before.parallelism.engine
+    if starts and run.planning.deepspeed_expands_segments:
+        yield "stack.expandable_segments", True
+
+
 def _pinned(run: Run, before: Run) -> Follows:
     """What is moved to the host is pinned there (formats/deepspeed/edits.py)."""
     if run.parallelism.engine != "deepspeed":
@@ -133,5 +140,5 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
     *(_completions, _rows, _forwards, _evaluation, _kernels, _adapters, _pure),
-    *(_section, _pinned, _cpu_optimizer),
+    *(_section, _launched, _pinned, _cpu_optimizer),
 )

@@ -251,6 +251,7 @@ class PlanSearch:
         self._can_write: dict[str, bool] = {}
         self._prices: dict[str, Cost] = {}
         self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
+        self._enough: list[Mapping[str, str]] = []  # of those that were
         self._strengths: dict[str, int] = {}  # of changes within their group, by title: the weakest has 0
 
     def plan(self, chosen: Steps) -> Plan:
@@ -316,10 +317,17 @@ class PlanSearch:
             return None
         plan = self.plan(chosen)
         if self.fits(plan):
+            self._enough.append(by_group)
             return plan
         if (plan.estimate.device_high_bytes or 0) > plan.estimate.budget_bytes:
             self._too_large.append(by_group)
         return None
+
+    def is_enough(self, chosen: Steps) -> bool:
+        """Whether the run fits with these changes. More or stronger changes than some that were enough are not
+        estimated."""
+        by_group = {step.group: step.title for step in chosen}
+        return any(self._is_no_more(few, by_group) for few in self._enough) or self.fitting(chosen) is not None
 
     def _is_no_more(self, few: Mapping[str, str], many: Mapping[str, str]) -> bool:
         """Whether a run with `few` needs at least what one with `many` needs (titles of changes by group): `many` has
@@ -411,19 +419,24 @@ def _without_unneeded(search: PlanSearch, plan: Plan, order: Order) -> Plan:
     while left:
         dropped = _droppable(search, kept, left)
         kept, left = (*kept, *left[dropped : dropped + 1]), left[dropped + 1 :]
-    return search.plan(search.possible(kept))
+    return search.fitting(search.possible(kept)) or plan
 
 
 def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:
-    """How many of `left`, from the first on, can go at once, so that the run with `kept` and the others fits."""
-    low, high = 0, len(left)
+    """How many of `left`, from the first on, can go at once, so that the run with `kept` and the others fits.
+
+    Most often one change is all that is needed, so beside some that are kept all are tried first.
+    """
+
+    def is_enough(dropped: int) -> bool:
+        return search.is_enough(search.possible((*kept, *left[dropped:])))
+
+    if kept and is_enough(len(left)):
+        return len(left)
+    low, high = 0, len(left) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        rest = search.possible((*kept, *left[middle:]))
-        if rest and search.fitting(rest):
-            low = middle
-        else:
-            high = middle - 1
+        low, high = (middle, high) if is_enough(middle) else (low, middle - 1)
     return low
 
 

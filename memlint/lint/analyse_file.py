@@ -108,29 +108,30 @@ class FileAnalyser:
 
     def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
         """The analysis with every rule that plans are judged by, and a function that repeats it for other contents."""
-        judge, path = self.judge_for(analysis.document.path), analysis.document.path
-        reanalyse = partial(self._analyse_changed, judge, analysis.document, workspace)
-        same = judge is self.engine_for(path)
-        return Judged(analysis if same else reanalyse({}), reanalyse)
+        judge = self.judge_for(analysis.document.path)
+        if judge is not self.engine_for(analysis.document.path):
+            analysis = self._analyse_changed(judge, analysis, None, workspace, {})
+        return Judged(analysis, partial(self._analyse_changed, judge, analysis, analysis, workspace))
 
     def reanalysis(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
         """A function that analyses the same document under other contents of files."""
         engine = self.engine_for(analysis.document.path)
-        return partial(self._analyse_changed, engine, analysis.document, workspace)
+        return partial(self._analyse_changed, engine, analysis, analysis, workspace)
 
     def _analyse_changed(
         self,
         engine: Engine,
-        document: Document,
+        analysis: Analysis,
+        before: Analysis | None,
         workspace: Workspace,
         contents: Mapping[str, bytes],
         /,
         rules: bool = True,
     ) -> Analysis:
         changed = workspace.overlaid(contents)
-        again = self._same_run(document, changed)
+        again = self._same_run(analysis.document, changed)
         # Without fixes: of a changed file only the findings and estimates are used.
-        return engine.analyse(again, self.context_for(again, changed), fixes=False, rules=rules)
+        return engine.analyse(again, self.context_for(again, changed), fixes=False, rules=rules, before=before)
 
     def _same_run(self, document: Document, changed: Workspace) -> Document:
         """The document of the changed files that `document` was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import memlint.hardware as hardware
@@ -15,12 +16,12 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Segment, Walk
+from memlint.memory.canonical_run import canonical
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import least_allocated, phases, phases_with_images
 from memlint.memory.readings import over_readings
-from memlint.memory.releases import canonical_stack
 from memlint.memory.step import TrainingStep, required_count, runs_reference_forward, segments, training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
@@ -53,7 +54,7 @@ def estimate(run: Run) -> Estimate:
 
 def estimate_as_it_stands(run: Run) -> Estimate:
     """The estimate without regard to the other ways in which the files may be read."""
-    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
+    run = canonical(run)
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
     return found
 
@@ -63,13 +64,11 @@ def least_bytes(run: Run) -> int:
 
     A fraction of the price of an estimate: a run that needs more than its card has without activations does not fit.
     """
-    run = run._replace(stack=canonical_stack(run), optimizer=run.optimizer._replace(learning_rate=UNKNOWN))
+    run = canonical(run)
     if run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron":
         return 0
     try:
-        placed = _placed_model(
-            with_effective_attention(_patched_by_unsloth(run)), run.parallelism.engine == "deepspeed"
-        )
+        placed = _placed_model(with_effective_attention(_patched_by_unsloth(run)), at_rest=True)
     except MissingValue:
         return 0
     return least_allocated(placed.state) + device.outside_allocator(run)
@@ -235,7 +234,7 @@ class StepParts(NamedTuple):
 
 def step_parts(run: Run) -> StepParts:
     """The parts of the estimate of a run that has one; for `memory.arithmetic`."""
-    run = with_effective_attention(_patched_by_unsloth(run._replace(stack=canonical_stack(run))))
+    run = with_effective_attention(_patched_by_unsloth(canonical(run)))
     placed = _placed_model(run)
     state = _with_frozen_models(_with_reference_copy(run, placed.units, placed.state), _frozen_models(run))
     if run.purpose == "inference":
@@ -437,6 +436,7 @@ _PLACED_MODELS = EstimateCache(128)
 def _placed_model(run: Run, at_rest: bool = False) -> PlacedModel:
     """The model state of `run`, cached: runs that differ in lengths and batches alone share it. `at_rest`: under
     DeepSpeed without what a backward needs."""
+    replays = run.parallelism.engine == "deepspeed" and not run.stack.use_ktransformers
     key = (
         run.method,
         run.precision,
@@ -448,13 +448,20 @@ def _placed_model(run: Run, at_rest: bool = False) -> PlacedModel:
         run.stack,
         run.purpose,
         _backward_passes(run),
-        at_rest,
+        at_rest and replays,
     )
-    found: PlacedModel = _PLACED_MODELS.get(run.model, key, lambda: _place_model(run, at_rest))
+    make = partial(_with_units if replays and not at_rest else _place_model, run)
+    found: PlacedModel = _PLACED_MODELS.get(run.model, key, make)
     return found
 
 
-def _place_model(run: Run, at_rest: bool) -> PlacedModel:
+def _with_units(run: Run) -> PlacedModel:
+    """The placed model of a run under DeepSpeed, whose units are made of what it has at rest."""
+    placed = _placed_model(run, at_rest=True)
+    return placed._replace(state=zero.with_units(run, placed.units, placed.state))
+
+
+def _place_model(run: Run) -> PlacedModel:
     whole = parameters.units(run)
     units = parallel.shard_units(run, whole)
     state = None
@@ -463,8 +470,10 @@ def _place_model(run: Run, at_rest: bool) -> PlacedModel:
 
         every, units = units, hosted_experts.on_the_card(units)
         state = hosted_experts.with_host_memory(_state(run, units), every)
+    elif run.parallelism.engine == "deepspeed":
+        state = zero.at_rest(run, units)
     counted = parameters.total(whole), parameters.total(whole, trainable=True), parameters.total(units)
-    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units, at_rest), *counted)
+    return PlacedModel(units, parallel.in_compute_dtype(run, units), state or _state(run, units), *counted)
 
 
 def _backward_passes(run: Run) -> int | Unknown:
@@ -473,13 +482,13 @@ def _backward_passes(run: Run) -> int | Unknown:
     return min(steps, 2) if isinstance(steps, int) else UNKNOWN
 
 
-def _state(run: Run, units: tuple[Unit, ...], at_rest: bool = False) -> ModelState:
+def _state(run: Run, units: tuple[Unit, ...]) -> ModelState:
     """Weights, gradients and optimizer states on one GPU. The engine's module is imported when a run needs it."""
     engine = run.parallelism.engine
     if engine in ("single", "ddp") or (run.purpose == "inference" and engine in _ENGINES_OF_INFERENCE):
         return unsharded.place(run, units)
     if engine == "deepspeed":
-        return zero.place(run, units, at_rest)
+        return zero.place(run, units)
     if engine == "fsdp":
         return fsdp.place(run, units)
     raise MissingValue("parallelism.engine", f"memory under {engine} is not modelled")

@@ -18,7 +18,7 @@ from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
 from memlint.formats.references import Files, reader
 from memlint.repository.pins import ENTRIES, FILES, MOST_BYTES, Pin, pinned, pins
-from memlint.source import load
+from memlint.source import load, load_changed
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import MAX_BYTES, decode
 
@@ -74,6 +74,7 @@ class Workspace:
         self.cwd = cwd
         self._files = files._replace(read=self._referenced)
         self._load_bytes = load_bytes
+        self._parse: Callable[[bytes, str], tuple[Document, ...]] = load
         self._models = models or {}
         self._hub = hub
         self._exact = exact
@@ -108,7 +109,7 @@ class Workspace:
         if path.endswith(PYTHON):
             return self._python_documents(path, absolute, data)
         if not path.endswith(SCRIPTS) and posixpath.basename(path) not in MAKEFILES:
-            found = load(data, path)
+            found = self._parse(data, path)
             if not path.endswith((".yaml", ".yml")) or not _holds_commands(found[0]):
                 return found
         launches = self._launches(path, absolute, decode(data).text)
@@ -255,6 +256,7 @@ class Workspace:
             *(self.root, self.cwd, self._files, load_bytes, self._models, self._hub, self._exact),
             *(self._python, self._tracked, self._models_within),
         )
+        other._parse = load_changed
         other._resolutions, other._surveyed, other._modules = self._resolutions, self._surveyed, self._modules
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if self._launch_indexes and not _any_may_hold_commands(names):

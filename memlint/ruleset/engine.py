@@ -24,6 +24,7 @@ from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
+from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
@@ -47,7 +48,8 @@ class Found(NamedTuple):
 class Analysis(NamedTuple):
     """The result for one document. `format`: None if no format recognises it. `estimates`: one per run.
 
-    `is_unjudged`: a script reads the file by itself, so no fix of it is safe.
+    `is_unjudged`: a script reads the file by itself, so no fix of it is safe. `hits`: what rules said, before any of it
+    was left out.
     """
 
     document: Document
@@ -57,6 +59,7 @@ class Analysis(NamedTuple):
     estimates: tuple[Estimate, ...]
     found: tuple[Found, ...]
     is_unjudged: bool = False
+    hits: tuple[Found, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -85,29 +88,47 @@ class Judged(NamedTuple):
 class Engine:
     """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 
-    __slots__ = ("_indices", "estimator", "folds_into", "rules")
+    __slots__ = ("_by_id", "_indices", "_reads", "estimator", "folds_into", "rules")
 
     def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
         self.rules = rules
         self.estimator = estimator
         self.folds_into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
+        self._by_id = {rule.id: rule for rule in rules}
+        self._reads: dict[str, frozenset[Read]] = {}  # by rule, of those that were asked for
 
     def analyse(
-        self, document: Document, context: Context, format_name: str = "", fixes: bool = True, rules: bool = True
+        self,
+        document: Document,
+        context: Context,
+        format_name: str = "",
+        fixes: bool = True,
+        rules: bool = True,
+        before: Analysis | None = None,
     ) -> Analysis:
         """Analyses one document; never raises.
 
         `format_name`: the format to use (default: recognised by its keys). `fixes`: whether findings carry the fixes
-        that their rules define. `rules`: False where runs and estimates are all that is wanted.
+        that their rules define. `rules`: False where runs and estimates are all that is wanted. `before`: the analysis
+        of the document before a change; rules that read nothing that changed are not asked again, and their findings
+        stay where they were.
         """
         try:
-            return self._analyse(document, context, format_name, fixes, rules)
+            return self._analyse(document, context, format_name, fixes, rules, before)
         except Exception as error:
             found = Found(internal_error(location(document, ()), error, "while it read this file"))
             return Analysis(document, None, None, None, (), (found,))
 
-    def _analyse(self, document: Document, context: Context, format_name: str, fixes: bool, rules: bool) -> Analysis:
+    def _analyse(
+        self,
+        document: Document,
+        context: Context,
+        format_name: str,
+        fixes: bool,
+        rules: bool,
+        before: Analysis | None,
+    ) -> Analysis:
         document = at_gpus(document, context)
         recognised = _recognise(document, format_name)
         follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
@@ -128,10 +149,12 @@ class Engine:
             parsed = with_release_readings(parsed, estimates, format_.parse, context)
             estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         found.extend(map(Found, issue_findings(parsed)))
+        hits: list[Found] = []
         for index, estimate in enumerate(estimates) if rules else ():
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
-            found.extend(self._apply_rules(format_, parsed, index, estimate, facts, fixes))
+            hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
+        found.extend(hits)
         parsed, found = _with_files(parsed, document, found)
         found = [item._replace(finding=_in_words(item.finding, document)) for item in found]
         if template is not None:
@@ -143,7 +166,8 @@ class Engine:
         if note is not None:
             told = issue_findings(parsed._replace(issues=(note,)))
             found = [*_of_any_reader(format_, document, found), *map(Found, told)]
-        return Analysis(document, format_, recognition, parsed, estimates, _sorted_once(found), note is not None)
+        shown = _sorted_once(found)
+        return Analysis(document, format_, recognition, parsed, estimates, shown, note is not None, tuple(hits))
 
     def _candidate_rules(self, facts: Facts, format_name: str) -> Iterable[Rule]:
         """The rules that the index cannot exclude for this run."""
@@ -174,12 +198,21 @@ class Engine:
         return under
 
     def _apply_rules(
-        self, format_: Format, parsed: Parsed, index: int, estimate: Estimate, facts: Facts, fixes: bool
+        self, format_: Format, parsed: Parsed, index: int, facts: Facts, fixes: bool, before: Analysis | None
     ) -> Iterable[Found]:
-        run = facts.run
+        run, estimate = facts.run, facts.estimate
+        assert estimate is not None  # an unknown one, where there is none
         fix_context = FixContext(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
-        for rule in self._candidate_rules(facts, parsed.format):
+        rules = self._candidate_rules(facts, parsed.format)
+        if before is not None and _is_same_run(before, format_, parsed, index):
+            differing = changed(
+                RunFacts(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
+                RunFacts(run, estimate, parsed.raw),
+            )
+            rules = [rule for rule in rules if self._reads_any(rule, differing)]
+            yield from (one for one in before.hits if one.run == index and not self._is_asked_again(one, differing))
+        for rule in rules:
             found: list[Found] = []
             try:
                 found.extend(Found(_finding(rule, hit, run, finder), index, rule.plan) for hit in _hits(rule, facts))
@@ -190,6 +223,24 @@ class Engine:
                 at_fault = "a plug-in" if rule in extensions.rules else "memlint"
                 found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
             yield from found
+
+    def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:
+        found = self._reads.get(rule.id)
+        if found is None:
+            found = self._reads[rule.id] = reads(rule)
+        return not found.isdisjoint(differing)
+
+    def _is_asked_again(self, hit: Found, differing: frozenset[Read]) -> bool:
+        rule = self._by_id.get(hit.finding.rule)  # none for the finding of a rule that failed
+        return rule is None or self._reads_any(rule, differing)
+
+
+def _is_same_run(before: Analysis, format_: Format, parsed: Parsed, index: int) -> bool:
+    """Whether a run that was analysed before is the one that is analysed now, as it was before a change."""
+    runs = before.runs
+    return (
+        before.format is format_ and len(runs) == len(parsed.runs) and runs[index].purpose == parsed.runs[index].purpose
+    )
 
 
 def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Iterator[Found]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.source.comments import comments
 from memlint.source.document import Comment, Document, Path, Place, Problem, Span, place
-from memlint.source.load import in_dialect, load
+from memlint.source.load import in_dialect, load, load_changed
 
 __all__ = [
     "Comment",
@@ -16,5 +16,6 @@ __all__ = [
     "comments",
     "in_dialect",
     "load",
+    "load_changed",
     "place",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from memlint.source import yaml
@@ -24,6 +25,10 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
     decoded = decode(data)
     syntax = syntax or _syntax(path, decoded.text)
     return _documents(decoded, path, syntax, "json" if syntax in ("json", "toml") else dialect)
+
+
+# A changed text is read by the edit that made it, by the laws that judge it, and by the check of the changed file.
+load_changed = lru_cache(maxsize=4)(load)
 
 
 def in_dialect(document: Document, dialect: str) -> Document:

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
-from memlint.source import load
+from memlint.source import in_dialect, load, load_changed
 from memlint.source.document import Document
-
-# The same text is asked for by the edit that made it, by the laws that judge it, and by other edits of the file.
-_load = lru_cache(maxsize=4)(load)
 
 
 def encode(document: Document, text: str) -> bytes:
@@ -22,8 +17,11 @@ def reread(document: Document, text: str) -> Document | None:
     """`text` in place of the document's, read the same way; None where it is no longer one document."""
     if document.start is not None:
         return _launch(document, text)
-    documents = _load(encode(document, text), document.path, document.syntax, document.dialect)
-    return documents[0] if len(documents) == 1 else None
+    data = encode(document, text)
+    documents = load_changed(data, document.path)
+    if documents[0].syntax != document.syntax:  # a name that tells no syntax
+        documents = load(data, document.path, document.syntax)
+    return in_dialect(documents[0], document.dialect) if len(documents) == 1 else None
 
 
 def _launch(document: Document, text: str) -> Document | None:

@@ -269,6 +269,8 @@ def apply_launcher(fields: Fields, config: LlamaFactoryConfig) -> None:
         )
     engine = fields.get("parallelism.engine")
     launcher = not any(map(_is_launch_file, config.context.companions))
+    reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
+    if config.training and launcher:
+        fields.put("planning.deepspeed_expands_segments", True, Origin("framework", detail=reason))
     if config.training and launcher and (many or engine in ("deepspeed", "megatron")):
-        reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
         fields.put("stack.expandable_segments", True, Origin("inferred", detail=reason))

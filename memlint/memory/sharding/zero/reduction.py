@@ -181,7 +181,6 @@ class _Reduction:
     def _wait(self, gradient: Gradient, moves: bool) -> None:
         """Puts a gradient into the bucket. `moves`: into its buffer."""
         size = self.settings.element * gradient.numel
-        self._touch()
         self.arriving = 0
         if moves:
             self.alive -= size
@@ -222,6 +221,7 @@ class _Partitioned(_Reduction):
         super().__init__(units, settings)
         self.rank = rank
         gradients = [gradient for unit in units for gradient in unit]
+        self.ends = [(rank * share, (rank + 1) * share) for share in settings.shares]  # of its part of each group
         self.whole = settings.element * sum(gradient.numel for gradient in gradients)
         self.owned = settings.element * sum(g.numel for g in gradients if self._is_own(g))
         self.keeps_all = settings.stage == 1
@@ -242,9 +242,9 @@ class _Partitioned(_Reduction):
             self.alive += size
         self._touch(size if held else 0)
         self.arriving = 0 if held else size
-        if settings.contiguous and not held:
+        if settings.contiguous and not held and not self.buffers:
             self.buffers = settings.element * settings.bucket * (2 if settings.overlaps else 1)
-        self._touch()
+            self._touch()
         if not self.reduces_late:
             self._join(gradient)
         self.arriving = 0
@@ -253,6 +253,7 @@ class _Partitioned(_Reduction):
         settings = self.settings
         if self.filled + gradient.numel > settings.bucket:
             self._reduce()
+            self._touch()
         self._wait(gradient, settings.contiguous and gradient.numel <= settings.bucket)
 
     def _finish(self) -> None:
@@ -353,9 +354,9 @@ class _Partitioned(_Reduction):
             position = following
 
     def _is_own(self, gradient: Gradient) -> bool:
-        return self._own_part(gradient) > 0
+        first, end = self.ends[gradient.group]
+        return gradient.start < end and gradient.start + gradient.numel > first
 
     def _own_part(self, gradient: Gradient) -> int:
-        share = self.settings.shares[gradient.group]
-        first, end = self.rank * share, (self.rank + 1) * share
+        first, end = self.ends[gradient.group]
         return max(0, min(end, gradient.start + gradient.numel) - max(first, gradient.start))

@@ -25,28 +25,24 @@ _EXPERTS = ".experts"
 _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
 
 
-def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool = False) -> ModelState:
-    """The model state on one rank: partitions, persistent parameters, and what is gathered for each unit. `at_rest`:
-    without what is gathered."""
+def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
+    """The model state on one rank: partitions and persistent parameters."""
     loaded, packed = _stored_bytes(units), any(t.dtype in _PACKED_DTYPES for unit in units for t in unit.tensors)
-    units = with_tensors(units, lambda tensor: _packed(tensor, layout.element))
+    units = _as_partitioned(units, layout)
     zero = run.parallelism.zero
-    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
-    threshold = required_setting(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
-    weights = _ShardedWeights(units, layout.element, shards, threshold)
+    weights = _sharded_weights(run, units, layout)
     constants = loaded - _stored_bytes(units)
-    states = _ShardedStates(run, layout, shards)
+    states = _ShardedStates(run, layout, weights.shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
     bucket = layout.element * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
     secondary = _hpz_partition(run, weights, layout)
-    gathered = _NOTHING if at_rest else _gathered(run, units, weights)
     return ModelState(
         weights=weights.whole + constants + partitions,
         optimizer_states=states.on_gpu,
         gradients_resident=states.gradients,
         communication=bucket + weights.persistent,
-        units=() if at_rest else _units(run, units, layout, gathered, secondary),
+        units=(),
         gradients_at_step=states.gradients,
         step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
@@ -54,12 +50,31 @@ def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool =
         load_peak=loaded if packed else weights.whole + partitions + layout.element * _largest(units),
         host_bytes=(states.on_host + _host_weights(run, weights, layout)) * ranks_per_node(run),
         notes=_notes(run),
+    )
+
+
+def with_units(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, state: ModelState) -> ModelState:
+    """The state with what is gathered for each unit."""
+    units = _as_partitioned(units, layout)
+    weights = _sharded_weights(run, units, layout)
+    secondary = _hpz_partition(run, weights, layout)
+    gathered = _gathered(run, units, weights)
+    return state._replace(
+        units=_units(run, units, layout, gathered, secondary),
         gathered_at_loss=secondary + layout.element * gathered.at_loss,
         gathered_at_loss_backward=secondary + layout.element * gathered.at_loss_backward,
     )
 
 
-_NOTHING = Replay((), 0, 0)
+def _as_partitioned(units: tuple[Unit, ...], layout: ZeroLayout) -> tuple[Unit, ...]:
+    return with_tensors(units, lambda tensor: _packed(tensor, layout.element))
+
+
+def _sharded_weights(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> _ShardedWeights:
+    zero = run.parallelism.zero
+    shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
+    threshold = required_setting(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
+    return _ShardedWeights(units, layout.element, shards, threshold)
 
 
 class _ShardedStates:

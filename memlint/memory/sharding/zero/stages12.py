@@ -26,15 +26,19 @@ _RANKS_EXAMINED = 64  # beyond, partitions are smaller than the first tensors an
 _ALLREDUCE_BUCKET = 500_000_000  # elements; MEMORY_OPT_ALLREDUCE_SIZE, runtime/engine.py
 
 
-def place(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool = False) -> ModelState:
-    """The model state on one rank. Gradients pass through the reduction bucket into the rank's partition. `at_rest`:
-    without a backward."""
+def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
+    """The model state on one rank, without its units but for an engine that partitions no gradients."""
     if layout.accumulation == 4 and layout.element == 2 and run.parallelism.zero.stage == 1 and not _offloads(run):
         return _bf16_optimizer(run, units, layout)
-    return _partitioned(run, units, layout, at_rest)
+    return _partitioned(run, units, layout)
 
 
-def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest: bool) -> ModelState:
+def with_units(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, state: ModelState) -> ModelState:
+    """The state with what a backward makes: gradients pass through the reduction bucket into the rank's partition."""
+    return state._replace(units=_backward(run, units, layout))
+
+
+def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     shares = [_partition_elements(group, layout.ranks) for group in layout.groups]
     offloads = _offloads(run)
     weights = engine_weights(units, layout.element)
@@ -52,7 +56,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, at_rest:
         optimizer_states=0 if offloads else master + states,
         gradients_resident=resident + _resident_buffers(run, layout),
         communication=scratch,
-        units=() if at_rest else _backward(run, units, layout),
+        units=(),
         gradients_at_step=step,
         step_temporaries=temporaries,
         communication_at_step=scratch,

@@ -120,10 +120,11 @@ def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], settings: 
 
 
 def _call(number: int, module: ModuleCall, sizes: list[int]) -> _Call:
+    if module.tied:
+        return _Call(number, (0,), sizes[0] + module.persistent)
     first = len(sizes)
     sizes.extend(module.gathered)
-    parameters = (0,) if module.tied else tuple(range(first, len(sizes)))
-    return _Call(number, parameters, sum(sizes[p] for p in parameters) + module.persistent)
+    return _Call(number, tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
 
 
 def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:

@@ -1,0 +1,57 @@
+"""The fields of a run that its memory does not depend on. Runs that differ in these alone have one estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from operator import itemgetter
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.memory.releases import canonical_stack
+from memlint.run import Planning, Run
+
+# Fields that nothing in this folder reads; tests/memory/test_canonical_run.py holds them against its source.
+UNREAD: Mapping[str, tuple[str, ...]] = {
+    "method": ("use_rslora", "reward_model"),
+    "batch": ("auto_find",),
+    "sequence": ("packing", "neat_packing", "video_max_length", "shift_attention", "rope_scaling", "length_is_bound"),
+    "loss": ("fallback_reason",),
+    "rollout": ("max_model_len",),
+    "optimizer": ("max_grad_norm", "learning_rate"),
+    "parallelism": ("find_unused_parameters",),
+    "saving": ("only_model",),
+}
+_STORAGE_DTYPE = "uint8"  # of quantised weights: other names for the same bytes
+_PLANNING = Planning()
+
+
+class _Section(NamedTuple):
+    """Fields of one part of a run that are not read, and their defaults."""
+
+    name: str
+    read: itemgetter[Any]
+    values: Any
+    defaults: Mapping[str, Any]
+
+
+def _section(name: str, fields: tuple[str, ...]) -> _Section:
+    default = Run._field_defaults[name]
+    read = itemgetter(*map(default._fields.index, fields))
+    return _Section(name, read, read(default), {field: getattr(default, field) for field in fields})
+
+
+_SECTIONS = tuple(_section(name, fields) for name, fields in UNREAD.items())
+
+
+def canonical(run: Run) -> Run:
+    """The run with a default for each value that its memory does not depend on, and the newest of equal releases."""
+    changes: dict[str, Any] = {"stack": canonical_stack(run), "planning": _PLANNING}
+    for section in _SECTIONS:
+        part = getattr(run, section.name)
+        if section.read(part) != section.values:
+            changes[section.name] = part._replace(**section.defaults)
+    quantization = run.model.quantization
+    if quantization.storage_dtype != _STORAGE_DTYPE:
+        stored = quantization._replace(storage_dtype=_STORAGE_DTYPE)
+        changes["model"] = run.model._replace(quantization=stored)
+    return run._replace(**changes)
