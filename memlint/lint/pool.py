@@ -1,8 +1,11 @@
-"""Lints many files, in worker processes if there are enough files. The order of the reports does not depend on it."""
+"""Lints many files, in worker processes where that is sooner done. The order of the reports does not depend on it."""
 
 from __future__ import annotations
 
+import gc
+import math
 import os
+import time
 from collections.abc import Iterator, Sequence
 
 import memlint.file_access as file_access
@@ -12,42 +15,64 @@ from memlint.lint.request import LintRequest
 from memlint.report.progress import watched
 from memlint.repository.discovery import FoundFile
 
-# Below this many files starting workers costs more than they save (measured: benchmarks/speed/linters.py).
-WORTH_WORKERS = 500
-FILES_A_TASK = 16  # files that a worker gets at a time
+# Files that this process checks before it starts workers. A worker that is forked has what these left behind: modules,
+# rules, schemas, layers. They also tell how long the others will take.
+FIRST = 64
+WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
+QUOTA = "/sys/fs/cgroup/cpu.max"
+FILES_A_TASK = 8  # files that a worker gets at a time
 
 _linter: Linter | None = None  # of a worker process
 
 
 def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
-    """Yields one report per file, lazily and in the order of `files`. Raises UsageError."""
-    workers = jobs or (_idle_processors() if len(files) >= WORTH_WORKERS else 1)
-    if workers <= 1 or len(files) < 2:
-        return watched(_one_by_one(request, files), len(files))
-    return watched(_in_parallel(request, files, workers), len(files))
+    """Yields one report per file, lazily and in the order of `files`. `jobs`: processes at work; by default as many as
+    there are processors, where there is work for them. Raises UsageError."""
+    return watched(_linted(Linter(request), files, jobs), len(files))
 
 
-def _one_by_one(request: LintRequest, files: Sequence[FoundFile]) -> Iterator[LintedFile]:
-    linter = Linter(request)
-    return (linter.lint_file(item.path, item.named) for item in files)
+def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
+    began = time.monotonic()
+    for item in files[:FIRST]:
+        yield linter.lint_file(item.path, item.named)
+    others = files[FIRST:]
+    workers = jobs or min(_processors(), int(_seconds(began, others) / WORTH_A_WORKER))
+    if others and workers > 1:
+        yield from _in_parallel(linter, others, workers)
+    else:
+        for item in others:
+            yield linter.lint_file(item.path, item.named)
+
+
+def _seconds(began: float, others: Sequence[FoundFile]) -> float:
+    """How long the other files will take, by what the first ones took."""
+    return (time.monotonic() - began) / FIRST * len(others)
 
 
 def _processors() -> int:
     """The number of processors that this process may use; in a container often fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, math.ceil(min(allowed, _quota(QUOTA))))
 
 
-def _idle_processors() -> int:
-    """Those that nobody else uses, at least one. Two workers that share a processor take longer than one alone."""
-    busy = int(os.getloadavg()[0]) if hasattr(os, "getloadavg") else 0
-    return max(1, _processors() - busy)
+def _quota(path: str) -> float:
+    """How many processors' time a container may use (Linux, control groups 2): "200000 100000" is two, "max 100000" no
+    limit."""
+    try:
+        with open(path) as stream:
+            most, period = map(int, stream.read().split())
+        return most / period
+    except (OSError, ValueError, ZeroDivisionError):
+        return math.inf
 
 
-def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int) -> Iterator[LintedFile]:
+def _in_parallel(linter: Linter, files: Sequence[FoundFile], workers: int) -> Iterator[LintedFile]:
     from multiprocessing import get_context  # only where there are many files
 
     method = "fork" if hasattr(os, "fork") else "spawn"
-    with get_context(method).Pool(workers, _start_worker, (request,)) as pool:
+    gc.freeze()  # what workers share is copied where the collector visits it
+    inherited = linter if method == "fork" else None
+    with get_context(method).Pool(workers, _start_worker, (linter.request, inherited)) as pool:
         for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK):
             file_access.add(recorded)
             yield linted
@@ -55,12 +80,14 @@ def _in_parallel(request: LintRequest, files: Sequence[FoundFile], workers: int)
         pool.join()  # without it the workers are killed while they shut down
 
 
-def _start_worker(request: LintRequest) -> None:
+def _start_worker(request: LintRequest, inherited: Linter | None) -> None:
+    """`inherited`: the linter of a process that was forked, with what it has read."""
     import signal  # only in workers
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started them: it ends them
+    file_access.take()  # what was recorded before the fork
     global _linter
-    _linter = Linter(request)
+    _linter = inherited or Linter(request)
 
 
 def _lint_in_worker(item: FoundFile) -> tuple[LintedFile, file_access.Recorded]:

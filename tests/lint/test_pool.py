@@ -1,18 +1,23 @@
-"""Workers: as many as processors are idle, the same reports in the same order, and none left after Ctrl-C."""
+"""Workers: no more than pay, the same reports in the same order, and none left after Ctrl-C."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import memlint.lint.pool as pool
+from memlint.lint.linter import Linter
+from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest, StatedFacts
+from memlint.report.model import FileReport
 from memlint.repository.discovery import FoundFile
 
 CONFIG = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: full\nper_device_train_batch_size: {}\n"
@@ -24,20 +29,56 @@ def make(folder: Path, number: int) -> list[FoundFile]:
     return [FoundFile(str(folder / f"run{index:03}.yaml")) for index in range(number)]
 
 
-def test_reports_come_in_order_whatever_the_number_of_workers(tmp_path: Path) -> None:
-    files = make(tmp_path, 40)
-    alone, shared = (list(pool.lint_files(LintRequest(StatedFacts()), files, jobs)) for jobs in (1, 3))
-    assert [one.report.path for one in alone] == [item.path for item in files]
-    assert alone == shared
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: int) -> None:
+    files = make(tmp_path, 2 * pool.FIRST)
+    linter = Linter(LintRequest(StatedFacts()))
+    assert list(pool.lint_files(linter.request, files, jobs)) == [linter.lint_file(item.path) for item in files]
 
 
-@pytest.mark.parametrize(("load", "workers"), [(0.0, 4), (0.9, 4), (1.2, 3), (4.0, 1), (30.0, 1)])
-def test_no_worker_starts_for_a_processor_that_is_in_use(
-    load: float, workers: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("number", "seconds", "processors", "workers"),
+    [
+        (64, 100.0, 8, None),  # none are left
+        (65, 0.4, 8, None),  # a worker takes longer to start
+        (1000, 0.9, 8, None),
+        (1000, 1.1, 8, 2),
+        (1000, 100.0, 8, 8),
+        (1000, 100.0, 1, None),
+    ],
+)
+def test_no_worker_starts_that_costs_more_than_it_saves(
+    number: int, seconds: float, processors: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0), raising=False)
-    monkeypatch.setattr(pool, "_processors", lambda: 4)
-    assert pool._idle_processors() == workers
+    """`seconds`: how long the files would take after the first ones."""
+    started: list[int | None] = [None]
+
+    def in_parallel(linter: Linter, files: Sequence[FoundFile], workers: int) -> tuple[LintedFile, ...]:
+        started.append(workers)
+        return ()
+
+    monkeypatch.setattr(pool, "_processors", lambda: processors)
+    monkeypatch.setattr(pool, "_seconds", lambda began, others: seconds)
+    monkeypatch.setattr(pool, "_in_parallel", in_parallel)
+    monkeypatch.setattr(Linter, "lint_file", lambda self, path, named: LintedFile(FileReport(path, "", ())))
+    list(pool.lint_files(LintRequest(StatedFacts()), [FoundFile("a.yaml")] * number, None))
+    assert started[-1] == workers
+
+
+@pytest.mark.parametrize(
+    ("text", "processors"),
+    [("max 100000", math.inf), ("200000 100000", 2), ("50000 100000", 0.5), ("", math.inf), ("1 0", math.inf)],
+)
+def test_the_time_that_a_container_may_use_counts(tmp_path: Path, text: str, processors: float) -> None:
+    (tmp_path / "cpu.max").write_text(text)
+    assert pool._quota(str(tmp_path / "cpu.max")) == processors
+    assert pool._quota(str(tmp_path / "none")) == math.inf
+
+
+def test_one_processor_at_least_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cpu.max").write_text("10000 100000")
+    monkeypatch.setattr(pool, "QUOTA", str(tmp_path / "cpu.max"))
+    assert pool._processors() == 1
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals of POSIX")

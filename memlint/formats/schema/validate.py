@@ -1,7 +1,8 @@
 """Checks a value against a schema file; violations.py has the issues of a refused value.
 
-A schema file below schemas/ is read and compiled once, by jsonschema-rs. A valid value costs one call (about 5 us);
-errors are listed for invalid ones only. Besides JSON Schema 2020-12, schemas have annotations:
+A schema file below schemas/ is read once, and compiled by jsonschema-rs when the first value is met of which
+surely_valid.py is not sure; from then on a value costs one call (about 5 us). Errors are listed for invalid ones only.
+Besides JSON Schema 2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
   `x-memlint-note`: reported when the key is used, whatever its value; `x-memlint-other-value`: the new name wants
@@ -19,6 +20,7 @@ A schema name may carry a fragment: "llamafactory.json#v1" is `$defs/v1` of that
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from memlint.formats.base import Issue
 from memlint.formats.schema.known_keys import KnownKeys
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, is_outdated
+from memlint.formats.schema.surely_valid import surely_valid
 from memlint.shipped_data import folder
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ def schema_issues(
 def is_valid(schema_name: str, value: Any) -> bool:
     """Whether the schema accepts a value. False too for what JSON cannot hold (a key that is no string, NaN)."""
     try:
+        # Once the library is loaded, it is the faster of the two.
+        if "jsonschema_rs" not in sys.modules and surely_valid(*compiled_schema(schema_name), value):
+            return True
         return bool(_validator(schema_name).is_valid(value))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return False
