@@ -45,10 +45,14 @@ def test_published_measurements() -> None:
 def test_the_card_on_rows_that_took_no_part_in_the_fit() -> None:
     every = card_fit.shown()
     unseen = card_fit.together(card_fit.halves(every))
-    assert unseen.inside >= 0.92 * unseen.rows
-    assert unseen.width <= 0.22
-    models = card_fit.together(card_fit.each_left_out(every, card_fit.model).values())
-    assert models.inside >= 0.88 * models.rows
+    assert unseen.inside >= 0.95 * unseen.rows
+    assert unseen.width <= 0.19
+    # A file or a stack has classes of runs that no other has (sharded ones; a fused loss), whose terms start at round
+    # numbers: they are covered as often, by wider intervals.
+    for group, width in ((card_fit.model, 0.18), (lambda one: one.file, 0.195), (card_fit.owner, 0.23)):
+        found = card_fit.together(card_fit.each_left_out(every, group).values())
+        assert found.inside >= 0.95 * found.rows
+        assert found.width <= width
 
 
 def test_no_run_that_died_is_said_to_fit() -> None:

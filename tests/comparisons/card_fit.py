@@ -35,7 +35,7 @@ _STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
 _PASSES = 2
 _OUTSIDE = 0.02  # share of rows that margins leave outside on each side
 _LENT = 30  # rows of all classes that each class counts as its own
-_FEW = 3  # a class without rows gets margins wider by a third, one with nine by a twelfth
+_FEW = 4  # a class without rows gets margins wider by a quarter, one with twelve by a sixteenth
 _SPLITS = 20
 Table = Mapping[str, Any]
 
@@ -125,7 +125,7 @@ def _moved(table: Table, term: str, groups: tuple[str, ...], chosen: Sequence[Sh
         return table
     now = table["terms"][groups[0]][term]
     tried = [table, *(_with(table, [(term, groups, now * step)]) for step in _STEPS)]
-    return min(tried, key=lambda one: mean(abs(_error(row, one)) for row in chosen))
+    return min(tried, key=lambda one: mean(_error(row, one) ** 2 for row in chosen))
 
 
 def _error(one: Shown, table: Table) -> float:

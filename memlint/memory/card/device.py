@@ -98,7 +98,8 @@ class SteadyState(NamedTuple):
         high = unclamped_high = device + self._above(device) + self.uncertain
         if usable and high > usable:
             full_card = max(int(usable * table["full_card"]["value"]), minimum)
-            low = minimum if device > usable else min(low, full_card)
+            near = device > usable * (1 - table["full_card"]["near"])
+            low = minimum if near else min(low, full_card)
             if self.fits(device, usable):
                 high = usable
             device = min(device, max(usable, self.allocated + outside))
