@@ -146,6 +146,8 @@ class Workspace:
             self._config_file,
             lambda name: self.display_path(f"{root}/{name}"),
             self._parsed_modules().parse,
+            lambda program: self._launch_index().starts(program),
+            lambda config: self._launch_index().starts_with(config),
         )
 
     def _follow(self, path: str, command: CommandLine, written: Mapping[str, str]) -> tuple[PythonRun, ...]:
@@ -177,8 +179,9 @@ class Workspace:
             return ()
         root = self.root.rstrip("/")
         if not self._config_indexes:
-            names = (name.removeprefix(f"{root}/") for name in self._python())
-            self._config_indexes.append(ConfigIndex(self._scripts_repository(), lambda: names))
+            repository = self._scripts_repository()
+            names = lambda: (name.removeprefix(f"{root}/") for name in self._python())  # noqa: E731
+            self._config_indexes.append(ConfigIndex(repository, names))
         return self._config_indexes[0].documents(absolute.removeprefix(f"{root}/"))
 
     def declared_run(self, path: str, keys: DeclaredKeys) -> Document:

@@ -102,6 +102,10 @@ class Start(NamedTuple):
     arguments_class: str = ""  # of which class they are, in Python
     read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
 
+    # What is to be said of a configuration file of the repository's own.
+    disagreements: tuple[str, ...] = ()  # what other scripts make of it: "`eval.py` reads this file too: ..."
+    unread: tuple[str, ...] = ()  # keys that no script reads, as dotted names that have a place
+
 
 class Document(NamedTuple):
     """One document of a file.
