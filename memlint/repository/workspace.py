@@ -130,12 +130,17 @@ class Workspace:
     def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
         from memlint.repository.python.documents import documents  # where Python is read
 
+        if path.endswith(".ipynb") and len(data) > MAX_BYTES:
+            from memlint.source.python.notebook import too_large  # few notebooks are
+
+            found = too_large(data, path)
+            return () if found is None else (found,)
         inner = absolute.removeprefix(f"{self.root.rstrip('/')}/")
         file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
-        found = documents(inner, file, self._scripts_repository())
+        runs = documents(inner, file, self._scripts_repository())
         if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
-            found += self._launches(path, absolute, decode(data).text)
-        return found
+            runs += self._launches(path, absolute, decode(data).text)
+        return runs
 
     def _scripts_repository(self) -> PythonRepository:
         from memlint.repository.python.documents import PythonRepository  # as above

@@ -144,16 +144,19 @@ def _loaded(model: Made) -> Keys:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in ("load_in_4bit", "load_in_8bit") if key in model.arguments})
+    if model.is_open and "quantization_config" not in model.arguments:
+        keys.setdefault("load_in_4bit", _not_seen(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
 
 
 def _unsloth(model: Made) -> Keys:
     """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said."""
-    length = _argument(model, 1, "max_seq_length") or Known(2048, model.source)
+    length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
     full = model.arguments.get("full_finetuning")
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
     is_full = isinstance(full, Known) and bool(full.value)
-    keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or Known(not is_full, model.source)
+    four = _not_seen(model) if model.is_open else Known(not is_full, model.source)
+    keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
     if isinstance(model.arguments.get("dtype"), Known) and model.arguments["dtype"] == Known(None):
         keys.pop("dtype", None)
     return keys
@@ -227,10 +230,14 @@ def adapter_keys(config: Value) -> Keys:
 def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
     keys: Keys = {"use_peft": Known(True, made.source)}
     for argument, (key, default) in table.items():
-        value = made.arguments.get(argument) or _placed(default, made)
+        value = made.arguments.get(argument) or (_not_seen(made) if made.is_open else _placed(default, made))
         if not (isinstance(value, Known) and value.value is None):
             keys[key] = value
     return keys
+
+
+def _not_seen(made: Made) -> Undetermined:
+    return Undetermined("the script passes on arguments that memlint does not see", made.source)
 
 
 def _placed(default: Value, made: Made) -> Value:
