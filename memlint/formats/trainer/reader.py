@@ -88,7 +88,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
         return rule not in _OF_OWN_FILES
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
-        return any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
+        is_commanded = start is not None and start.is_commanded
+        return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (start is not None and start.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)

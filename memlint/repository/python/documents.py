@@ -112,7 +112,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     if isinstance(script, Problem):
         return ()
     runs = _runs(script, path, text, repository, config)
-    found = [document_of(run, path, text, repository) for run in runs if _is_known(run)]
+    found = [document_of(run, path, text, repository, line.is_given) for run, line in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
     return tuple(
@@ -127,7 +127,9 @@ def _is_known(run: PythonRun) -> bool:
     return any(isinstance(run.keys.get(key), Known) for key in (_MODEL, _BATCH)) or _MODEL not in run.keys
 
 
-def _runs(script: SourceText, path: str, text: str, repository: PythonRepository, config: str) -> tuple[PythonRun, ...]:
+def _runs(
+    script: SourceText, path: str, text: str, repository: PythonRepository, config: str
+) -> tuple[tuple[PythonRun, CommandLine], ...]:
     """The runs of a script under each command that the repository shows for it; without one, of a plain start.
 
     Runs that differ in nothing that matters to memory count once. A script whose commands name configuration files is
@@ -137,10 +139,10 @@ def _runs(script: SourceText, path: str, text: str, repository: PythonRepository
     if config or _HAS_OPTIONS.search(text):
         lines = _shown(repository.starts(path), config) or lines
     files = _Cache(repository).files()
-    found: dict[str, PythonRun] = {}
+    found: dict[str, tuple[PythonRun, CommandLine]] = {}
     for line in lines:
         for number, run in enumerate(runs_of(script, files, line)):
-            found.setdefault(f"{number} {_fingerprint(run)}" if len(lines) > 1 else str(number), run)
+            found.setdefault(f"{number} {_fingerprint(run)}" if len(lines) > 1 else str(number), (run, line))
     return tuple(found.values())
 
 
@@ -217,8 +219,13 @@ class _Cache:
         return self._modules[path]
 
 
-def document_of(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
-    """The document of a run: of the script, or of the configuration file that its batch size stands in."""
+def document_of(
+    run: PythonRun, path: str, text: str, repository: PythonRepository, is_commanded: bool = False
+) -> Document:
+    """The document of a run: of the script, or of the configuration file that its batch size stands in.
+
+    `is_commanded`: a command with options makes it, and the script has other runs under others.
+    """
     home = _home(run, path)
     script = text
     config = repository.document(home) if home != path else None
@@ -236,7 +243,9 @@ def document_of(run: PythonRun, path: str, text: str, repository: PythonReposito
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
         start=_start(run, repository.display(path), home == path, placed.unknown)._replace(
-            written_at=dict(_written_at(run, repository)), read_back=frozenset(_READ_BACK.findall(script))
+            written_at=dict(_written_at(run, repository)),
+            read_back=frozenset(_READ_BACK.findall(script)),
+            is_commanded=is_commanded,
         ),
     )
 

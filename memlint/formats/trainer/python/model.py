@@ -150,15 +150,17 @@ def _loaded(model: Made) -> Keys:
 
 
 def _unsloth(model: Made) -> Keys:
-    """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said."""
+    """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said; without a
+    dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314)."""
     length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
     full = model.arguments.get("full_finetuning")
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
     is_full = isinstance(full, Known) and bool(full.value)
     four = _not_seen(model) if model.is_open else Known(not is_full, model.source)
     keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
-    if isinstance(model.arguments.get("dtype"), Known) and model.arguments["dtype"] == Known(None):
-        keys.pop("dtype", None)
+    dtype = model.arguments.get("dtype")
+    if (dtype is None and not model.is_open) or (isinstance(dtype, Known) and dtype.value is None):
+        keys["dtype"] = Known("bfloat16", model.source)
     return keys
 
 
