@@ -20,7 +20,9 @@ from memlint.source.python.values import (
 
 Keys = dict[str, Value]
 _METHODS = frozenset({"to", "cuda", "train", "eval", "enable_input_require_grads"})  # they give back the model
-_WRAPPERS = frozenset({"compile", "DistributedDataParallel", "DDP", "DataParallel"})  # they hold it
+_WRAPPERS = frozenset(  # they hold it
+    {"compile", "DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP", "fully_shard"}
+)
 _DTYPES = {
     **{name: name for name in ("float32", "float16", "bfloat16")},
     "half": "float16",
