@@ -57,7 +57,13 @@ def _runs(linter: Linter, path: str) -> Iterator[Analysis]:
 
 def _rows(found: list[Analysis]) -> list[dict[str, Any]]:
     return [
-        {"path": one.document.path, "script": one.document.start.entry, "keys": list(_keys(one.document))}
+        {
+            "path": one.document.path,
+            "script": one.document.start.entry,
+            "keys": list(_keys(one.document)),
+            "disagreements": list(one.document.start.disagreements),
+            "unread": list(_unread(one.document)),
+        }
         for one in found
         if one.document.start is not None
     ]
@@ -86,6 +92,12 @@ def _keys(document: Document) -> Iterator[dict[str, Any]]:
         }
 
 
+def _unread(document: Document) -> Iterator[dict[str, Any]]:
+    """The keys of the file that no script reads."""
+    for key in document.start.unread if document.start is not None else ():
+        yield {"key": key, "written_at": f"{document.path}:{document.places[key,].value.line}"}
+
+
 def _text(found: list[Analysis]) -> str:
     return "\n\n".join("\n".join(_lines(row)) for row in _rows(found))
 
@@ -98,6 +110,10 @@ def _lines(row: dict[str, Any]) -> Iterator[str]:
         value = f"unknown: {entry['unknown']}" if entry["unknown"] else json.dumps(entry["value"], default=str)
         where = entry["written_at"] or "the script computes it"
         yield one_line(f"  {entry['key']:{width}}  {value}  ({where})")
+    for entry in row["unread"]:
+        yield one_line(f"  no script reads {entry['key']} ({entry['written_at']})")
+    for text in row["disagreements"]:
+        yield one_line(f"  {text}")
 
 
 _FORMATS = {"text": _text, "json": _as_json, "keys": _as_keys}

@@ -140,6 +140,20 @@ ISSUES: Mapping[str, IssueRule] = {
         "info",
         "Keys mean what the script makes of them: no key is judged, no dtype is presumed, and no fix is safe.",
     ),
+    "several-readers": IssueRule(
+        "CFG014",
+        "config/several-readers",
+        "Several scripts read this file and make different runs of it",
+        "info",
+        "What is said here holds for the one that is named; a command in a README or a script would tell which counts.",
+    ),
+    "unread-key": IssueRule(
+        "CFG015",
+        "config/key-without-effect",
+        "No script reads this key",
+        "warning",
+        "The run trains as if the key were not there.",
+    ),
     "wrong-companion": IssueRule(
         "REF007",
         "reference/wrong-kind",

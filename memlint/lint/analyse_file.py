@@ -148,7 +148,10 @@ def unreadable(path: str, reason: str) -> Finding:
 
 
 def _may_be_training_config(document: Document) -> bool:
-    """Whether a file with syntax errors, which no format recognises, has a training config's keys in its text."""
+    """Whether a file with syntax errors, which no format recognises, has a training config's keys in its text. Of
+    notebooks only those that train have problems of their own."""
+    if document.problems and document.path.endswith(".ipynb"):
+        return True
     return bool(document.problems) and re.search(_TRAINING_KEY, document.text) is not None
 
 

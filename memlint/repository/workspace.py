@@ -131,12 +131,17 @@ class Workspace:
     def _python_documents(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
         from memlint.repository.python.documents import documents  # where Python is read
 
+        if path.endswith(".ipynb") and len(data) > MAX_BYTES:
+            from memlint.source.python.notebook import too_large  # few notebooks are
+
+            found = too_large(data, path)
+            return () if found is None else (found,)
         inner = absolute.removeprefix(f"{self.root.rstrip('/')}/")
         file = load(data, inner, syntax="json")[0] if path.endswith(".ipynb") else decode(data).text
-        found = documents(inner, file, self._scripts_repository())
+        runs = documents(inner, file, self._scripts_repository())
         if path.endswith(".ipynb") and b'"!' in data.replace(b"%%", b'"!'):
-            found += self._launches(path, absolute, decode(data).text)
-        return found
+            runs += self._launches(path, absolute, decode(data).text)
+        return runs
 
     def _scripts_repository(self) -> PythonRepository:
         from memlint.repository.python.documents import PythonRepository  # as above
@@ -147,6 +152,8 @@ class Workspace:
             self._config_file,
             lambda name: self.display_path(f"{root}/{name}"),
             self._parsed_modules().parse,
+            lambda program: self._launch_index().starts(program),
+            lambda config: self._launch_index().starts_with(config),
         )
 
     def _follow(self, path: str, command: CommandLine, written: Mapping[str, str]) -> tuple[PythonRun, ...]:
@@ -178,8 +185,9 @@ class Workspace:
             return ()
         root = self.root.rstrip("/")
         if not self._config_indexes:
-            names = (name.removeprefix(f"{root}/") for name in self._python())
-            self._config_indexes.append(ConfigIndex(self._scripts_repository(), lambda: names))
+            repository = self._scripts_repository()
+            names = lambda: (name.removeprefix(f"{root}/") for name in self._python())  # noqa: E731
+            self._config_indexes.append(ConfigIndex(repository, names))
         return self._config_indexes[0].documents(absolute.removeprefix(f"{root}/"))
 
     def declared_run(self, path: str, keys: DeclaredKeys) -> Document:

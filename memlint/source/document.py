@@ -101,6 +101,11 @@ class Start(NamedTuple):
     accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
     arguments_class: str = ""  # of which class they are, in Python
     read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
+    is_commanded: bool = False  # a command of the repository gives a Python script options: others make other runs
+
+    # What is to be said of a configuration file of the repository's own.
+    disagreements: tuple[str, ...] = ()  # what other scripts make of it: "`eval.py` reads this file too: ..."
+    unread: tuple[str, ...] = ()  # keys that no script reads, as dotted names that have a place
 
 
 class Document(NamedTuple):

@@ -18,7 +18,7 @@ from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.issues import conflicts, is_record, trainer_issues
+from memlint.formats.trainer.issues import conflicts, is_record, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import model_name
@@ -77,7 +77,7 @@ def parse(document: Document, context: Context) -> Parsed:
     readings = tuple(read_dtype_doubt(fields, document, context))
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     reported = (one for one in fields.issues if one.code != "missing-reference" or not is_record(document.value))
-    issues = (*trainer_issues(config), *conflicts(config), *reported)
+    issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
     return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places)
 
 

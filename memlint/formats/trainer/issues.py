@@ -21,6 +21,7 @@ from memlint.formats.trainer.reader import slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.formats.versions import NO_EVIDENCE
+from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
 # Arguments that nobody writes; transformers 4 and 5 have all of them.
@@ -47,6 +48,19 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
         )
     )
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if is_record(section.value) else kept
+
+
+def own_file_issues(document: Document) -> Iterator[Issue]:
+    """What the repository's scripts say of a configuration file with keys of its own."""
+    start = document.start
+    if start is None:
+        return
+    for message in start.disagreements:
+        yield Issue("several-readers", message, document.path, severity="info")
+    for key in start.unread:
+        name = key.rpartition(".")[2]
+        message = f"`{name}` is in no script of the repository: {start.entry} makes the run without it"
+        yield Issue("unread-key", message, document.path, (key,), "warning")
 
 
 def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:

@@ -69,6 +69,8 @@ _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 # Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
 _OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
+# Rules about configuration files with keys of the repository's own, whatever trains with them.
+_OF_OWN_FILES = frozenset({"CFG014", "CFG015"})
 # Rules about a key without effect, and the keys that they are about.
 _WITHOUT_EFFECT = {
     "TRN003": ("num_train_epochs", "max_steps"),
@@ -84,9 +86,10 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
     start = document.start
     if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
-        return True
+        return rule not in _OF_OWN_FILES
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
-        return any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
+        is_commanded = start is not None and start.is_commanded
+        return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (start is not None and start.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
+from typing import TYPE_CHECKING
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import (
@@ -21,6 +22,11 @@ from memlint.repository.launch.pages import (
     names_config,
 )
 from memlint.source.document import Document
+
+if TYPE_CHECKING:
+    from memlint.repository.launch.starts import ProgramStart
+
+MOST_STARTS = 200  # of one page
 
 
 class LaunchIndex:
@@ -36,6 +42,7 @@ class LaunchIndex:
         self._texts = dict(command_texts(self._names, read))
         self._open = frozenset(name for name, data in self._texts.items() if may_launch_any(name, data))
         self._by_page: dict[str, dict[str, list[Launch]]] = {}
+        self._starts: dict[str, tuple[ProgramStart, ...]] = {}
         self._read = read
         self._load = load
         self._files: tuple[str, ...] | None = None
@@ -49,6 +56,43 @@ class LaunchIndex:
             *in_comments(config, text, self._names),
             *by_distance(found, config, lambda launch: launch.path),
         )
+
+    def starts(self, program: str) -> tuple[ProgramStart, ...]:
+        """The commands that start the Python program at the path `program`: its docstring's, then the nearest first."""
+        stem = posixpath.basename(program).removesuffix(".py")
+        stem = posixpath.basename(posixpath.dirname(program)) if stem == "__main__" else stem
+        found = (one for page in self._pages_naming(stem) for one in self._starts_in(page) if one.program == program)
+        own = (one for one in self._starts_in_docstring(program) if one.program == program)
+        return (*own, *by_distance(found, program, lambda start: start.written_at))
+
+    def starts_with(self, config: str) -> tuple[ProgramStart, ...]:
+        """The commands that name the configuration file `config` to a Python program, the nearest first."""
+        pages = self._pages_naming(posixpath.basename(config))
+        found = (one for page in pages for one in self._starts_in(page) if config in one.files.values())
+        return tuple(by_distance(found, config, lambda start: start.written_at))
+
+    def _pages_naming(self, word: str) -> Iterator[str]:
+        wanted = word.encode("utf-8", "replace")
+        return (name for name, data in self._texts.items() if name in self._open or wanted in data)
+
+    def _starts_in(self, page: str) -> Sequence[ProgramStart]:
+        if page not in self._starts:
+            from memlint.repository.launch.starts import starts_in_text  # where a script has a command line
+
+            text = self._texts[page].decode("utf-8", "replace")
+            found = starts_in_text(page, text, self._names, self._text)
+            self._starts[page] = tuple(islice(found, MOST_STARTS))
+        return self._starts[page]
+
+    def _starts_in_docstring(self, program: str) -> Sequence[ProgramStart]:
+        if program not in self._starts:
+            from memlint.repository.launch.starts import docstring, starts_in_text  # as above
+
+            text = docstring(self._text(program) or "")
+            self._starts[program] = tuple(
+                islice(starts_in_text(program, text, self._names, self._text), MOST_STARTS) if text else ()
+            )
+        return self._starts[program]
 
     def pages(self) -> Iterator[str]:
         """The texts that show commands."""

@@ -11,12 +11,13 @@ config's comments, the commands that they show.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_script
-from memlint.repository.launch.snippets import snippets
+from memlint.repository.launch.snippets import COMMAND, snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
 from memlint.repository.scripts.embedded import holds_recipes, recipes
 from memlint.repository.scripts.world import visible_devices, world
@@ -56,29 +57,31 @@ def launches_in_text(
     text = text.replace("\r\n", "\n")
     found = (
         (config, launch._replace(path=name, line=text.count("\n", 0, one.at.start) + 1))
-        for one in _invocations(name, text, tracked, read)
-        for config, launch in launches_of_invocation(one, _folders(name, one.folder, tracked.root), tracked)
+        for one in invocations(name, text, tracked, read)
+        for config, launch in launches_of_invocation(one, folders_of(name, one.folder, tracked.root), tracked)
     )
     return tuple(islice(found, MOST_LAUNCHES))
 
 
-def _invocations(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[Invocation]:
-    """The programs that the commands of a file start."""
+def invocations(
+    name: str, text: str, tracked: TrackedNames, read: Read, start: re.Pattern[str] = COMMAND
+) -> Iterator[Invocation]:
+    """The programs that the commands of a file start. `start`: what a command in a page begins with."""
     path = posixpath.join(tracked.root, name)
-    for sources in _scripts(path, text):
+    for sources in _scripts(path, text, start):
         follower = Interpreter(path, _surroundings(name, tracked, read))
         follower.follow_all(sources, posixpath.dirname(path))
         yield from follower.invocations
 
 
-def _scripts(path: str, text: str) -> Iterator[Iterable[Source]]:
+def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[Iterable[Source]]:
     """The scripts that a file holds, each as the texts that one shell reads."""
     if is_script(path):
         yield (Source.of_file(path, text),)
     elif holds_recipes(path):
         yield from ((Source(part.text),) for part in recipes(path, text))
     else:
-        yield map(Source, snippets(path, text))
+        yield map(Source, snippets(path, text, start))
 
 
 def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
@@ -103,7 +106,7 @@ def _above(folder: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _folders(name: str, entered: str, root: str) -> tuple[str, ...]:
+def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
     """The folders that a command's paths may be relative to: those that the file entered, its own, those above it.
 
     Where a page starts is not known: after `git clone ...; cd repository; cd tune` it may be in `repository/tune` or

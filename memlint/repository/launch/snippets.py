@@ -15,17 +15,17 @@ from memlint.source.shell.text import Piece, Text, Where
 
 MOST_LINES = 60  # of one command
 MOST_LETTERS = 4096  # of one command
-_START = re.compile(rf"{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )|&& *cd ")
+COMMAND = re.compile(rf"{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )|&& *cd ")
 _OPTION = re.compile(r"[# \t]*--[a-z]")
 _PROMPT = re.compile(r"[$#>%\s]+(?=\s)\s*|\s+")
 _CODE = re.compile(r"[^`]+")
 _PLACEHOLDER = re.compile(r"<\w[^<>\n]{0,80}>")
 
 
-def snippets(path: str, text: str) -> Iterator[Text]:
-    """The commands of a page, in order. Places are in the file `path`."""
+def snippets(path: str, text: str, start: re.Pattern[str] = COMMAND) -> Iterator[Text]:
+    """The commands of a page, in order. Places are in the file `path`. `start`: what a command begins with."""
     done = 0  # what lies before was read
-    for match in _START.finditer(text):
+    for match in start.finditer(text):
         if match.start() < done:
             continue
         begin = text.rfind("\n", 0, match.start()) + 1

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 
 from memlint.repository.python.documents import PythonRepository, documents, may_train
+from memlint.repository.python.readers import Reading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
 MAX_TEXTS = 256  # of modules, that are kept from one file to the next
 MAX_LETTERS = 131_072  # of a configuration file: what is longer is data
+MAX_READERS = 4  # scripts that read one file, of which each is told what it makes of it
 MIN_KEYS = 2  # values of a run that must stand in the file
 # A cheap look at the file: keys that training configurations have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
@@ -33,6 +35,7 @@ _OF_HYDRA = re.compile(r"^defaults:\s*$", re.MULTILINE)
 _ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
 # A cheap look at a script or what it imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
+_WORD = re.compile(r"[A-Za-z_]\w+")
 
 
 class ConfigIndex:
@@ -42,6 +45,7 @@ class ConfigIndex:
         self._repository = repository._replace(read=_remembered(repository.read))
         self._python = python
         self._scripts: list[tuple[str, str]] | None = None
+        self._words: frozenset[str] | None = None
         # Script and suffix -> the files that it loads whatever its command line says, of a script that loads no other.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
 
@@ -56,15 +60,46 @@ class ConfigIndex:
             return ()
         if _ON_TOP.search(text):
             return ()
+        told = [one.program for one in self._repository.starts_with(path)]
+        named = [(one, code) for one in dict.fromkeys(told) if (code := self._program(one)) is not None]
+        if _OF_HYDRA.search(text):
+            others = [(script, code) for script, code in self._nearest(path) if "hydra" in code]
+        else:
+            others = self._nearest(path)
+        found = tuple(islice(self._readings(named or others, path), MAX_READERS))
+        return self._with_notes(path, found, bool(named)) if found else ()
+
+    def _program(self, path: str) -> str | None:
+        """The text of a program that trains; None for any other."""
+        text = self._repository.read(path)
+        return text if text is not None and may_train(path, text, self._repository.read) else None
+
+    def _readings(self, scripts: Iterable[tuple[str, str]], path: str) -> Iterator[Reading]:
         display = self._repository.display(path)
-        for script, code in self._nearest(path):
-            if _OF_HYDRA.search(text) and "hydra" not in code:
-                continue
+        for script, code in scripts:
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own:
-                return tuple(one._replace(index=index, documents=len(found)) for index, one in _places(found, own))
-        return ()
+                runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
+                yield Reading(script, runs, _values_here(own[0]))
+
+    def _with_notes(self, path: str, readings: Sequence[Reading], is_told: bool) -> tuple[Document, ...]:
+        """The runs that count, with what else is to be said of the file."""
+        of = chosen(readings, is_told)
+        others = tuple(disagreements(of, readings))
+        file = self._repository.document(path)
+        keys = {} if file is None else unread(file, of.runs, self._words_of_scripts())
+        first, *more = (with_places(one, keys) for one in of.runs)
+        if first.start is not None:
+            first = first._replace(start=first.start._replace(disagreements=others))
+        return (first, *more)
+
+    def _words_of_scripts(self) -> frozenset[str]:
+        """The words of all Python of the repository."""
+        if self._words is None:
+            texts = (self._repository.read(path) for path in self._python())
+            self._words = frozenset(word for text in texts if text is not None for word in _WORD.findall(text))
+        return self._words
 
     def _runs(self, script: str, code: str, path: str) -> tuple[Document, ...]:
         """The runs that a script makes if it is started with the file at `path`; none where it does not load it.
@@ -130,8 +165,3 @@ def _values_here(document: Document) -> int:
     whole = document.places[()].value
     spans = (document.places[(key,)].value for key in document.value)
     return sum((span.start, span.end) != (whole.start, whole.end) for span in spans)
-
-
-def _places(found: tuple[Document, ...], own: tuple[Document, ...]) -> Iterable[tuple[int, Document]]:
-    """Each document with its number among all runs of the script, by which it is found again after a change."""
-    return ((found.index(one), one) for one in own)

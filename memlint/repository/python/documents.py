@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
@@ -23,7 +23,10 @@ from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
 from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, source_of
+from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, plain, source_of
+
+if TYPE_CHECKING:
+    from memlint.repository.launch.starts import ProgramStart
 
 SUFFIXES = (".py", ".ipynb")
 # A cheap look: what makes no trainer is not parsed.
@@ -37,6 +40,16 @@ _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|t
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
 _READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # in a trainer of the script's own
 MAX_IMPORTS = 40
+MAX_STARTS = 4  # commands of one script, each of which is a run
+_HAS_OPTIONS = re.compile(
+    r"arg(?:ument_?)?parse|parse_args|get_args|ArgumentParser|click|typer|tyro|\bfire\b|TrlParser|sys\.argv|hydra|absl"
+    r"|from_cli|CLI\("
+)
+# Keys that decide about memory, or about which part of it a run has.
+_DECIDES = re.compile(
+    r"model_name|dtype|attn_|per_device_|gradient_|bf16|fp16|optim|max_|num_generations|packing|use_|lora_r$|lora_target"
+    r"|load_in|bnb_|deepspeed|fsdp|eval_strategy|generation_batch|vllm_"
+)
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
@@ -47,13 +60,16 @@ _OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_typ
 class PythonRepository(NamedTuple):
     """What a script can see: files by their paths below the repository's root; None for what is not there.
 
-    `display` gives the path that reports show. `parse`: a module's tree, or what is wrong with it.
+    `display` gives the path that reports show. `parse`: a module's tree, or what is wrong with it. `starts`: the
+    commands that the repository shows for a program; `starts_with`: those that name a configuration file.
     """
 
     read: Callable[[str], str | None]
     document: Callable[[str], Document | None]
     display: Callable[[str], str]
     parse: Callable[[str, str], SourceText | Problem] = parse
+    starts: Callable[[str], Sequence[ProgramStart]] = lambda program: ()
+    starts_with: Callable[[str], Sequence[ProgramStart]] = lambda config: ()
 
 
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
@@ -95,8 +111,8 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     script = repository.parse(path, text) if isinstance(file, str) else notebook.read(file)
     if isinstance(script, Problem):
         return ()
-    runs = runs_of(script, _Cache(repository).files(), CommandLine(config))
-    found = [document_of(run, path, text, repository) for run in runs if _is_known(run)]
+    runs = _runs(script, path, text, repository, config)
+    found = [document_of(run, path, text, repository, line.is_given) for run, line in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
     return tuple(
@@ -109,6 +125,54 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
 def _is_known(run: PythonRun) -> bool:
     """Whether the model or the batch size is known: a script that has both from its command line says nothing."""
     return any(isinstance(run.keys.get(key), Known) for key in (_MODEL, _BATCH)) or _MODEL not in run.keys
+
+
+def _runs(
+    script: SourceText, path: str, text: str, repository: PythonRepository, config: str
+) -> tuple[tuple[PythonRun, CommandLine], ...]:
+    """The runs of a script under each command that the repository shows for it; without one, of a plain start.
+
+    Runs that differ in nothing that matters to memory count once. A script whose commands name configuration files is
+    linted by those files.
+    """
+    lines = [CommandLine(config)]
+    if config or _HAS_OPTIONS.search(text):
+        lines = _shown(repository.starts(path), config) or lines
+    files = _Cache(repository).files()
+    found: dict[str, tuple[PythonRun, CommandLine]] = {}
+    for line in lines:
+        for number, run in enumerate(runs_of(script, files, line)):
+            found.setdefault(f"{number} {_fingerprint(run)}" if len(lines) > 1 else str(number), (run, line))
+    return tuple(found.values())
+
+
+def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
+    """The command lines that start a program: with the configuration file at `config`, else with none; none of them
+    where there are too many to be a run each."""
+    if config:
+        chosen = [one for one in starts if config in one.files.values()]
+    else:
+        chosen = [one for one in starts if not one.files] or (list(starts) if len(starts) == 1 else [])
+    lines = {repr(_words(one.line)): one.line for one in chosen}
+    return list(lines.values()) if len(lines) <= MAX_STARTS else []
+
+
+def _words(line: CommandLine) -> object:
+    """A command line without the places of its words."""
+    named = {name: [_told(value) for value in values] for name, values in line.options.items()}
+    return named, [_told(value) for value in line.positional]
+
+
+def _fingerprint(run: PythonRun) -> str:
+    """What a run says that decides about memory, in words."""
+    return repr([(key, _told(run.keys[key])) for key in sorted(run.keys) if _DECIDES.match(key)])
+
+
+def _told(value: Value) -> object:
+    try:
+        return plain(value)
+    except ValueError:
+        return None
 
 
 def _rereading(
@@ -155,8 +219,13 @@ class _Cache:
         return self._modules[path]
 
 
-def document_of(run: PythonRun, path: str, text: str, repository: PythonRepository) -> Document:
-    """The document of a run: of the script, or of the configuration file that its batch size stands in."""
+def document_of(
+    run: PythonRun, path: str, text: str, repository: PythonRepository, is_commanded: bool = False
+) -> Document:
+    """The document of a run: of the script, or of the configuration file that its batch size stands in.
+
+    `is_commanded`: a command with options makes it, and the script has other runs under others.
+    """
     home = _home(run, path)
     script = text
     config = repository.document(home) if home != path else None
@@ -174,7 +243,9 @@ def document_of(run: PythonRun, path: str, text: str, repository: PythonReposito
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
         start=_start(run, repository.display(path), home == path, placed.unknown)._replace(
-            written_at=dict(_written_at(run, repository)), read_back=frozenset(_READ_BACK.findall(script))
+            written_at=dict(_written_at(run, repository)),
+            read_back=frozenset(_READ_BACK.findall(script)),
+            is_commanded=is_commanded,
         ),
     )
 
@@ -237,7 +308,7 @@ class _Placed:
     def _plain(self, path: Path, value: Value, around: tuple[int, int]) -> tuple[Any, Entry]:
         """The value as a file would have it, with its place; a placeholder for what is not known."""
         source = source_of(value)
-        span = source.span if source.path == self._home else None
+        span = source.span if source.path == self._home and source.how != "command" else None
         at = (span.start, span.end) if span is not None else around
         plain: Any
         below: Any = None

@@ -143,7 +143,10 @@ def _forget(owner: Instance | Class, given: Call) -> None:
 
 
 _TYPES = {"str": str, "int": int, "float": float, "bool": bool, "list": list, "tuple": list, "dict": dict}
-_ABSTRACT = {"Mapping": dict, "MutableMapping": dict, "Sequence": list, "Iterable": list, "DictConfig": dict}
+_ABSTRACT = {
+    **dict.fromkeys(("Mapping", "MutableMapping", "DictConfig"), dict),
+    **dict.fromkeys(("Sequence", "Iterable", "ListConfig"), list),
+}
 
 
 def _is_instance(reader: Reader, given: Call) -> Value:
@@ -151,6 +154,8 @@ def _is_instance(reader: Reader, given: Call) -> Value:
     kinds = kind.values if isinstance(kind, Items) else [kind]
     types = [_TYPES.get(one.name) or _ABSTRACT.get(one.last) for one in kinds if isinstance(one, External)]
     own = type(value.value) if isinstance(value, Known) else _KINDS.get(type(value))
+    if isinstance(value, Made) and value.last[:1].isupper():
+        own = object
     if own is None or len(types) < len(kinds) or None in types:
         return Undetermined("the type of something", given.source)
     return Known(any(issubclass(own, one) for one in types if one is not None), given.source)

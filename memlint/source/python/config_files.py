@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from memlint.source.document import Document, Path
 from memlint.source.load import in_dialect
+from memlint.source.load import load as load_text
 from memlint.source.python import modules
 from memlint.source.python.calls import apply
 from memlint.source.python.classes import instance
@@ -20,7 +20,6 @@ from memlint.source.python.values import (
     Items,
     Known,
     Made,
-    PythonFunction,
     Scope,
     Table,
     Undetermined,
@@ -38,6 +37,8 @@ def load(reader: Reader, given: Call) -> Value:
     """`yaml.safe_load(stream)`, `json.load(stream)`, `OmegaConf.load(path)` and their relatives."""
     (stream,) = given.positional[:1] or (Undetermined("nothing"),)
     path = _path(stream)
+    if path is not None and path.lstrip()[:1] in ("{", "["):
+        return reader.made(_of_text(path, given.source))  # type: ignore[no-any-return]
     if path is None:
         return Table({}, given.source, is_open=True)
     document = reader.find(path)
@@ -46,6 +47,14 @@ def load(reader: Reader, given: Call) -> Value:
     if "OmegaConf" in given.name:
         document = in_dialect(document, "omegaconf")
     return reader.made(value_of_document(document))  # type: ignore[no-any-return]
+
+
+def _of_text(text: str, source: ValueSource) -> Value:
+    """`json.loads("{...}")` of a text in the script: its values have no place of their own."""
+    (document,) = load_text(text.encode("utf-8", "surrogatepass"), "")[:1]
+    if any(problem.fatal for problem in document.problems):
+        return Undetermined("a text that cannot be read", source)
+    return value_of_plain(document.value, source)
 
 
 def _path(stream: Value) -> str | None:
@@ -59,12 +68,16 @@ def _path(stream: Value) -> str | None:
     return None
 
 
+def plain_values(document: Document) -> Value:
+    """The values of a configuration file, its interpolations as they are written."""
+    return _of(document, document.value, (), [MAX_VALUES])
+
+
 def value_of_document(document: Document) -> Value:
     """The values of a configuration file."""
-    count = [MAX_VALUES]
-    root = _of(document, document.value, (), count)
+    root = plain_values(document)
     if isinstance(root, Table):
-        _interpolate(root, root)
+        interpolate(root, root)
     return root
 
 
@@ -94,11 +107,11 @@ def value_of_plain(value: Any, source: ValueSource) -> Value:
     return Known(value, source)
 
 
-def _interpolate(root: Table, table: Table) -> None:
+def interpolate(root: Table, table: Table) -> None:
     """`${a.b}` as OmegaConf reads it."""
     for key, value in table.values.items():
         if isinstance(value, Table):
-            _interpolate(root, value)
+            interpolate(root, value)
         elif isinstance(value, Known) and isinstance(value.value, str):
             match = _INTERPOLATION.match(value.value)
             found = _at(root, match[1].split(".")) if match else None
@@ -131,11 +144,11 @@ def _structured(reader: Reader, given: Call) -> Value:
 def _merge(reader: Reader, given: Call) -> Value:
     found = reader.made(Table({}, given.source))
     for value in given.positional:
-        _merge_deep(found, value)
+        merge_deep(found, value)
     return found  # type: ignore[no-any-return]
 
 
-def _merge_deep(into: Table, other: Value) -> None:
+def merge_deep(into: Table, other: Value) -> None:
     if not isinstance(other, Table):
         merge(into, other)
         return
@@ -144,7 +157,7 @@ def _merge_deep(into: Table, other: Value) -> None:
         old = into.values.get(key)
         if isinstance(old, Table) and isinstance(value, Table):
             both = Table(dict(old.values), old.source, old.is_open)
-            _merge_deep(both, value)
+            merge_deep(both, value)
             into.values[key] = both
         else:
             into.values[key] = value
@@ -154,41 +167,11 @@ def _command_line(reader: Reader, given: Call) -> Value:
     """`OmegaConf.from_cli()`."""
     found = Table({}, given.source)
     for path, value in reader.command.overrides.items():
-        _override(found, path, value)
+        override(found, path, value)
     return reader.made(found)  # type: ignore[no-any-return]
 
 
-def hydra_main(reader: Reader, given: Call) -> Value | None:
-    """`@hydra.main(config_path, config_name)`: the function with the composed configuration as its first argument."""
-    folder, name = given.argument(0, "config_path"), given.argument(1, "config_name")
-    if not isinstance(given.owner, PythonFunction) or not isinstance(name, Known):
-        return None
-    base = folder.value if isinstance(folder, Known) and isinstance(folder.value, str) else ""
-    word = str(name.value).removesuffix(".yaml")
-    if reader.config:
-        base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
-    base, word = _said(reader, base, "config_path", "cp"), _said(reader, word, "config_name", "cn")
-    found = _composed(reader, base, word.removesuffix(".yaml"))
-    config = found if found is not None else Table({}, given.source, is_open=True)
-    for path, value in reader.command.overrides.items():
-        _override(config, path, _chosen(reader, base, path, value) or value)
-    _interpolate(config, config)
-    return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)
-
-
-def _said(reader: Reader, otherwise: str, *names: str) -> str:
-    """The word that the command line has for one of Hydra's own options."""
-    (word,) = (reader.words(*names) or (None,))[:1]
-    return str(word.value) if isinstance(word, Known) else otherwise
-
-
-def _chosen(reader: Reader, folder: str, name: str, choice: Value) -> Table | None:
-    """The file of a config group that `group=choice` names (hydra 1.3 docs, config groups); None where it is none."""
-    is_name = isinstance(choice, Known) and isinstance(choice.value, str) and "." not in name
-    return _composed(reader, folder, f"{name}/{choice.value}") if is_name and isinstance(choice, Known) else None
-
-
-def _override(config: Table, path: str, value: Value) -> None:
+def override(config: Table, path: str, value: Value) -> None:
     """`a.b=value` of the command line."""
     *above, last = path.split(".")
     owner = config
@@ -198,47 +181,6 @@ def _override(config: Table, path: str, value: Value) -> None:
             return
         owner = inner
     owner.values[last] = value
-
-
-def _composed(reader: Reader, folder: str, name: str, depth: int = 0) -> Table | None:
-    """A Hydra configuration with its defaults list: config groups, and the file's own values at `_self_`. Its
-    interpolations stay as they are written: overrides come first."""
-    document = reader.find(posixpath.join(folder, f"{name}.yaml"))
-    read = in_dialect(document, "omegaconf") if document is not None else None
-    own = _of(read, read.value, (), [MAX_VALUES]) if read is not None else None
-    if not isinstance(own, Table) or depth > 8:
-        return None
-    defaults = own.values.pop("defaults", None)
-    merged = Table({}, own.source)
-    is_self_placed = False
-    for entry in defaults.values if isinstance(defaults, Items) else ():
-        if isinstance(entry, Known) and entry.value == "_self_":
-            _merge_deep(merged, own)
-            is_self_placed = True
-        else:
-            _merge_default(reader, merged, folder, entry, depth)
-    if not is_self_placed:
-        _merge_deep(merged, own)
-    return merged
-
-
-def _merge_default(reader: Reader, merged: Table, folder: str, entry: Value, depth: int) -> None:
-    """One entry of a defaults list: `name`, `group: name`, `override /group: name`, `optional group: name`."""
-    if isinstance(entry, Known):
-        found = _composed(reader, folder, str(entry.value).lstrip("/"), depth + 1)
-        if found is not None:
-            _merge_deep(merged, found)
-        return
-    for key, value in entry.values.items() if isinstance(entry, Table) else ():
-        group = str(key).split()[-1].lstrip("/")
-        if isinstance(value, Known) and isinstance(value.value, str):
-            found = _composed(reader, folder, posixpath.join(group, value.value), depth + 1)
-            package = group.partition("@")[2] or group.partition("@")[0]
-            inner = found
-            for name in reversed(package.split("/")):
-                inner = Table({name: inner}) if inner is not None else None
-            if inner is not None:
-                _merge_deep(merged, inner)
 
 
 def _instantiate(reader: Reader, given: Call) -> Value | None:
@@ -289,5 +231,4 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"), _merge),
     **dict.fromkeys(("omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"), _command_line),
     **dict.fromkeys((".EasyDict", ".DotDict", ".Box", ".AttrDict", ".DictConfig", ".Munch"), _create),
-    "@hydra.main": hydra_main,
 }

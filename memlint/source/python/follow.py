@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 
-from memlint.source.python import config_files, modules, standard_library
+from memlint.source.python import config_files, hydra, modules, standard_library
 from memlint.source.python.expressions import evaluate
 from memlint.source.python.limits import StopReading
 from memlint.source.python.reader import BARE, Call, CommandLine, Library, Reader, ScriptFiles, Syntax
@@ -28,7 +28,7 @@ def follow_script(
 
     `command`: how it is started.
     """
-    known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **libraries}
+    known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **hydra.LIBRARIES, **libraries}
     values = {**standard_library.constants(command), **constants}
     reader = Reader(script.path, files, known, values, observe, SYNTAX, command)
     try:

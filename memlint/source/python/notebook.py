@@ -9,12 +9,15 @@ from bisect import bisect_right
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
+from memlint.source import load
 from memlint.source.document import Document, Problem, Span
+from memlint.source.encoding import MAX_BYTES
 from memlint.source.lines import Lines, span_at
 from memlint.source.python.text import SourceText, parse
 
 MAX_CELLS = 1_000
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_TRAINER = re.compile(rb"Trainer\b|\bunsloth\b|(?:from|import) (?:trl|peft)\b")
 _MAGIC = re.compile(r"^(\s*)([%!?].*)$")
 
 
@@ -84,6 +87,19 @@ def read(document: Document) -> Notebook | Problem:
         return Problem("notebook", "not a notebook: it has no list of cells", span_at(document.text, 0), fatal=True)
     code = [number for number, cell in enumerate(cells[:MAX_CELLS]) if _is_code(cell)]
     return Notebook(document, [list(_lines(document, number)) for number in code])
+
+
+def too_large(data: bytes, path: str) -> Document | None:
+    """What is said of a notebook that is larger than what is read, mostly for its outputs, and that makes a trainer;
+    None for any other file."""
+    if len(data) <= MAX_BYTES or _TRAINER.search(data) is None:
+        return None
+    message = (
+        f"the notebook has more than {MAX_BYTES:,} bytes, which memlint does not read: most of it are outputs; "
+        "`jupyter nbconvert --clear-output --inplace` takes them out"
+    )
+    (empty,) = load(b"", path, syntax="json")[:1]
+    return empty._replace(problems=(Problem("too-large", message, span_at("", 0), severity="info"),))
 
 
 def _is_code(cell: object) -> bool:

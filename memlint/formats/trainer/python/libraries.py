@@ -301,6 +301,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("trl.get_quantization_config", "trl.trainer.utils.get_quantization_config"), _quantization_config),
     ".TorchTrainer": _train_loop,
     ".prepare": _prepare,
+    "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
     **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
     ".requires_grad_": _frozen,
     ".to": _cast,

@@ -25,6 +25,7 @@ from memlint.source.python.values import (
     Value,
     ValueSource,
     either,
+    source_of,
 )
 
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
@@ -78,9 +79,9 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys = model_keys(trained)
     keys.setdefault("gradient_checkpointing", Known(False, trained.source))
     keys.update(_batch(seen, engines))
-    keys.update(_precision(seen))
+    keys.update(_precision(seen, engines))
     keys.update(_engine(seen, engines))
-    keys["optim"] = _optimizer(optimizers)
+    keys["optim"] = _optimizer(optimizers, engines)
     keys["max_length"] = _length(lengths, _generates(seen, text))
     if "use_peft" not in keys and freezes(seen, trained):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
@@ -167,7 +168,8 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
         found = given or (
             Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
         )
-    found = found or _named(seen, _BATCH_NAMES) or _passed(seen)
+    of_engine = _said_by_engine(engines, "train_micro_batch_size_per_gpu")
+    found = found or of_engine or _named(seen, _BATCH_NAMES) or _passed(seen)
     found = found or Undetermined("the loop has no loader that memlint sees")
     accumulation = next(
         (
@@ -177,6 +179,7 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
         ),
         None,
     )
+    accumulation = accumulation or _said_by_engine(engines, "gradient_accumulation_steps")
     return {_BATCH: _whole(found), _ACCUMULATION: accumulation or _named(seen, _ACCUMULATION_NAMES) or Known(1)}
 
 
@@ -208,12 +211,14 @@ def _is_true(value: Value | None) -> bool:
     return isinstance(value, Known) and bool(value.value)
 
 
-def _precision(seen: list[Made]) -> Keys:
+def _precision(seen: list[Made], engines: list[Made]) -> Keys:
     """`Accelerator(mixed_precision=...)`, else the dtype of autocast; off where there is neither.
 
     torch 2.13 amp/autocast_mode.py: autocast of CUDA computes in float16 unless told otherwise. An `Accelerator()` that
     is told nothing asks its launcher: then no key is said.
     """
+    if isinstance(_said_by_engine(engines, "bf16", "enabled") or _said_by_engine(engines, "fp16", "enabled"), Known):
+        return {name: _said_by_engine(engines, name, "enabled") or Known(False) for name in ("bf16", "fp16")}
     accelerators = [made for made in seen if made.last == "Accelerator"]
     if accelerators:
         said = [made.arguments["mixed_precision"] for made in accelerators if "mixed_precision" in made.arguments]
@@ -255,16 +260,99 @@ def _as_switches(precision: Value) -> Keys:
 def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     """DeepSpeed's configuration; FSDP that the script wraps by itself is not read."""
     for made in engines:
-        config = made.arguments.get("config") or made.arguments.get("config_params")
+        config = _config_of(made)
         if isinstance(config, (Table, Known)):
             return {"deepspeed": config}
         return {"deepspeed": Undetermined("DeepSpeed's configuration is not one that memlint sees", made.source)}
+    for made in seen:
+        if made.last == "Accelerator":
+            return _plugin(made)
     if any(made.last in _WRAPS_SHARDED for made in seen):
         return {"fsdp": Undetermined("the script wraps the model with FSDP by itself")}
     return {}
 
 
-def _optimizer(optimizers: list[Made]) -> Value:
+def _config_of(engine: Made) -> Value | None:
+    """The configuration that `deepspeed.initialize` gets."""
+    return engine.arguments.get("config") or engine.arguments.get("config_params")
+
+
+def _said_by_engine(engines: list[Made], *names: str) -> Value | None:
+    """What DeepSpeed's configuration in the script says at a path; None where it says nothing."""
+    for made in engines:
+        value = _config_of(made)
+        for name in names:
+            value = value.values.get(name) if isinstance(value, Table) else None
+        if value is not None:
+            return value
+    return None
+
+
+def _plugin(accelerator: Made) -> Keys:
+    """The engine of `Accelerator(deepspeed_plugin=...)`, `Accelerator(fsdp_plugin=...)`; nothing where the launcher
+    decides."""
+    if _is_given(accelerator, "fsdp_plugin"):
+        return {"fsdp": Undetermined("the script configures FSDP by itself", accelerator.source)}
+    if _is_given(accelerator, "megatron_lm_plugin"):
+        return {"fsdp": Undetermined("the script trains with Megatron-LM", accelerator.source)}
+    if not _is_given(accelerator, "deepspeed_plugin"):
+        return {}
+    return {"deepspeed": _deepspeed_plugin(accelerator.arguments["deepspeed_plugin"], accelerator)}
+
+
+def _is_given(made: Made, name: str) -> bool:
+    value = made.arguments.get(name)
+    return value is not None and not (isinstance(value, Known) and value.value is None)
+
+
+# accelerate 1.15.0 utils/dataclasses.py, DeepSpeedPlugin.__post_init__: where an argument goes; others change nothing.
+_OF_PLUGIN: Mapping[str, tuple[str, ...]] = {
+    "zero_stage": ("zero_optimization", "stage"),
+    "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
+    "offload_param_device": ("zero_optimization", "offload_param", "device"),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+}
+_WITHOUT_EFFECT = frozenset({"gradient_clipping", "zero3_save_16bit_model", "zero3_init_flag", "is_train_batch_min"})
+
+
+def _deepspeed_plugin(plugin: Value, accelerator: Made) -> Value:
+    """`DeepSpeedPlugin(hf_ds_config=...)`, `DeepSpeedPlugin(zero_stage=2, ...)` as DeepSpeed's configuration."""
+    unread = Undetermined("DeepSpeed's plug-in is not one that memlint sees", accelerator.source)
+    if not isinstance(plugin, Made) or plugin.last != "DeepSpeedPlugin" or plugin.is_open or plugin.positional:
+        return unread
+    config = plugin.arguments.get("hf_ds_config")
+    if config is not None:
+        return config if isinstance(config, (Known, Table)) else unread
+    if not plugin.arguments.keys() <= _OF_PLUGIN.keys() | _WITHOUT_EFFECT or "zero_stage" not in plugin.arguments:
+        return unread
+    found = Table({"train_micro_batch_size_per_gpu": Known("auto")}, plugin.source)
+    for name, path in _OF_PLUGIN.items():
+        value = plugin.arguments.get(name)
+        if value is not None:
+            _put(found, path, value)
+    return found
+
+
+def _put(into: Table, path: tuple[str, ...], value: Value) -> None:
+    for name in path[:-1]:
+        inner = into.values.setdefault(name, Table({}, into.source))
+        assert isinstance(inner, Table)  # made here
+        into = inner
+    into.values[path[-1]] = value
+
+
+# DeepSpeed's names of optimizers (deepspeed 0.19 runtime/engine.py, _configure_basic_optimizer).
+_OF_DEEPSPEED: Mapping[str, str] = {**dict.fromkeys(("adam", "adamw", "fusedadam"), "adamw_torch")}
+
+
+def _of_deepspeed(engines: list[Made]) -> Value:
+    """The optimizer that DeepSpeed makes."""
+    name = _said_by_engine(engines, "optimizer", "type")
+    word = _OF_DEEPSPEED.get(str(name.value).lower()) if isinstance(name, Known) else None
+    return Undetermined("DeepSpeed makes it") if word is None else Known(word, source_of(name or Known(None)))
+
+
+def _optimizer(optimizers: list[Made], engines: list[Made]) -> Value:
     """The optimizer's word in the Trainer; one of several where the script chooses."""
     words: list[Value] = []
     for made in optimizers:
@@ -276,7 +364,7 @@ def _optimizer(optimizers: list[Made]) -> Value:
             if unread or word is None
             else Known(word, made.source)
         )
-    return either(words, "the script chooses among optimizers") if words else Undetermined("DeepSpeed makes it")
+    return either(words, "the script chooses among optimizers") if words else _of_deepspeed(engines)
 
 
 _REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)

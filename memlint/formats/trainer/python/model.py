@@ -20,7 +20,9 @@ from memlint.source.python.values import (
 
 Keys = dict[str, Value]
 _METHODS = frozenset({"to", "cuda", "train", "eval", "enable_input_require_grads"})  # they give back the model
-_WRAPPERS = frozenset({"compile", "DistributedDataParallel", "DDP", "DataParallel"})  # they hold it
+_WRAPPERS = frozenset(  # they hold it
+    {"compile", "DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP", "fully_shard"}
+)
 _DTYPES = {
     **{name: name for name in ("float32", "float16", "bfloat16")},
     "half": "float16",
@@ -144,18 +146,23 @@ def _loaded(model: Made) -> Keys:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in ("load_in_4bit", "load_in_8bit") if key in model.arguments})
+    if model.is_open and "quantization_config" not in model.arguments:
+        keys.setdefault("load_in_4bit", _not_seen(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
 
 
 def _unsloth(model: Made) -> Keys:
-    """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said."""
-    length = _argument(model, 1, "max_seq_length") or Known(2048, model.source)
+    """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said; without a
+    dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314)."""
+    length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
     full = model.arguments.get("full_finetuning")
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
     is_full = isinstance(full, Known) and bool(full.value)
-    keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or Known(not is_full, model.source)
-    if isinstance(model.arguments.get("dtype"), Known) and model.arguments["dtype"] == Known(None):
-        keys.pop("dtype", None)
+    four = _not_seen(model) if model.is_open else Known(not is_full, model.source)
+    keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
+    dtype = model.arguments.get("dtype")
+    if (dtype is None and not model.is_open) or (isinstance(dtype, Known) and dtype.value is None):
+        keys["dtype"] = Known("bfloat16", model.source)
     return keys
 
 
@@ -227,10 +234,14 @@ def adapter_keys(config: Value) -> Keys:
 def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
     keys: Keys = {"use_peft": Known(True, made.source)}
     for argument, (key, default) in table.items():
-        value = made.arguments.get(argument) or _placed(default, made)
+        value = made.arguments.get(argument) or (_not_seen(made) if made.is_open else _placed(default, made))
         if not (isinstance(value, Known) and value.value is None):
             keys[key] = value
     return keys
+
+
+def _not_seen(made: Made) -> Undetermined:
+    return Undetermined("the script passes on arguments that memlint does not see", made.source)
 
 
 def _placed(default: Value, made: Made) -> Value:

@@ -1,0 +1,111 @@
+"""The commands that a repository shows for its own Python programs: in pages, shell scripts and docstrings.
+
+`python train.py --config configs/sft.yaml --batch_size 8` in a README says with which options `train.py` is started,
+and that it is what reads `configs/sft.yaml`. Commands are followed as a shell would follow them, never executed.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from memlint._record import NamedTuple
+from memlint.repository.launch.pages import HINTS, TrackedNames, is_script
+from memlint.repository.launch.parse import Read, folders_of, invocations
+from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
+from memlint.repository.scripts.followed import command_line
+from memlint.repository.scripts.world import world
+from memlint.source.lines import Lines
+from memlint.source.python.reader import CommandLine
+from memlint.source.python.values import Known, Value, ValueSource
+from memlint.source.shell.invocation import Invocation
+from memlint.source.shell.text import Word
+
+FILES = (".yaml", ".yml", ".json", ".toml")
+COMMAND = re.compile(rf"\bpython[\d.]*[ \t]|\buv run\b|{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )")
+_PYTHON = re.compile(r"python[\d.]*")
+_DOCSTRING = re.compile(r"""\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1""", re.DOTALL)
+
+
+class ProgramStart(NamedTuple):
+    """A command that starts a Python program of the repository.
+
+    `program`: its path below the root. `files`: the configuration files of the repository that its words name, by the
+    word. `written_at`: the command, as "README.md:12".
+    """
+
+    program: str
+    line: CommandLine
+    files: Mapping[str, str]
+    written_at: str
+
+
+def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[ProgramStart]:
+    """Each start of a tracked program that the file `name` shows. `read`: a tracked file's text, by its name.
+
+    Of a command whose options nobody can know (`--model <name>`) nothing is said.
+    """
+    text = text.replace("\r\n", "\n")
+    lines = Lines(text)
+    for one in invocations(name, text, tracked, read, COMMAND):
+        launched = _launched(one.words, is_script(name))
+        if launched is None or launched.program is None:
+            continue
+        folders = folders_of(name, one.folder, tracked.root)
+        program = _program(launched, folders, tracked)
+        if program is None or any(_is_open(word) for word in launched.arguments):
+            continue
+        line = _line(launched, one, name, text, tracked.root)
+        named = {word.text.partition("=")[2] or word.text: word for word in launched.arguments}
+        found = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
+        files = {word: places[0] for word, places in found if places}
+        yield ProgramStart(program, line, files, f"{name}:{lines.span(one.at.start, one.at.start).line}")
+
+
+def _is_open(word: Word) -> bool:
+    """Whether nobody can know a word: it is no `"$@"`, which is empty where a script is started without arguments."""
+    return any(piece.unknown and not piece.is_unset for piece in word.pieces)
+
+
+def docstring(text: str) -> str:
+    """A module's docstring at its place, behind blanks for what stands before it; "" without one."""
+    match = _DOCSTRING.match(text)
+    return re.sub(r"[^\n]", " ", text[: match.start(2)]) + match[2] if match else ""
+
+
+def _launched(words: tuple[Word, ...], is_whole: bool) -> LaunchCommand | None:
+    """The launch that a command is. In a page words of prose may stand before it: then only options are believed."""
+    for index, word in enumerate(words):
+        if posixpath.basename(word.text) in LAUNCHER_WORDS or _PYTHON.fullmatch(word.text):
+            found = command(words[index:])
+            is_prose = index > 0 and not is_whole and found is not None and bool(options(found.arguments)[1])
+            return None if is_prose else found
+    return None
+
+
+def _program(launched: LaunchCommand, folders: tuple[str, ...], tracked: TrackedNames) -> str | None:
+    name = launched.program.known if launched.program is not None else None
+    if not name:
+        return None
+    path = name.replace(".", "/")
+    places = (name,) if not launched.is_module else (f"{path}.py", f"{path}/__main__.py", f"src/{path}.py")
+    found = (one for place in places for one in tracked.resolve(place, folders) if one.endswith(".py"))
+    return next(found, None)
+
+
+def _line(launched: LaunchCommand, one: Invocation, name: str, text: str, root: str) -> CommandLine:
+    """The command's options; a value has the place in the page where its word stands."""
+    own = posixpath.join(root, name)
+    lines = Lines(text)
+    line = command_line(launched, one.variables, world(launched, one.variables, one.wrappers, None))
+    named, others = options(launched.arguments)
+
+    def placed(value: Value, word: Word) -> Value:
+        at = word.source
+        if not isinstance(value, Known) or at is None or at.path != own:
+            return value
+        return value._replace(source=ValueSource(name, lines.span(at.start, at.end), "command"))
+
+    given = {one.name: tuple(map(placed, line.options[one.name], one.values)) for one in named}
+    return line._replace(options=given, positional=tuple(map(placed, line.positional, others)))

@@ -1,0 +1,109 @@
+"""The scripts that read a configuration file: which one counts, what the others make of it, what none of them reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.source.document import Document, Path, Span
+from memlint.source.layout import Entry, Places
+
+MAX_NAMED = 3  # keys in one message
+# Keys that decide about memory, of a run or of a file that is one.
+DECIDES = re.compile(
+    r"model_name|dtype|attn_|flash_att|per_device_|batch_size|micro_batch|gradient_|grad_acc|bf16|fp16|optim|max_seq"
+    r"|max_length|max_prompt|max_completion|num_generations|packing|use_peft|use_lora|use_qlora|lora_r(?:ank)?$"
+    r"|lora_target|load_in|load_[48]bit|bnb_|deepspeed|fsdp|generation_batch|use_vllm|vllm_gpu"
+)
+
+
+class Reading(NamedTuple):
+    """The runs that a script makes of a configuration file. `runs`: those of the file; `values`: how many values of the
+    file the first of them has."""
+
+    script: str
+    runs: tuple[Document, ...]
+    values: int
+
+
+def chosen(readings: Sequence[Reading], is_told: bool) -> Reading:
+    """The script that counts: the first one that a command starts with the file (`is_told`), else the one that makes
+    most of the file's values."""
+    return readings[0] if is_told else max(readings, key=lambda one: one.values)
+
+
+def disagreements(of: Reading, readings: Sequence[Reading]) -> Iterator[str]:
+    """What the other scripts make of the file, in words; nothing of those that make the same of it."""
+    for other in readings:
+        if other.script != of.script:
+            text = _difference(of.runs[0], other.runs[0])
+            if text:
+                entry = other.runs[0].start.entry if other.runs[0].start is not None else other.script
+                yield f"{entry} reads this file too, and {text}"
+
+
+def _difference(one: Document, other: Document) -> str:
+    first, second = _class(one), _class(other)
+    if first != second:
+        return f"makes a run of `{second}` of it, not of `{first}`"
+    names = sorted(key for key in {*one.value, *other.value} if DECIDES.match(key))
+    told = [f"`{name}` is {_word(other, name)} there and {_word(one, name)} here" for name in names]
+    told = [text for name, text in zip(names, told) if _word(one, name) != _word(other, name)]
+    return f"disagrees: {', '.join(told[:MAX_NAMED])}" if told else ""
+
+
+def _class(document: Document) -> str:
+    return document.start.arguments_class if document.start is not None else ""
+
+
+def _word(document: Document, name: str) -> str:
+    if document.start is not None and (name,) in document.start.unknown:
+        return "unknown"
+    return repr(document.value[name]) if name in document.value else "not given"
+
+
+def unread(file: Document, runs: Sequence[Document], words: Set[str]) -> Mapping[str, Span]:
+    """Keys of the file that decide about memory under the names that training arguments have, and that no script
+    reads. `words`: those of all scripts.
+
+    Only in a mapping whose other values the script reads by name: `SFTConfig(**config["training"])` names none.
+    """
+    used = {span for document in runs for span in _spans(document)}
+    found: dict[str, Span] = {}
+    for path, value in _mappings(file.value, ()):
+        leaves = {key: file.places.get((*path, key)) for key in value}
+        by_name = [key for key, at in leaves.items() if at is not None and _bounds(at.value) in used]
+        if not by_name or not all(str(key) in words for key in by_name):
+            continue
+        for key, at in leaves.items():
+            says = not isinstance(value[key], (dict, list)) and value[key] not in (None, False, "", 0)
+            if says and at is not None and str(key) not in words and DECIDES.match(str(key)):
+                found[".".join(map(str, (*path, key)))] = at.value
+    return found
+
+
+def _mappings(value: Any, path: Path) -> Iterator[tuple[Path, dict[Any, Any]]]:
+    if isinstance(value, dict):
+        yield path, value
+        for key, inner in value.items():
+            yield from _mappings(inner, (*path, key))
+
+
+def _spans(document: Document) -> Iterator[tuple[int, int]]:
+    return (_bounds(document.places[path].value) for path in document.places if path)
+
+
+def _bounds(span: Span) -> tuple[int, int]:
+    return span.start, span.end
+
+
+def with_places(document: Document, keys: Mapping[str, Span]) -> Document:
+    """The run with places for keys of its file that it has no values of."""
+    if not keys or not isinstance(document.places, Places) or document.start is None:
+        return document
+    *whole, below = document.places.root
+    added: dict[Any, Entry] = {key: (at.start, at.end, at.start, at.end, False, None) for key, at in keys.items()}
+    places = Places((*whole, {**below, **added}), document.places.lines)  # type: ignore[arg-type]
+    return document._replace(places=places, start=document.start._replace(unread=tuple(keys)))

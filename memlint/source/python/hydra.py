@@ -1,0 +1,186 @@
+"""Hydra's composition: a primary configuration, its defaults list, config groups, experiments, overrides.
+
+Read in hydra 1.3: _internal/defaults_list.py (order and overrides), core/default_element.py (packages), main.py,
+and the documentation of the defaults list, of packages and of experiments.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+
+from memlint._record import NamedTuple
+from memlint.source.load import in_dialect
+from memlint.source.python.config_files import interpolate, merge_deep, override, plain_values
+from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.values import Items, Known, PythonFunction, Table, Value
+
+MAX_DEPTH = 8  # files that name each other
+_PACKAGE = re.compile(r"^#\s*@package\s+([\w.]+)", re.MULTILINE)
+_OWN = "_self_"
+
+
+class Part(NamedTuple):
+    """One entry of a defaults list. `group`: from the folder of configurations, "" of a plain file; `written`: as the
+    list has it; `package`: where its values go, "" for where the group says."""
+
+    group: str
+    name: str
+    written: str = ""
+    package: str = ""
+    is_override: bool = False
+
+    @property
+    def key(self) -> str:
+        """What an override calls it: `model`, or `model@second` where the list gives it a package of its own."""
+        return f"{self.group}@{self.package}" if self.package else self.group
+
+
+def hydra_main(reader: Reader, given: Call) -> Value | None:
+    """`@hydra.main(config_path, config_name)`: the function with the composed configuration as its first argument."""
+    folder, name = given.argument(0, "config_path"), given.argument(1, "config_name")
+    if not isinstance(given.owner, PythonFunction) or not isinstance(name, Known):
+        return None
+    base = folder.value if isinstance(folder, Known) and isinstance(folder.value, str) else ""
+    word = str(name.value).removesuffix(".yaml")
+    if reader.config:
+        base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
+    base, word = _said(reader, base, "config_path", "cp"), _said(reader, word, "config_name", "cn")
+    config = composed(reader, base, word.removesuffix(".yaml")) or Table({}, given.source, is_open=True)
+    interpolate(config, config)
+    return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)
+
+
+def _said(reader: Reader, otherwise: str, *names: str) -> str:
+    """The word that the command line has for one of Hydra's own options."""
+    (word,) = (reader.words(*names) or (None,))[:1]
+    return str(word.value) if isinstance(word, Known) else otherwise
+
+
+def composed(reader: Reader, folder: str, name: str) -> Table | None:
+    """The configuration `name` of `folder` with all that its defaults list names, and the overrides of the command
+    line: a choice of a group first, values last. None where the file is not there."""
+    files = _Files(reader, folder)
+    choices, added, values = files.overrides(reader.command.overrides)
+    for part in (*files.tree(Part("", name)), *added):
+        for inner in files.tree(part):
+            if inner.is_override:
+                choices.setdefault(inner.key, inner.name)
+    found = files.merged(Part("", name), choices, added)
+    if found is not None:
+        for path, value in values.items():
+            override(found, path, value)
+    return found
+
+
+class _Files:
+    """The configuration files of one folder."""
+
+    def __init__(self, reader: Reader, folder: str) -> None:
+        self._reader = reader
+        self._folder = folder
+        self._read: dict[str, tuple[Table, str] | None] = {}
+
+    def file(self, path: str) -> tuple[Table, str] | None:
+        """The values of a file and the package that its header names; None without it."""
+        if path not in self._read:
+            document = self._reader.find(posixpath.join(self._folder, f"{path}.yaml"))
+            values = plain_values(in_dialect(document, "omegaconf")) if document is not None else None
+            header = _PACKAGE.search(document.text) if document is not None else None
+            self._read[path] = (values, header[1] if header else "") if isinstance(values, Table) else None
+        return self._read[path]
+
+    def overrides(self, given: Mapping[str, Value]) -> tuple[dict[str, str], list[Part], dict[str, Value]]:
+        """`model=big` chooses a file of a group, `+experiment=a` adds one, `lr=1` is a value."""
+        choices: dict[str, str] = {}
+        added: list[Part] = []
+        values: dict[str, Value] = {}
+        for name, value in given.items():
+            group, _, package = name.partition("@")
+            word = value.value if isinstance(value, Known) else None
+            if isinstance(word, str) and self.file(f"{group}/{word}") is not None:
+                choices[name] = word
+                added.append(Part(group, word, group, package))
+            else:
+                values[name] = value
+        return choices, added, values
+
+    def parts(self, path: str) -> Iterator[Part]:
+        """The defaults list of the file at `path`; a group is relative to the file's own, unless it begins with `/`."""
+        found = self.file(path)
+        entries = found[0].values.get("defaults") if found is not None else None
+        for entry in entries.values if isinstance(entries, Items) else ():
+            yield from _parts(entry, posixpath.dirname(path))
+
+    def tree(self, part: Part, depth: int = 0) -> Iterator[Part]:
+        """The parts below a part, and those below them."""
+        for inner in self.parts(_path(part)) if depth < MAX_DEPTH else ():
+            yield inner
+            if inner.name != _OWN and not inner.is_override:
+                yield from self.tree(inner, depth + 1)
+
+    def merged(
+        self, part: Part, choices: Mapping[str, str], added: list[Part], package: str = "", depth: int = 0
+    ) -> Table | None:
+        """The values of a part with those of its defaults list, placed below `package`."""
+        found = self.file(_path(part))
+        if found is None or depth > MAX_DEPTH:
+            return None
+        own, header = found
+        package = _package(part, package, header)
+        values = Table({key: value for key, value in own.values.items() if key != "defaults"}, own.source)
+        whole = Table({}, own.source)
+        inner = list(self.parts(_path(part)))
+        if all(one.name != _OWN for one in inner):
+            inner.append(Part("", _OWN))
+        known = {one.key for one in inner}
+        for one in (*inner, *(one for one in added if one.key not in known)):
+            if one.name == _OWN:
+                merge_deep(whole, _below(package, values))
+            elif not one.is_override:
+                chosen = one._replace(name=choices.get(one.key, one.name) if one.written else one.name)
+                below = self.merged(chosen, choices, [], package, depth + 1)
+                merge_deep(whole, below if below is not None else Table({}))
+        return whole
+
+
+def _path(part: Part) -> str:
+    return posixpath.normpath(posixpath.join(part.group, part.name))
+
+
+def _package(part: Part, above: str, header: str) -> str:
+    """Where the values of a part go: what the list says, the file's header, else the group below the parent."""
+    said = part.package or header
+    if said == "_global_":
+        return ""
+    if said.startswith("_global_."):
+        return said.removeprefix("_global_.")
+    if header and not part.package:
+        return header
+    own = part.package or part.written.replace("/", ".")
+    return f"{above}.{own}" if above and own else own or above
+
+
+def _below(package: str, values: Table) -> Table:
+    for name in reversed(package.split(".") if package else []):
+        values = Table({name: values}, values.source)
+    return values
+
+
+def _parts(entry: Value, own: str) -> Iterator[Part]:
+    """One entry of a defaults list: `name`, `group: name`, `override /group: name`, `group@package: name`."""
+    if isinstance(entry, Known) and entry.value:
+        name = str(entry.value).removesuffix(".yaml")
+        yield Part("", _OWN) if name == _OWN else Part(own if not name.startswith("/") else "", name.lstrip("/"))
+    for key, value in entry.values.items() if isinstance(entry, Table) else ():
+        *words, last = str(key).split()
+        group, _, package = last.partition("@")
+        path = group[1:] if group.startswith("/") else posixpath.join(own, group)
+        names = value.values if isinstance(value, Items) else [value]
+        for one in names:
+            if isinstance(one, Known) and isinstance(one.value, str):
+                yield Part(path, one.value.removesuffix(".yaml"), group.lstrip("/"), package, "override" in words)
+
+
+LIBRARIES: Mapping[str, Library] = {"@hydra.main": hydra_main}
