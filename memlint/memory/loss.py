@@ -45,6 +45,7 @@ class LossShape(NamedTuple):
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
     likelihood_of_chosen: bool = False
+    scores_completions: bool = False  # as `run.Loss.scores_completions`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -109,6 +110,7 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
 
 
 HALF = "logits_half"  # the extent of one of the two answers of each pair
+SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
@@ -208,12 +210,13 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
     likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
-    sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
+    scored = SCORED if loss.scores_completions else in_fp32.extent
+    sliced = ops.slice_of(tape, in_fp32, scored)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
     if loss.runs_reference:  # its fp32 logits and their log-softmax
-        tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
+        tape.spike(("logits", FP32_BYTES), (scored, FP32_BYTES))
     tape.drop(log_probabilities, sliced)
     if loss.keeps_logits:
         return found, in_fp32
