@@ -242,6 +242,9 @@ def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
     tape.end_autocast()
     outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
     tape.drop(logits)
+    if loss.divergence == "likelihood":
+        found, teacher = divergence.with_likelihood(tape, outputs.width, outputs)
+        return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found, held=(teacher,))
     shape = divergence.Divergence(loss.divergence, outputs.width, loss.in_row_chunks)
     found = divergence.divergence(tape, shape, outputs)
     return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
@@ -339,11 +342,17 @@ def _gradient_over_logits(tape: Tape, logits: Value) -> Value:
 
 
 def _finish(
-    tape: Tape, loss: LossShape, logits: Value, result: Value, forward_gradients: tuple[Value, ...] = ()
+    tape: Tape,
+    loss: LossShape,
+    logits: Value,
+    result: Value,
+    forward_gradients: tuple[Value, ...] = (),
+    held: tuple[Value, ...] = (),
 ) -> Profile:
     """The end of the forward and the backward: autocast ends, accelerate converts the outputs, the Trainer drops them.
 
-    `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on.
+    `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on. `held`:
+    what the training loop holds until the backward has ended.
     """
     live_in_forward = tape.live_now(minus=result)
     tape.end_autocast()
@@ -360,7 +369,7 @@ def _finish(
     tape.backward(result)
     if loss.keeps_logits:
         tape.drop(logits)
-    tape.drop(result)
+    tape.drop(result, *held)
     return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 
