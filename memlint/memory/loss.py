@@ -45,6 +45,7 @@ class LossShape(NamedTuple):
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
     likelihood_of_chosen: bool = False
+    divides_in_place: bool = False  # as `run.Loss.divides_in_place`
     scores_completions: bool = False  # as `run.Loss.scores_completions`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
@@ -209,19 +210,49 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). Returns what the loop holds as well."""
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
+    if loss.divides_in_place:
+        return _selected(tape, in_fp32), Value.external("scalar", FP32_BYTES)
+    if loss.scores_completions:
+        return _of_completions(tape, loss, in_fp32), Value.external("scalar", FP32_BYTES)
     likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
-    scored = SCORED if loss.scores_completions else in_fp32.extent
-    sliced = ops.slice_of(tape, in_fp32, scored)
+    sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
     if loss.runs_reference:  # its fp32 logits and their log-softmax
-        tape.spike(("logits", FP32_BYTES), (scored, FP32_BYTES))
+        tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
     tape.drop(log_probabilities, sliced)
     if loss.keeps_logits:
         return found, in_fp32
     tape.drop(in_fp32)
     return found, Value.external("scalar", FP32_BYTES)
+
+
+def _of_completions(tape: Tape, loss: LossShape, in_fp32: Value) -> Value:
+    """`logits[:, prompt - 1:-1].log_softmax(-1)`; the forward returns before the reference's begins (trl 1.16
+    experimental/online_dpo/online_dpo_trainer.py:1104, _forward)."""
+    sliced = ops.slice_of(tape, in_fp32, SCORED)
+    log_probabilities = ops.unary_by_result(tape, sliced)
+    tape.drop(sliced, in_fp32)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    if loss.runs_reference:
+        tape.spike(("logits", FP32_BYTES), (SCORED, FP32_BYTES))
+    tape.drop(log_probabilities)
+    return found
+
+
+def _selected(tape: Tape, in_fp32: Value) -> Value:
+    """`logits.div_(temperature)`, then the logits of the labels less a logsumexp of each row (ms-swift 4.6.0
+    rlhf_trainers/grpo_trainer.py:1581; trl 0.29 trainer/utils.py, selective_log_softmax). In the backward the gradient
+    of a slice that was written in place is a copy of the whole, of the slice, and their quotient."""
+    fp32 = (in_fp32.extent, FP32_BYTES)
+    written = ops.view(tape, in_fp32, (fp32, fp32))
+    tape.drop(in_fp32)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (written,), (written,), (fp32,))
+    tape.drop(written)
+    return found
 
 
 def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:

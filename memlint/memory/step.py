@@ -500,6 +500,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
         likelihood_of_chosen=run.loss.likelihood_of_chosen,
+        divides_in_place=run.loss.divides_in_place,
         scores_completions=run.loss.scores_completions,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,
