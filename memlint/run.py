@@ -96,7 +96,7 @@ class Method(NamedTuple):
     """What trains. `kind`: full, freeze, lora, dora (flag below), oft, boft, ia3, prefix, none (inference)."""
 
     kind: str = "full"
-    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, gkd, predict, chat, export, ...
+    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, online_dpo, gkd, predict, ...
     rank: int = 0
     alpha: float = 0
     dropout: float = 0.0
@@ -133,6 +133,7 @@ class Method(NamedTuple):
     # Frozen models that are loaded as well, as `Model` values: first a named reference model, then a full reward model.
     # A copy of the trained model and an adapter are not among them.
     extra_models: tuple[Any, ...] = ()
+    fsdp_shards_extra_models: bool = True  # else each card holds them whole under FSDP
     # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
     value_model: Any = None  # a `ValueModel` that trains beside the policy (PPO's critic), None without one
@@ -293,9 +294,11 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
     scales_logits: bool = False  # by a temperature, into a copy
+    divides_in_place: bool = False  # by a temperature, over the logits; a logsumexp of each row reads them
+    scores_completions: bool = False  # log-softmax of the completions' logits alone, where all are computed
     likelihood_of_chosen: bool = False  # a preference loss has the cross entropy of the chosen answers as well
     # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
-    # reverse; "" for no such loss. `in_row_chunks`: some rows at a time.
+    # reverse, likelihood (beside the labels' cross entropy); "" for no such loss. `in_row_chunks`: some rows at a time.
     divergence: str = ""
     in_row_chunks: bool = False
     gradient_apart: bool = False  # fused_ce writes its gradient into a tensor of its own, not over the logits

@@ -1,7 +1,9 @@
-"""Figures that maintainers of ms-swift and Unsloth published, beside memlint's interval for the same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL and OpenRLHF published, beside memlint's interval for the
+same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
+    python benchmarks/accuracy/published_figures.py --rl     reinforcement learning, preferences and distillation alone
 
 data/published_figures.jsonl has the settings of each example of ms-swift as its file, the GPUs and GiB of the comment
 at its top, the commit that wrote the comment (`source`, `date`), and the release of transformers of that day. A figure
@@ -10,8 +12,13 @@ contradiction, above it is. Of Megatron memlint says a lower bound, which no fig
 the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory,
-which is the card's without the CUDA context; `release` is the Unsloth that printed it. The one above its interval was
-printed by Unsloth 2024.1 with PyTorch 2.1 and xformers 0.0.22, which are older than what memlint models.
+which is the card's without the CUDA context; `release` is the Unsloth that printed it.
+
+Rows with `ran_on_gib` name the cards that the authors ran on: verl's table of the least hardware for a model (commit
+2239fd0ff, docs/perf/device_tuning.rst), examples of ms-swift and OpenRLHF. Their interval must begin below the card.
+
+`why` says why a figure lies above its interval. One below is counted as `shorter` where the interval of the same
+settings with samples of 128 tokens begins at the figure or below it, else as `below`.
 """
 
 from __future__ import annotations
@@ -35,12 +42,48 @@ CARD = "H200"  # larger than any figure, so that no interval is cut at the card
 ROUNDING = 0.5  # GiB: most comments have whole GiB
 
 
+LENGTHS = ("max_length", "max_completion_length", "max_new_tokens", "response_length", "packing_length")
+SHORT = 128  # tokens
+# What marks a row of reinforcement learning, preferences or distillation, in the frameworks' own keys.
+RL_KEYS = ("rlhf_type", "actor_rollout_ref", "num_generations", "actor_num_gpus_per_node", "ref_pretrain")
+
+
 def figures() -> Iterator[tuple[dict[str, Any], Estimate]]:
     """Each figure with the estimate of its settings."""
     for line in FIGURES.read_text(encoding="utf-8").splitlines():
         row = {"gpu": CARD, **json.loads(line)}
-        analysis = analyser_of(row, {}, Engine(())).analyse(MAIN, fixes=False).analyses[0]
-        yield row, analysis.estimates[0]
+        yield row, _estimate(row)
+
+
+def _estimate(row: dict[str, Any]) -> Estimate:
+    return analyser_of(row, {}, Engine(())).analyse(MAIN, fixes=False).analyses[0].estimates[0]
+
+
+def is_rl(row: dict[str, Any]) -> bool:
+    return any(key in row["files"][MAIN] for key in RL_KEYS)
+
+
+def judged(row: dict[str, Any], found: Estimate) -> str:
+    """Where a row's figure lies, or whether its run may fit the card that it ran on."""
+    if "ran_on_gib" in row:
+        return _beside_its_card(row["ran_on_gib"], found)
+    where = place(on_card(row, found), found)
+    return "shorter" if where == "below" and _fits_short_samples(row, found) else where
+
+
+def _beside_its_card(gib: float, found: Estimate) -> str:
+    low = found.device_low_bytes if found.device_bytes is not None else found.allocated_low_bytes
+    if low is None:
+        return "unknown"
+    return "ran" if low / GIB <= gib else "OVER ITS CARD"
+
+
+def _fits_short_samples(row: dict[str, Any], found: Estimate) -> bool:
+    """Whether samples far shorter than their bound explain a figure below the interval."""
+    settings = row["files"][MAIN]
+    shorter = {key: min(SHORT, value) for key, value in settings.items() if key in LENGTHS and isinstance(value, int)}
+    low = _estimate({**row, "files": {MAIN: {**settings, **shorter}}}).device_low_bytes or 0
+    return low / GIB <= on_card(row, found) + ROUNDING
 
 
 def place(gib: float, found: Estimate) -> str:
@@ -61,16 +104,24 @@ def on_card(row: dict[str, Any], found: Estimate) -> float:
 def main() -> int:
     arguments = parser(__doc__)
     arguments.add_argument("--all", action="store_true", help="every row, not only what lies outside")
-    every, counts = arguments.parse_args().all, Counter[str]()
+    arguments.add_argument("--rl", action="store_true", help="rows of reinforcement learning and its relatives alone")
+    asked, counts = arguments.parse_args(), Counter[str]()
     for row, found in figures():
-        gib = on_card(row, found)
-        where = place(gib, found)
+        if asked.rl and not is_rl(row):
+            continue
+        where = judged(row, found)
         counts[where] += 1
-        if every or where.isupper():
-            origin = row["source"].partition("/blob/")[2] or row["source"].partition("//")[2]
-            print(f"{where:12} {row['gpus']} x {gib:<5.4g} {_said(found)}  {origin}")
+        if asked.all or where.isupper():
+            print(_line(row, found, where))
     print(", ".join(f"{count} {where}" for where, count in counts.most_common()))
     return 0
+
+
+def _line(row: dict[str, Any], found: Estimate, where: str) -> str:
+    gib = row.get("ran_on_gib") or on_card(row, found)
+    origin = row["source"].partition("/blob/")[2] or row["source"].partition("//")[2]
+    why = f"; {row['why']}" if "why" in row else ""
+    return f"{where:13} {row['gpus']} x {gib:<5.4g} {_said(found)}  {origin}{why}"
 
 
 def _said(found: Estimate) -> str:

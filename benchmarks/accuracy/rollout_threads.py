@@ -11,16 +11,18 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+import tests.comparisons.threads as all_threads
 from benchmarks.command import parser
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Engine
-from tests.comparisons.threads import GIB, MAIN, analyser_of
+from tests.comparisons.threads import GIB, MAIN, analyser_of, judge
 
 THREADS = Path(__file__).resolve().parents[1] / "data" / "rollout_threads.jsonl"
 
@@ -41,16 +43,36 @@ def agrees(outcome: str, found: Estimate) -> bool:
 
 def main() -> int:
     parser(__doc__).parse_args()
-    wrong = 0
+    wrong, kinds = 0, Counter[tuple[str, str, str]]()
     for thread, run, found in threads():
         span = f"{(found.device_low_bytes or 0) / GIB:.1f} to {(found.device_high_bytes or 0) / GIB:.1f} GiB"
         said = f", somebody says {run['gib']}" if "gib" in run else ""
         said += ", partly quoted" if thread["trust"] == "partial" else ""
         reason = "; ".join(one.reason for one in found.unknown) or f"{span} of {found.budget_bytes / GIB:.1f}{said}"
         print(f"{thread['thread']:28} {run['outcome']:7} {found.verdict:14} {found.peak_phase:18} {reason}")
-        wrong += found.verdict != "unknown" and not agrees(run["outcome"], found)
+        against = found.verdict != "unknown" and not agrees(run["outcome"], found)
+        wrong += against
+        kinds[(_framework(thread["thread"]), run["outcome"], found.verdict)] += 1
+        if against:
+            print(f"{'':28} {thread.get('why', 'NOBODY SAYS WHY')}")
     print(f"{wrong} of them contradict what happened")
+    for thread in all_threads.threads():
+        if "left_out" not in thread and _framework(thread["thread"]) not in ("others", "verl"):
+            for run in thread["runs"]:
+                kinds[(_framework(thread["thread"]), run["outcome"], judge(thread, run).verdict)] += 1
+    for (framework, outcome, verdict), count in sorted(kinds.items()):
+        print(f"{framework:9} {outcome:7} {verdict:14} {count}")
     return 0
+
+
+_FRAMEWORKS = {"verl": "verl", "TinyZero": "verl", "ms-swift": "ms-swift", "unsloth": "Unsloth"} | {
+    **dict.fromkeys(("open-r1", "VLM-R1", "R1-V"), "TRL GRPO"),
+}
+
+
+def _framework(thread: str) -> str:
+    name = thread.partition("#")[0].partition("/")[2]
+    return _FRAMEWORKS.get(name, "others")
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python benchmarks/referee/distillation.py --write    the same, written to benchmarks/data/distillation.jsonl
 
 Where the loss takes some rows at a time, the closed form is an upper bound for the backward, which is the lower of the
-two. torch's own operators run. The loss is that of trl 1.16 (experimental/gkd/gkd_trainer.py, generalized_jsd_loss)
-and of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss), written anew. The teacher's logits are a tensor beside the
+two. torch's own operators run. The loss is that of trl 1.16 (experimental/gkd/gkd_trainer.py, generalized_jsd_loss),
+of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss) and of OpenRLHF 0.9.10 (trainer/kd_trainer.py), written anew. The teacher's logits are a tensor beside the
 student's, and every position has a label.
 """
 
@@ -60,6 +60,12 @@ def cases() -> Iterator[dict[str, Any]]:
             "in_chunks": in_chunks,
             "fp32": wide,
         }
+    for (kind, model), (rows, length) in itertools.product(MODELS, SIZES):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": rows, "S": length, "kind": "likelihood"} | {
+            "in_chunks": False,
+            "fp32": True,
+        }
 
 
 def whole(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, beta: float) -> torch.Tensor:
@@ -100,8 +106,28 @@ def by_rows(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, 
     return total
 
 
+def with_likelihood(logits: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """The loss of OpenRLHF, over all positions."""
+    width = logits.shape[-1]
+    shifted = logits[..., :-1, :].contiguous()
+    likelihood = F.cross_entropy(shifted.view(-1, width), labels[..., 1:].contiguous().view(-1))
+    del shifted
+    probabilities = F.softmax(teacher, dim=-1, dtype=torch.float32)
+    mask = torch.isinf(logits)
+    mine = F.log_softmax(logits, dim=-1, dtype=torch.float32)
+    products = torch.masked_fill(probabilities * mine, mask, 0)
+    return likelihood - products.sum(dim=-1).view(-1).sum()
+
+
 def _kl(log: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     return (torch.exp(target) * (target - log)).sum(-1)
+
+
+def _likelihood_loss(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+    """The loss, and what the training loop holds: both models' logits."""
+    logits = model(input_ids=ids, use_cache=False).logits.to(torch.float32)
+    teacher = torch.empty_like(logits, requires_grad=False)
+    return with_likelihood(logits, teacher, ids), (logits, teacher)
 
 
 def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
@@ -123,25 +149,43 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
         checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
         model.train()
         tracker.begin("forward")
-        loss = _loss(model, ids, case)
+        if case["kind"] == "likelihood":
+            loss, held = _likelihood_loss(model, ids)
+        else:
+            loss, held = _loss(model, ids, case), ()
         tracker.begin("backward")
         loss.backward()
+        del held
 
     return fake_step.phases(case, step)
 
 
+def _precision(wide: bool, likelihood: bool) -> Precision:
+    """OpenRLHF converts the logits in its model's forward; accelerate the outputs, under autocast."""
+    if likelihood:
+        return Precision("bfloat16", False, "bfloat16", False, outputs_to_fp32=False, upcast_lmhead_output=True)
+    return Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=wide)
+
+
 def predicted(case: dict[str, Any]) -> dict[str, int]:
+    likelihood = case["kind"] == "likelihood"  # OpenRLHF trains without autocast, and holds what both models gave
     run = Run(
         "test",
         "",
         model=Model(architecture=from_config(case["config"]), weights_dtype="bfloat16"),
         method=Method("full", stage="gkd"),
-        precision=Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=case["fp32"]),
+        precision=_precision(case["fp32"], likelihood),
         batch=Batch(case["B"], 1),
         sequence=Sequence(case["S"]),
         attention=Attention("flash_attention_2"),
         checkpointing=Checkpointing("full", reentrant=False),
-        loss=Loss("plain", upcast_logits=False, divergence=case["kind"], in_row_chunks=case["in_chunks"]),
+        loss=Loss(
+            "plain",
+            upcast_logits=False,
+            keeps_logits=likelihood,
+            divergence=case["kind"],
+            in_row_chunks=case["in_chunks"],
+        ),
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),
     )

@@ -2,7 +2,8 @@
 
 Read in trl 1.16 experimental/gkd/gkd_trainer.py (generalized_jsd_loss) and ms-swift 4.6.0 rlhf_trainers/gkd_loss.py
 (jsd_loss). `mixture` compares both with a mixture of the two, `forward` and `reverse` are one Kullback-Leibler
-divergence. ms-swift takes 512 rows at a time. Every position counts as labelled, which bounds what the loss picks.
+divergence. ms-swift takes 512 rows at a time. `likelihood` is OpenRLHF's (0.9.10 trainer/kd_trainer.py, models/loss.py):
+the cross entropy of the labels, and that of the teacher's distribution. Every position counts as labelled, which bounds what the loss picks.
 Compared with steps on fake tensors by benchmarks/referee/distillation.py.
 """
 
@@ -17,7 +18,7 @@ CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a 
 
 
 class Divergence(NamedTuple):
-    """`kind`: mixture, forward, reverse. `width`: bytes of an element of both logits. `in_chunks`: some rows at a
+    """`kind`: mixture, forward, reverse, likelihood. `width`: bytes of an element of both logits. `in_chunks`: some rows at a
     time."""
 
     kind: str
@@ -28,6 +29,33 @@ class Divergence(NamedTuple):
 # Tensors as large as the logits that autograd saves, which stay until their chunk's backward, and what that allocates.
 _SAVED = {"mixture": 7, "forward": 2, "reverse": 3}
 _IN_BACKWARD = {"mixture": 6, "forward": 2, "reverse": 3}
+
+
+def with_likelihood(tape: Tape, width: int, student: Value) -> tuple[Value, Value]:
+    """The scalar loss of OpenRLHF, and the teacher's logits, which the training loop holds. The positions that count are
+    chosen by factors of each row; infinite logits by a mask of all words."""
+    labels = _cross_entropy(tape, width, student)
+    tape.spike(("logits", 2), ("logits", width))  # the teacher's logits, before and after their conversion
+    teacher, probabilities, mask = (tape.new("logits", size) for size in (width, width, 1))
+    mine = ops.unary_by_result(tape, student)
+    product = ops.scale_by_constant(tape, mine, probabilities)
+    finite = tape.new("logits", width)
+    tape.node((finite,), (product,), (mask,))
+    tape.drop(product)
+    found = ops.add(tape, _row_sums(tape, finite), labels)
+    tape.drop(mine, mask, probabilities, labels)
+    return found, teacher
+
+
+def _cross_entropy(tape: Tape, width: int, student: Value) -> Value:
+    """That of the next tokens: a contiguous copy of all logits but the last row's, and its log-softmax."""
+    shifted = tape.new("logits", width)
+    tape.node((shifted,), (student,))
+    log_probabilities = ops.unary_by_result(tape, shifted)
+    found = tape.new("scalar", 4)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(log_probabilities, shifted)
+    return found
 
 
 def divergence(tape: Tape, shape: Divergence, student: Value) -> Value:

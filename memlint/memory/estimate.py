@@ -38,7 +38,7 @@ else:
     rollout = Lazy("memlint.memory.rollout")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
-_GENERATING_STAGES = ("ppo", "grpo")  # write completions between steps; `gkd` may
+_GENERATING_STAGES = ("ppo", "grpo", "online_dpo")  # write completions between steps; `gkd` may
 _ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 

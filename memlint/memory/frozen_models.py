@@ -66,4 +66,4 @@ def _frozen(run: Run, model: Model, place_sharded: Place) -> FrozenModel:
 def _is_sharded(run: Run) -> bool:
     if run.parallelism.engine == "deepspeed":
         return run.parallelism.zero.stage == 3 and run.model.quantization.method == "none"
-    return run.parallelism.engine == "fsdp"
+    return run.parallelism.engine == "fsdp" and run.method.fsdp_shards_extra_models

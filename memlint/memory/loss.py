@@ -45,6 +45,8 @@ class LossShape(NamedTuple):
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
     likelihood_of_chosen: bool = False
+    divides_in_place: bool = False  # as `run.Loss.divides_in_place`
+    scores_completions: bool = False  # as `run.Loss.scores_completions`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -109,6 +111,7 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
 
 
 HALF = "logits_half"  # the extent of one of the two answers of each pair
+SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
@@ -207,6 +210,10 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
     (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). Returns what the loop holds as well."""
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     tape.drop(logits)
+    if loss.divides_in_place:
+        return _selected(tape, in_fp32), Value.external("scalar", FP32_BYTES)
+    if loss.scores_completions:
+        return _of_completions(tape, loss, in_fp32), Value.external("scalar", FP32_BYTES)
     likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
     sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
@@ -219,6 +226,33 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
         return found, in_fp32
     tape.drop(in_fp32)
     return found, Value.external("scalar", FP32_BYTES)
+
+
+def _of_completions(tape: Tape, loss: LossShape, in_fp32: Value) -> Value:
+    """`logits[:, prompt - 1:-1].log_softmax(-1)`; the forward returns before the reference's begins (trl 1.16
+    experimental/online_dpo/online_dpo_trainer.py:1104, _forward)."""
+    sliced = ops.slice_of(tape, in_fp32, SCORED)
+    log_probabilities = ops.unary_by_result(tape, sliced)
+    tape.drop(sliced, in_fp32)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    if loss.runs_reference:
+        tape.spike(("logits", FP32_BYTES), (SCORED, FP32_BYTES))
+    tape.drop(log_probabilities)
+    return found
+
+
+def _selected(tape: Tape, in_fp32: Value) -> Value:
+    """`logits.div_(temperature)`, then the logits of the labels less a logsumexp of each row (ms-swift 4.6.0
+    rlhf_trainers/grpo_trainer.py:1581; trl 0.29 trainer/utils.py, selective_log_softmax). In the backward the gradient
+    of a slice that was written in place is a copy of the whole, of the slice, and their quotient."""
+    fp32 = (in_fp32.extent, FP32_BYTES)
+    written = ops.view(tape, in_fp32, (fp32, fp32))
+    tape.drop(in_fp32)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (written,), (written,), (fp32,))
+    tape.drop(written)
+    return found
 
 
 def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
@@ -239,6 +273,9 @@ def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
     tape.end_autocast()
     outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
     tape.drop(logits)
+    if loss.divergence == "likelihood":
+        found, teacher = divergence.with_likelihood(tape, outputs.width, outputs)
+        return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found, held=(teacher,))
     shape = divergence.Divergence(loss.divergence, outputs.width, loss.in_row_chunks)
     found = divergence.divergence(tape, shape, outputs)
     return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
@@ -336,11 +373,17 @@ def _gradient_over_logits(tape: Tape, logits: Value) -> Value:
 
 
 def _finish(
-    tape: Tape, loss: LossShape, logits: Value, result: Value, forward_gradients: tuple[Value, ...] = ()
+    tape: Tape,
+    loss: LossShape,
+    logits: Value,
+    result: Value,
+    forward_gradients: tuple[Value, ...] = (),
+    held: tuple[Value, ...] = (),
 ) -> Profile:
     """The end of the forward and the backward: autocast ends, accelerate converts the outputs, the Trainer drops them.
 
-    `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on.
+    `forward_gradients`: gradients that a fused loss already computed in its forward; backward passes them on. `held`:
+    what the training loop holds until the backward has ended.
     """
     live_in_forward = tape.live_now(minus=result)
     tape.end_autocast()
@@ -357,7 +400,7 @@ def _finish(
     tape.backward(result)
     if loss.keeps_logits:
         tape.drop(logits)
-    tape.drop(result)
+    tape.drop(result, *held)
     return Profile(forward, live_in_forward, live_until_backward, tape.take_peaks(), tape.live_now())
 
 

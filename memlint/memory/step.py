@@ -22,6 +22,7 @@ from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
     HALF,
+    SCORED,
     TILE_COLUMNS,
     LossShape,
     copies_shifted_logits,
@@ -84,17 +85,28 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits_chunk"] = rows * vocabulary
     counts["logits_tile"] = rows * TILE_COLUMNS
     counts[HALF] = counts["logits"] // 2
+    counts[SCORED] = _scored_tokens(run, tokens) * vocabulary // divisors.logits
     counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
     counts[REST] = max(0, counts["logits"] - counts[CHUNK])
     counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
     counts["rows_tile"] = rows * architecture.hidden_size
     if run.method.stage == "grpo" and run.sequence.max_new_tokens and not run.loss.prompt_logits:
         # Logits of the completion alone are asked for, and of one token before it (trl 0.15.2 grpo_trainer.py:449).
-        completion_tokens = tokens.sequences * min(tokens.length, run.sequence.max_new_tokens + 1)
-        counts["logits"] = min(counts["logits"], completion_tokens * vocabulary)
+        counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
     return TrainingStep(
         run, architecture, tokens, kernel_config(run, simulated), BYTES[embedding.dtype], counts, vocabulary
     )
+
+
+def _scored_tokens(run: Run, tokens: Tokens) -> int:
+    """Tokens whose log-softmax a loss over log-probabilities takes."""
+    return _completion_tokens(run, tokens, 0) if run.loss.scores_completions else tokens.count
+
+
+def _completion_tokens(run: Run, tokens: Tokens, before: int) -> int:
+    """Tokens of the completions of one forward, with `before` tokens in front of each."""
+    written = run.sequence.max_new_tokens
+    return tokens.sequences * min(tokens.length, written + before) if isinstance(written, int) else tokens.count
 
 
 def sequences_per_sample(run: Run) -> int:
@@ -488,6 +500,8 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
         runs_reference=runs_reference_forward(run),
         likelihood_of_chosen=run.loss.likelihood_of_chosen,
+        divides_in_place=run.loss.divides_in_place,
+        scores_completions=run.loss.scores_completions,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,
         entropy=run.loss.entropy,
@@ -502,8 +516,9 @@ def _final_norm(architecture: Architecture) -> str:
     return "centred" if families.of_layer(last.class_name).norm.centred else last.norm
 
 
-_PAIRED_STAGES = ("dpo", "orpo", "cpo", "simpo", "ipo", "rm")  # chosen and rejected sequences go through one forward
-_LOG_PROBABILITY_STAGES = ("dpo", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo")
+# Chosen and rejected sequences go through one forward.
+_PAIRED_STAGES = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "rm")
+_LOG_PROBABILITY_STAGES = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo")
 
 
 def runs_reference_forward(run: Run) -> bool:

@@ -405,7 +405,11 @@ _MODEL = (
         read_only=True,  # the number of GPUs that train has to change with it
         about="GPUs that share each linear layer (AutoTP).",
     ),
-    Key("sequence_parallel_size", "whole", least=1, about="GPUs that share each sequence (Ulysses)."),
+    Key(
+        *("sequence_parallel_size", "whole"),
+        least=1,
+        about="Divides the GPUs in the check of batch sizes. The program itself shares the sequences (Ulysses).",
+    ),
     Key(
         "activation_checkpointing",
         "any",

@@ -40,6 +40,11 @@ class OpenRLHFConfig(SectionKeys):
         self.architecture: Any = self.architecture_of(self.text("model.model_name_or_path"))
 
     @property
+    def distils(self) -> bool:
+        """Whether `train_kd` runs: a student learns from a teacher's distribution."""
+        return self.program == "kd"
+
+    @property
     def trains_with_rewards(self) -> bool:
         return self.stage == "ppo"
 
@@ -100,6 +105,8 @@ def _program(section: Section) -> str:
     if found is not None:
         return found[1]
     keys = section.value.keys()
+    if "teacher_model" in keys:
+        return "kd"
     if any(key in keys for key in ("actor_num_gpus_per_node", "actor.num_gpus_per_node", "rollout_batch_size")):
         return "ppo_ray"
     if any(key in keys for key in ("chosen_key", "data.chosen_key")):

@@ -23,7 +23,6 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml12"
-_UNMODELLED = {"kd": "the teacher of knowledge distillation, and its logits"}
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -71,8 +70,6 @@ def _fill(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.behave(*behaviour.BETWEEN_UPDATES)
     KEYS.read(fields, config, config)
     read_start(fields, config.section.document, KEYS)
-    if config.program in _UNMODELLED:
-        fields.infer("stack.unmodelled", _UNMODELLED[config.program], f"train_{config.program}")
 
 
 def _readings(config: OpenRLHFConfig, run: Run) -> tuple[Reading, ...]:

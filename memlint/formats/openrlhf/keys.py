@@ -306,6 +306,20 @@ _BATCH = (
         about="PyTorch's older way to recompute.",
     ),
 )
+_DISTILLATION = (
+    Key(
+        *("teacher_model", "text", "method.extra_models"),
+        when=lambda config: config.distils,
+        read=rollout.read_teacher,
+        read_only=True,
+        about="The frozen model that train_kd learns from (until 0.9).",
+    ),
+    Key(
+        *("teacher_offload", "flag", "rollout.offloads_reference", False),
+        read_with="teacher_model",
+        about="Keep the teacher in host memory (ZeRO stage 3).",
+    ),
+)
 _REWARDS = (
     Key(
         *("rollout.n_samples_per_prompt", "whole", "method.num_generations", 1),
@@ -480,4 +494,4 @@ _VLLM = (
     *_gpus("ref", "the reference model"),
     *_gpus("reward", "the reward model"),
 )
-KEYS = Keys(*_MODEL, *_ENGINE, *_BATCH, *_REWARDS, *_VLLM)
+KEYS = Keys(*_MODEL, *_ENGINE, *_BATCH, *_DISTILLATION, *_REWARDS, *_VLLM)

@@ -78,6 +78,27 @@ def _offload(fields: Fields, config: OpenRLHFConfig) -> None:
     fields.put("rollout.offloads_reference", moved, config.origin("ref.offload"))
 
 
+_KD = "OpenRLHF 0.9.10 trainer/kd_trainer.py"
+
+
+def read_teacher(fields: Fields, config: OpenRLHFConfig) -> None:
+    """`train_kd`: a frozen teacher beside the student, and the cross entropy of labels and of its distribution, over
+    whole fp32 logits of both, which the training loop holds (models/loss.py, KDLoss)."""
+    name = config.text("teacher_model")
+    if not name:
+        reason = config.origin("teacher_model").detail or "the teacher is not named (`teacher_model`)"
+        fields.infer("stack.unmodelled", reason, _KD)
+        return
+    origin = config.origin("teacher_model")
+    fields.infer("method.stage", "gkd", _KD)
+    fields.put("method.reference_model", "named", origin)
+    fields.put("method.extra_models", (_model(config, name),), origin)
+    fields.infer("loss.divergence", "likelihood", f"{_KD}; models/loss.py, KDLoss and GPTLMLoss")
+    fields.infer("loss.kind", "plain", f"{_KD}: GPTLMLoss")
+    moved = config.flag("teacher_offload") and config.whole("ds.zero_stage") == 3
+    fields.put("rollout.offloads_reference", moved, config.origin("teacher_offload"))
+
+
 def _model(config: OpenRLHFConfig, name: str) -> Model:
     architecture: Any = config.architecture_of(name)
     return Model(

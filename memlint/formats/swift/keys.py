@@ -79,6 +79,18 @@ def read_packing(fields: Fields, config: SwiftConfig) -> None:
         fields.put(field, value, origin)
     if length:
         fields.put("sequence.length", length, config.origin("packing_length"))
+    _read_packed_pairs(fields, config)
+
+
+def _read_packed_pairs(fields: Fields, config: SwiftConfig) -> None:
+    """A packed row of pairs has `packing_length` tokens of chosen and rejected answers together: a pair counts as the
+    sum of both (ms-swift 4.6.0 dataset/packing.py:163, template/base.py:732)."""
+    length, size = fields.get("sequence.length", None), fields.get("batch.micro_batch_size", None)
+    if config.stage in _PAIRED and isinstance(length, int) and isinstance(size, int):
+        fields.infer("batch.max_tokens", length * size, "a pair is packed as the sum of both answers")
+
+
+_PAIRED = ("dpo", "cpo", "simpo", "orpo", "rm")
 
 
 def read_towers(fields: Fields, config: SwiftConfig) -> None:
@@ -104,6 +116,7 @@ def read_reference(fields: Fields, config: SwiftConfig) -> None:
     update's size (rlhf_trainers/grpo_trainer.py:760)."""
     if config.stage != "grpo":
         return
+    fields.infer("loss.divides_in_place", True, "ms-swift 4.6.0 rlhf_trainers/grpo_trainer.py:1581: logits.div_")
     size = fields.get("batch.micro_batch_size")
     for field in ("rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size"):
         if size is UNKNOWN:

@@ -417,6 +417,16 @@ _GENERATION = (
         read_with="use_vllm",
     ),
 )
+_REWARDS = (
+    Key(
+        *("reward_model_name_or_path", "text", "method.extra_models"),
+        also=("method.reward_model", "method.fsdp_shards_extra_models"),
+        when=training.scores_with_a_model,
+        read=training.read_reward_models,
+        read_only=True,
+        about="A model that scores GRPO's and RLOO's completions.",
+    ),
+)
 _PPO = (
     Key(
         *("reward_model_path", "text", "method.value_model"),
@@ -482,6 +492,6 @@ _PARALLEL = (
 )
 # Rows are read in this order: what a key needs stands before it.
 OWN_KEYS = Keys(
-    *(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_PPO, *_DISTILLATION)
+    *(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_REWARDS, *_PPO, *_DISTILLATION)
 )
 KEYS = Keys(*TRAINING_ARGUMENTS, *OWN_KEYS)

@@ -9,6 +9,7 @@ from memlint.run import Origin, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
+    ("judge", "online_dpo"),
     ("lmbda", "gkd"),
     ("seq_kd", "gkd"),
     ("teacher_model_name_or_path", "gkd"),
@@ -31,12 +32,14 @@ _TASKS = {"sft": "sft", "dpo": "dpo", "pretrain": "pt", "pt": "pt", "rm": "rm", 
 _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "orpo"}
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
-_WITH_REFERENCE = ("dpo", "kto", "ppo")
+_WITH_REFERENCE = ("dpo", "online_dpo", "kto", "ppo")
 # What a run calls its results; a data set's or a starting model's name says nothing of this run.
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
-_GENERATING = ("grpo", "ppo")
+_GENERATING = ("grpo", "ppo", "online_dpo")
+# Trainers whose steps are another's.
+_AS_STAGE = {"rloo": "grpo"}
 _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 
@@ -44,7 +47,7 @@ def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`."""
     value, start = config.section.value, config.section.document.start
     if start is not None and start.task:
-        return start.task, Origin("inferred", detail=f"`{start.entry}` trains that way")
+        return _AS_STAGE.get(start.task, start.task), Origin("inferred", detail=f"`{start.entry}` trains that way")
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
         if isinstance(word, str) and word.lower() in _TASKS:
@@ -98,7 +101,7 @@ def read_reference(fields: Fields, config: TrainerConfig) -> None:
     wants = stage in _WITH_REFERENCE
     beta = as_number(config.section.value.get("beta"))
     if stage == "grpo":  # beta 0.0, the default from trl 0.19 on, means no KL term and no reference model
-        wants = bool(beta) or (beta is None and () < config.trl < (0, 19))
+        wants = bool(beta) or (beta is None and (() < config.trl < (0, 19) or _is_rloo(config)))
     if fields.origins["method.stage"].detail == _BETA_ALONE:
         fields.infer("method.reference_model", "none", _BETA_ALONE)
     elif not wants or as_bool(config.section.value.get("reference_free")):
@@ -109,6 +112,12 @@ def read_reference(fields: Fields, config: TrainerConfig) -> None:
         fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
     else:
         fields.infer("method.reference_model", "copy", "a second, frozen model")
+
+
+def _is_rloo(config: TrainerConfig) -> bool:
+    """RLOO keeps GRPO's older default for `beta`, 0.05 (trl 1.16 trainer/rloo_config.py:502)."""
+    start = config.section.document.start
+    return start is not None and start.task == "rloo"
 
 
 def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
@@ -127,6 +136,9 @@ OF_PPO = 53  # trl 0.22 trainer/ppo_config.py, response_length
 def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
     """A sequence is a prompt and a completion: of GRPO by default 512 tokens, 256 up to trl 1.9; TRL's PPO calls it
     `response_length`."""
+    if config.stage == "online_dpo":
+        _read_online_lengths(fields, config)
+        return
     is_ppo = config.stage == "ppo" and "max_completion_length" not in config.section.value
     key = "response_length" if is_ppo else "max_completion_length"
     default = OF_PPO if is_ppo else 256 if () < config.trl < (1, 10) else 512
@@ -142,6 +154,48 @@ def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
         fields.infer("sequence.length", prompt + completion, "max_prompt_length + max_completion_length")
 
 
+_ONLINE = "trl 1.16 experimental/online_dpo/online_dpo_trainer.py"
+_ONLINE_LENGTHS = {"max_new_tokens": 64, "max_length": 512}
+
+
+def _read_online_lengths(fields: Fields, config: TrainerConfig) -> None:
+    """Online DPO cuts prompts from the left until prompt and completion have `max_length` tokens (`_forward`), and
+    takes the log-softmax of the completions' logits alone."""
+    new, whole = (config.args.integer(key) or default for key, default in _ONLINE_LENGTHS.items())
+    fields.put("sequence.max_new_tokens", new, config.args.origin("max_new_tokens"))
+    fields.put("sequence.length", max(whole, new), config.args.origin("max_length"))
+    fields.infer("sequence.max_prompt_length", max(1, whole - new), f"{_ONLINE}: _forward cuts prompts")
+    fields.infer("loss.scores_completions", True, f"{_ONLINE}: _forward")
+    fields.infer("loss.prompt_logits", True, f"{_ONLINE}: _forward")
+
+
+def _read_online_models(fields: Fields, config: TrainerConfig) -> None:
+    """Two completions of each prompt are written at once, without a cache under gradient checkpointing."""
+    size = fields.get("batch.micro_batch_size")
+    if isinstance(size, int):
+        fields.infer("rollout.sequences", 2 * size, f"{_ONLINE}: two completions of each prompt")
+    fields.infer("serving.uses_cache", fields.get("checkpointing.mode") == "none", f"{_ONLINE}: use_cache")
+
+
+def read_reward_models(fields: Fields, config: TrainerConfig) -> None:
+    """A model that scores completions, beside GRPO's, RLOO's and Online DPO's policy. ZeRO-3 shards it, FSDP leaves it
+    whole on each card (trl 1.16 trainer/grpo_trainer.py:1211, `prepare_model(..., device_placement=True)`)."""
+    name, key = config.text("reward_model_name_or_path")
+    if not name and config.stage == "online_dpo":
+        name, key = config.text("reward_model_path")
+    if not name:
+        return
+    model = other_model(fields, name, config.context, config.section.document.path)
+    origin = config.section.origin(key)
+    fields.put("method.extra_models", (model,), origin)
+    fields.put("method.reward_model", "full", origin)
+    fields.infer("method.fsdp_shards_extra_models", False, "trl grpo_trainer.py:1211: prepare_model(evaluation_mode)")
+
+
+def scores_with_a_model(config: TrainerConfig) -> bool:
+    return config.stage in ("grpo", "online_dpo")
+
+
 def read_generator(fields: Fields, config: TrainerConfig) -> None:
     """Who writes the completions. vLLM beside the trainer by default since trl 1 (grpo_config.py:594), on GPUs of its
     own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said), with `vllm_enable_sleep_mode`
@@ -151,13 +205,16 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
     if not as_bool(value.get("use_vllm")):
         fields.put("rollout.generator", "model", origin("use_vllm"))
         _read_sequences(fields, config)
+        if config.stage == "online_dpo":
+            _read_online_models(fields, config)
         return
     mode, key = config.text("vllm_mode")
     colocated = (mode or ("server" if () < config.trl < (1,) else "colocate")) == "colocate"
     fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin(key))
     share = as_number(value.get("vllm_gpu_memory_utilization"))
     if colocated:
-        share = 0.3 if share is None or not 0 < share <= 1 else float(share)
+        unsaid = 0.55 if config.stage == "online_dpo" else 0.3
+        share = unsaid if share is None or not 0 < share <= 1 else float(share)
         fields.put("rollout.share", share, origin("vllm_gpu_memory_utilization"))
         sleeps = as_bool(value.get("vllm_enable_sleep_mode"))
         fields.put("rollout.sleep_level", 2 if sleeps else 0, origin("vllm_enable_sleep_mode"))
@@ -280,6 +337,7 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
     new_tokens = (as_int(value.get("max_new_tokens")) or 128) if writes else 0
     found = Distillation(name, config.section.origin(key), 0.5 if beta is None else float(beta), new_tokens=new_tokens)
     apply_distillation(fields, found, config.context, config.section.document.path)
+    fields.infer("method.fsdp_shards_extra_models", False, "trl gkd_trainer.py:194: prepare_model(evaluation_mode)")
     if writes:
         fields.infer("rollout.generator", "model", f"{_GKD}: lmbda")
         cached = fields.get("checkpointing.mode") == "none"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Key, Keys, Written
-from memlint.formats.verl import batches, model, parallel, rollout
+from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.megatron_keys import megatron_keys
@@ -538,6 +538,37 @@ KEYS = Keys(
         about="Tokens of one forward and backward of the critic on a GPU.",
         least=1,
         read_with="algorithm.adv_estimator",
+    ),
+    Key(
+        *(other_models.SERVED, "flag", "rollout.share", False),
+        about="Score responses with a model behind an inference engine.",
+        read=other_models.read_served,
+        read_only=True,
+    ),
+    Key(
+        *("reward.reward_model.enable_resource_pool", "flag", "", False),
+        about="Give the reward model GPUs of its own.",
+        read_with=other_models.SERVED,
+    ),
+    Key(
+        *("reward.reward_model.rollout.gpu_memory_utilization", "number", "", 0.5),
+        about="The share of each card that the reward model's engine takes while it scores.",
+        least=0,
+        most=1,
+        read_with=other_models.SERVED,
+    ),
+    Key(
+        *(other_models.TRAINED, "flag", "stack.unmodelled", False),
+        also=("stack.unmodelled_adds",),
+        about="Score responses with a model in a worker of its own (before 0.6, and PRIME, which trains it).",
+        read=other_models.read_trained,
+        read_only=True,
+    ),
+    Key(
+        *(other_models.TEACHER, "flag", "stack.unmodelled", False),
+        about="Learn from a teacher on GPUs of its own.",
+        read=other_models.read_teacher,
+        read_only=True,
     ),
     *megatron_keys(f"{ACTOR}.optim", f"{ACTOR}.megatron", f"{ACTOR}.strategy"),
 )

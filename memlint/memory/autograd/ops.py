@@ -125,6 +125,14 @@ def slice_of(tape: Tape, x: Value, extent: str) -> Value:
     return found
 
 
+def view(tape: Tape, x: Value, temporaries: tuple[tuple[str, int], ...]) -> Value:
+    """What writes over `x`: a view whose gradient is a new tensor, beside `temporaries` for a moment."""
+    x.storage.references += 1
+    found = Value(x.storage, x.extent, x.width, x.requires_grad)
+    tape.node((found,), (x,), temporaries=temporaries)
+    return found
+
+
 def split(tape: Tape, x: Value, extents: tuple[str, ...]) -> tuple[Value, ...]:
     """`chunk` / `split`: views; their gradients are joined into one tensor."""
     x.storage.references += len(extents)

@@ -28,9 +28,11 @@ TRL_TASKS = {
     "ORPOConfig": "orpo",
     "CPOConfig": "cpo",
     "PPOConfig": "ppo",
-    "RLOOConfig": "grpo",
+    "RLOOConfig": "rloo",
+    "OnlineDPOConfig": "online_dpo",
+    "GKDConfig": "gkd",
 }
-_TRL_WORDS = {"reward": "rm", "rloo": "grpo"}
+_TRL_WORDS = {"reward": "rm"}
 # Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
 WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))

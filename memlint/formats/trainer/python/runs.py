@@ -65,6 +65,9 @@ _TASKS: Mapping[str, str] = {
     "GRPOTrainer": "grpo",
     "RewardTrainer": "rm",
     "PPOTrainer": "ppo",
+    "RLOOTrainer": "rloo",
+    "OnlineDPOTrainer": "online_dpo",
+    "GKDTrainer": "gkd",
     "Trainer": "sft",
     "Seq2SeqTrainer": "sft",
 }

@@ -1,0 +1,223 @@
+"""Phases of reinforcement learning as frameworks' own files say them, beside steps on fake tensors.
+
+    python benchmarks/referee/engine_phases.py            each case: forwards before the update, the update's two halves
+    python benchmarks/referee/engine_phases.py --write    the same, written to benchmarks/data/engine_phases.jsonl
+
+Each case is a file of ms-swift, TRL or OpenRLHF for a small model, read as any file is. The step is the framework's own
+code, written anew: ms-swift 4.6.0 rlhf_trainers/grpo_trainer.py (_get_logps_via_local_forward), trl 1.16
+experimental/online_dpo/online_dpo_trainer.py (_forward, training_step), OpenRLHF 0.11.2 models/actor.py and
+models/utils.py. What is compared is what a phase has beside weights, optimizer states and gathered parameters; of
+OpenRLHF, whose gradients DeepSpeed moves, the forwards alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+import torch
+
+import benchmarks.referee.fake_step as fake_step
+import memlint.simulation.checkpoints as checkpoints
+import memlint.simulation.precision as precision
+from benchmarks.command import parser
+from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE, spread
+from memlint.hardware import find
+from memlint.lint.analyse_file import uniform_analyser
+from memlint.memory.values import Estimate
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.run import Origin
+from memlint.simulation.tracker import Tracker
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "engine_phases.jsonl"
+SIZES = ((2, 512), (4, 1024))
+MODEL = "tiny"
+STATED = Origin("setting", detail="the case")
+_BESIDE = ("weights", "optimizer_states", "communication")
+Step = Callable[[fake_step.Models, torch.Tensor, Tracker], None]
+
+
+def swift(rows: int, length: int) -> dict[str, Any]:
+    half = length // 2
+    return {"rlhf_type": "grpo", "model": MODEL, "tuner_type": "full", "torch_dtype": "bfloat16"} | {
+        **{"attn_impl": "flash_attn", "per_device_train_batch_size": rows, "num_generations": rows},
+        **{"max_length": half, "max_completion_length": half, "beta": 0.04, "dataset": "d", "optim": "sgd"},
+    }
+
+
+def online_dpo(rows: int, length: int) -> dict[str, Any]:
+    """A micro-batch counts prompts, and each has two completions."""
+    return {"model_name_or_path": MODEL, "judge": "pair_rm", "dtype": "bfloat16", "bf16": True} | {
+        **{"attn_implementation": "flash_attention_2", "per_device_train_batch_size": rows // 2, "max_length": length},
+        **{"max_new_tokens": length // 2, "gradient_checkpointing": True, "optim": "sgd", "output_dir": "o"},
+    }
+
+
+def openrlhf(rows: int, length: int) -> dict[str, Any]:
+    return {"pretrain": MODEL, "actor_num_gpus_per_node": 1, "ref_num_gpus_per_node": 1, "bf16": True} | {
+        **{"colocate_all_models": True, "vllm_num_engines": 1, "vllm_enable_sleep": True, "flash_attn": True},
+        **{"micro_train_batch_size": rows, "micro_rollout_batch_size": rows, "train_batch_size": rows},
+        **{"prompt_max_len": length // 2, "generate_max_len": length // 2, "zero_stage": 2},
+        **{"advantage_estimator": "group_norm", "gradient_checkpointing": True},
+    }
+
+
+def _prepared(model: Any, tracker: Tracker) -> None:
+    checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
+    model.train()
+
+
+def _selected(logits: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """trl's `selective_log_softmax` of fp32 logits, row by row (trl 1.16 trainer/utils.py:583)."""
+    chosen = torch.gather(logits, dim=-1, index=index.unsqueeze(-1)).squeeze(-1)
+    return chosen - torch.stack([torch.logsumexp(row, dim=-1) for row in logits])
+
+
+def _swift_logps(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    keep = ids.shape[1] // 2
+    with precision.autocast(torch.bfloat16):
+        half = model(input_ids=ids, use_cache=False, logits_to_keep=keep + 1).logits
+    logits = half.float()
+    del half
+    logits = logits[:, -(keep + 1) : -1, :]
+    logits.div_(0.9)
+    return _selected(logits, ids[:, -keep:])
+
+
+def _swift_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    (model,) = models
+    model.eval()
+    tracker.begin("log_probabilities")
+    with torch.no_grad():
+        _swift_logps(model, ids)
+    _prepared(model, tracker)
+    tracker.begin("forward")
+    loss = _swift_logps(model, ids).sum()
+    tracker.begin("backward")
+    loss.backward()
+
+
+def _online_logps(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    prompt = ids.shape[1] // 2
+    with precision.autocast(torch.bfloat16):
+        half = model(ids, use_cache=False).logits
+    logits = half.float()
+    del half
+    scored = logits[:, prompt - 1 : -1].log_softmax(dim=-1)
+    return torch.take_along_dim(scored, ids[:, prompt:].unsqueeze(-1), dim=2).squeeze(-1)
+
+
+def _online_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    policy, reference = models
+    _prepared(policy, tracker)
+    reference.eval()
+    tracker.begin("forward")
+    mine = _online_logps(policy, ids)
+    with torch.no_grad():
+        theirs = _online_logps(reference, ids)
+    loss = (mine - theirs).sum()
+    tracker.begin("backward")
+    loss.backward()
+
+
+class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
+    """FlashAttention's cross entropy with `inplace_backward=False`: its gradient is a tensor of its own."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits)
+        return torch.empty(logits.shape[0], dtype=torch.float32).sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return torch.empty_like(ctx.saved_tensors[0])
+
+
+def _openrlhf_logps(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, Any]:
+    output = model(input_ids=ids, use_cache=False)
+    output["logits"] = output["logits"].to(torch.float32)
+    return _CrossEntropy.apply(output["logits"].view(-1, output["logits"].shape[-1])), output
+
+
+def _openrlhf_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    (model,) = models
+    model.eval()
+    for name in ("log_probabilities", "reference"):
+        tracker.begin(name)
+        with torch.no_grad():
+            _openrlhf_logps(model, ids)
+    _prepared(model, tracker)
+    tracker.begin("forward")
+    loss, held = _openrlhf_logps(model, ids)
+    tracker.begin("after")
+    del loss, held
+
+
+def _pair(case: dict[str, Any]) -> fake_step.Models:
+    return fake_step.model_of(case), fake_step.model_of(case)
+
+
+ENGINES: dict[str, tuple[Callable[[int, int], dict[str, Any]], Step, Callable[[dict[str, Any]], fake_step.Models]]] = {
+    "ms-swift GRPO": (swift, _swift_step, fake_step.alone),
+    "TRL Online DPO": (online_dpo, _online_step, _pair),
+    "OpenRLHF GRPO": (openrlhf, _openrlhf_step, fake_step.alone),
+}
+
+
+def cases() -> Iterator[dict[str, Any]]:
+    for engine, (kind, model), (rows, length) in itertools.product(ENGINES, MODELS, SIZES):
+        config = {**model, **SHAPE, **LAYERS, "torch_dtype": "bfloat16"}
+        yield {"engine": engine, "config_class": kind, "config": config, "B": rows, "S": length}
+
+
+def simulated(case: dict[str, Any]) -> dict[str, int]:
+    """Bytes beside the weights at the peak of each phase."""
+    _, step, models = ENGINES[case["engine"]]
+    found = fake_step.phases(case, step, models)
+    return {name: size for name, size in found.items() if name != "after"}
+
+
+def estimated(case: dict[str, Any]) -> Estimate:
+    """The estimate of the case's file, as memlint reads it."""
+    file = ENGINES[case["engine"]][0](case["B"], case["S"])
+    facts = {"gpu": find("H200"), "gpu_origin": STATED, "gpus": 1, "gpus_origin": STATED, "gpus_per_node": 1}
+    workspace = in_memory({"train.yaml": json.dumps(file)}, {MODEL: case["config"]})
+    analyser = uniform_analyser(Engine(()), facts, cwd="/", workspace=workspace)
+    return analyser.analyse("train.yaml", fixes=False).analyses[0].estimates[0]
+
+
+def predicted(case: dict[str, Any]) -> dict[str, int]:
+    phases = estimated(case).phases
+    return {
+        one.name: one.allocated_bytes - sum(one.components.get(name, 0) for name in _BESIDE) for one in phases
+    }
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    asked, errors, lines = arguments.parse_args(), [], []
+    for case in cases():
+        real, said = simulated(case), predicted(case)
+        lines.append(json.dumps({**case, "result": real}))
+        for name, value in real.items():
+            errors.append((said[name] / value - 1, case["engine"], name))
+            title = f"{case['engine']:15} {case['config_class']:14} {case['B']}x{case['S']:<5} {name:18}"
+            print(f"{title} {value / 2**20:9.0f} MiB {errors[-1][0]:+.2%}")
+    for engine, phase in sorted({(engine, name) for _, engine, name in errors}):
+        mine = (abs(error) for error, *place in errors if place == [engine, phase])
+        print(f"{engine:15} {phase:18} {spread(mine)}")
+    if asked.write:
+        DATA.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
