@@ -1,9 +1,10 @@
 """The product of a linear layer in fp8, by torchao or by Transformer Engine.
 
-torchao (0.18 float8/float8_linear.py:31): parameters keep their dtype, and so do the tensors that are saved for the backward: the input in the dtype of the
-product, whether the weight trains or not, and the weight itself. Autocast makes no copy of the weight in half
-precision. Each operand is quantised when a product needs it: fp32 copies, which are scaled and clamped, live beside
-what they become (float8_training_tensor.py:126, float8_utils.py:118). torch.compile leaves these copies out.
+torchao (0.18 float8/float8_linear.py:31): parameters keep their dtype, and so do the tensors that are saved for the
+backward: the input as the product reads it, whether the weight trains or not, and the weight itself. Autocast makes no
+copy of the weight in half precision. Each operand is quantised when a product needs it: fp32 copies, scaled and
+clamped, live beside what they become (float8_training_tensor.py:126, float8_utils.py:118). torch.compile leaves these
+copies out.
 
 Transformer Engine (2.20.2 pytorch/module/linear.py): the backward has fp8 copies, of the input transposed (:714) and of
 the weight as it is and transposed (:563, :736). Products of Blackwell need no transposed ones.
