@@ -405,7 +405,12 @@ _MODEL = (
         read_only=True,  # the number of GPUs that train has to change with it
         about="GPUs that share each linear layer (AutoTP).",
     ),
-    Key("sequence_parallel_size", "whole", least=1, about="GPUs that share each sequence (Ulysses)."),
+    Key(
+        "sequence_parallel_size",
+        "whole",
+        least=1,
+        about="GPUs that DeepSpeed counts as one copy; what divides sequences is accelerate's `sp_size`.",
+    ),
     Key(
         "activation_checkpointing",
         "any",
