@@ -207,7 +207,7 @@ class Precision(NamedTuple):
     upcast_layernorm: bool = False
     upcast_lmhead_output: bool = False
     embeddings_dtype: str = ""  # of embeddings, head and norms; "" = as the other weights
-    fp8: str = "none"  # none, torchao, te, msamp, deepspeed
+    fp8: str = "none"  # none, torchao, te, te_rowwise (te's least: no transposed copies), msamp, deepspeed
     grad_dtype: str = ""  # "" = trainable_dtype; DeepSpeed's data_types.grad_accum_dtype
     tf32: bool = False
 

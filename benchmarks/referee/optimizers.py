@@ -3,10 +3,11 @@
     python benchmarks/referee/optimizers.py [--write]
 
 Needs torch 2.13, transformers 5.23, bitsandbytes 0.50.2, galore-torch 1.0, apollo-torch 1.0.3, schedulefree 1.4.1,
-grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1 LLaMA-Factory's muon.py on the path as `muon`, came-pytorch 0.1.3,
-lion-pytorch 0.2.5, adabelief-pytorch 0.2.1, axolotl-contribs-mit 0.0.6 and torchao, and adopt.py, adamc.py and
-sinkgd.py of axolotl 0.19.0 on the path. TORCHDYNAMO_DISABLE=1, since dion and sinkgd compile their steps. Prints each
-count beside the closed form; --write keeps them in benchmarks/data/optimizers.jsonl, which tests/memory compares with.
+grokadamw 0.1.2, torch-optimi 0.3.3, adam-mini 1.1.1, LLaMA-Factory's muon.py on the path as `muon`, came-pytorch 0.1.3,
+lion-pytorch 0.2.5, adabelief-pytorch 0.2.1, axolotl-contribs-mit 0.0.6, torchao, q-galore-torch 1.0, and adopt.py,
+adamc.py, sinkgd.py and qgalore.py of axolotl 0.19.0 on the path. TORCHDYNAMO_DISABLE=1, since dion and sinkgd compile
+their steps. Prints each count beside the closed form; --write keeps them in benchmarks/data/optimizers.jsonl,
+which tests/memory compares with.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]
     import lion_pytorch
     import muon
     import optimi
+    import qgalore
     import schedulefree
     import sinkgd
     import torch.optim as optim
@@ -72,6 +74,7 @@ def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]
     yield "adafactor", lambda p: Adafactor(p, **fixed), {}
     yield "galore_adamw", lambda p: galore_torch.GaLoreAdamW(_groups(p)), _RUN
     yield "galore_adafactor", lambda p: galore_torch.GaLoreAdafactor(_groups(p), **fixed), _RUN
+    yield "q_galore_adamw8bit", lambda p: _q_galore(qgalore, p), _RUN
     random = {"proj": "random", "scale_type": "channel"}
     yield "apollo_adamw", lambda p: apollo_torch.APOLLOAdamW(_groups(p, **random)), _RUN
     yield "schedule_free_adamw", lambda p: _training(schedulefree.AdamWScheduleFree(p)), {}
@@ -98,6 +101,19 @@ def cases() -> Iterator[tuple[str, Callable[[list[Any]], Any], dict[str, object]
 def _matrices_apart(parameters: list[Any], **options: object) -> list[dict[str, Any]]:
     vectors = [{"params": _vectors(parameters), **options}] if _vectors(parameters) else []
     return [{"params": _matrices(parameters)}, *vectors]
+
+
+def _q_galore(module: Any, parameters: list[Any]) -> Any:
+    """As Axolotl builds it, on the CPU."""
+    import torch
+
+    torch.cuda.synchronize = lambda *device: None
+    module.patch_q_galore_for_modern_bnb()
+    from q_galore_torch import QGaLoreAdamW8bit
+
+    quantised = {"quant": True, "quant_group_size": 256, "quant_n_bit": 4}
+    adaptive = {"cos_threshold": 0.4, "gamma_proj": 2, "queue_size": 5}
+    return QGaLoreAdamW8bit(_groups(parameters, **quantised, **adaptive), lr=1e-3)
 
 
 def _training(optimizer: Any) -> Any:

@@ -612,8 +612,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         unsloth.refuse(run)
     if run.stack.unmodelled:
         raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
-    if run.precision.fp8 not in ("none", "", "torchao"):  # torchao's linears save what bf16 ones save
-        raise MissingValue("precision.fp8", f"the copies that {run.precision.fp8} keeps in fp8 are not modelled")
+    _refuse_fp8(run)
     if run.method.kind in _UNMODELLED_METHODS:
         raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
     architecture: Architecture = run.model.architecture
@@ -629,6 +628,26 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         if layer.attention.kind not in _MODELLED_MIXERS:
             reason = f"activations of `{layer.attention.kind}` layers ({architecture.family}) are not modelled"
             raise MissingValue("model.architecture", reason)
+
+
+_FP8_ENGINES = ("none", "", "torchao", "te")
+
+
+def _refuse_fp8(run: Run) -> None:
+    """Raises `MissingValue` where it is not modelled what an engine keeps in fp8. Transformer Engine's layers replace
+    the head as well, and with it the weight that it shared with the embedding (accelerate 1.15
+    utils/transformer_engine.py:26); a weight that is gathered for a layer, they keep whole."""
+    engine = run.precision.fp8
+    if engine not in _FP8_ENGINES:
+        raise MissingValue("precision.fp8", f"the copies that {engine} keeps in fp8 are not modelled")
+    if engine != "te":
+        return
+    if run.model.architecture.tied_embeddings:
+        raise MissingValue("precision.fp8", "Transformer Engine's head has a weight apart from the embedding's")
+    if run.parallelism.engine == "fsdp" or run.parallelism.zero.stage == 3:
+        raise MissingValue(
+            "precision.fp8", "what Transformer Engine keeps of weights that are gathered is not modelled"
+        )
 
 
 def _allocated(phase: Phase) -> int:

@@ -55,6 +55,8 @@ class LossShape(NamedTuple):
 def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: LossShape) -> Profile:
     """The profile from the last layer's output to the loss. The segment's own output is the scalar loss."""
     tape = Tape(loss.needs_gradient, in_place=kernels.kernel_memory)
+    # Frameworks leave the last linear layer out of fp8 (accelerate 1.15 utils/ao.py:28).
+    kernels = kernels._replace(float8="")
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     if loss.streams > 1:

@@ -20,6 +20,7 @@ states: one entry per state tensor of a parameter:
   low_bnb8, low_factored  the same, in 8 bits and factored
   projector  GaLore's projection: singular vectors; of an fp32 gradient all of them (a slice keeps its whole tensor
             alive), of a half one only its rank's (cast, so copied)
+  projector8  Q-GaLore's projection: a byte an element, a scale and a zero per 256, and one singular vector
   projector_float  the same of a gradient that is always turned into fp32 first: all singular vectors
   random    APOLLO's random projection, in the parameter's dtype
   matrix    the parameter's dtype for matrices inside layers; vectors, embedding and head have two (AdamW)
@@ -275,7 +276,8 @@ def _state_bytes(name: str, tensor: Tensor, configured: _ConfiguredOptimizer) ->
     return _shaped_bytes(name, tensor, width)
 
 
-_LOW_RANK = ("low_rank", "low_bnb8", "low_factored", "projector", "projector_float", "random")
+_Q_GALORE_GROUP = 256  # elements (axolotl 0.19.0 utils/schemas/training.py:240, qgalore_proj_group_size)
+_LOW_RANK = ("low_rank", "low_bnb8", "low_factored", "projector", "projector8", "projector_float", "random")
 
 
 def _bnb_bytes(count: int) -> int:
@@ -336,6 +338,9 @@ def _low_rank_bytes(name: str, tensor: Tensor, configured: _ConfiguredOptimizer,
         return _factored_bytes((configured.rank, longer))
     if name == "low_rank":
         return rounded(configured.rank * longer * width)
+    if name == "projector8":
+        scales = 2 * rounded(width * -(-configured.rank * shorter // _Q_GALORE_GROUP))
+        return rounded(configured.rank * shorter) + scales + rounded(width * shorter)
     if name == "random" and configured.optimizer.projection != "svd":
         return rounded(configured.rank * shorter * width)
     return rounded(

@@ -185,6 +185,8 @@ _CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
 
 # BERT: `intermediate.dense` is the first projection of the MLP, `output.dense` the second.
 _BERT = {"intermediate.dense": "up", "output.dense": "down"}
+# A tower's projections that are called by one letter (modeling_qwen2_5_omni.py, Qwen2_5OmniVisionAttention).
+_SHORT = {"attn.q": "query", "attn.k": "key", "attn.v": "value"}
 # T5's blocks and BART's decoder layers (modeling_t5.py, T5Block; modeling_bart.py, BartDecoderLayer).
 _CROSS = {"q": "query", "k": "key", "v": "value", "o": "output"}
 _T5 = (
@@ -204,6 +206,8 @@ def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
         return _T5
     if "intermediate.dense.weight" in shapes:
         return _BERT
+    if "attn.q.weight" in shapes:
+        return _SHORT
     if "encoder_attn.q_proj.weight" in shapes:
         return _BART
     if "mlp.c_proj.weight" in shapes and "mlp.w2.weight" in shapes:

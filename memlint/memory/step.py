@@ -158,6 +158,7 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         softmax_keeps_dtype=_softmax_keeps_dtype(run),
         gated_kernel=fused_product,
         dequantized_width=_dequantized_width(run),
+        float8="" if precision.fp8 == "none" else precision.fp8,
     )
     return config._replace(norms_in_place=False) if liger == "out_of_place" else config
 

@@ -65,7 +65,7 @@ def _layers(architecture: Architecture, model: torch.nn.Module) -> list[str]:
 def _add_tower(found: dict[str, tuple[int, ...]], tower: Tower, model: torch.nn.Module) -> None:
     found.update({f"{tower.tower_prefix}.{weight.name}": weight.shape for weight in tower.weights})
     found.update({f"{tower.projector_prefix}.{weight.name}": weight.shape for weight in tower.projector_weights})
-    blocks = re.compile(re.escape(tower.tower_prefix) + r"\.(?:\w+\.){0,2}(?:layers?|blocks)\.\d+")
+    blocks = re.compile(re.escape(tower.tower_prefix) + r"\.(?:\w+\.){0,2}(?:layers?|blocks|encoders)\.\d+")
     names = [name for name, _ in model.named_modules() if blocks.fullmatch(name)]
     for name in [name for name in names if "global_transformer" not in name or "global" in tower.tower_prefix][
         : tower.layers

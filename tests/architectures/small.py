@@ -217,6 +217,49 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "pad_token_id": 0,
         }
     ],
+    "deepseek_v4": [
+        {
+            "hidden_size": 96,
+            "moe_intermediate_size": 40,
+            "num_hidden_layers": 5,
+            "num_attention_heads": 6,
+            "head_dim": 32,
+            "q_lora_rank": 24,
+            "o_groups": 2,
+            "o_lora_rank": 12,
+            "index_n_heads": 2,
+            "index_head_dim": 16,
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 2,
+            "hc_mult": 2,
+            "vocab_size": 352,
+            "compress_ratios": [0, 128, 4, 128, 4],
+        }
+    ],
+    "phi4_multimodal": [
+        {
+            **SMALL,
+            "pad_token_id": 0,
+            "eos_token_id": 1,
+            "bos_token_id": 1,
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 72,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "image_size": 56,
+            },
+            "audio_config": {
+                "hidden_size": 32,
+                "intermediate_size": 40,
+                "num_blocks": 2,
+                "num_attention_heads": 4,
+                "ext_pw_out_channel": 32,
+                "depthwise_separable_out_channel": 32,
+                "nemo_conv_channels": 32,
+            },
+        }
+    ],
     "gemma3n_text": [
         {
             **SMALL,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+import torch
 
 from memlint.architectures import from_config
 from memlint.architectures.builder import families
@@ -15,7 +17,7 @@ from tests.architectures.small import NO_DEFAULTS, VARIANTS
 SHARED = sorted(
     family
     for family in families()
-    if family in referee.CLASSES and family not in ("qwen2_5_omni", "qwen3_omni_moe", "mimo")
+    if family in referee.CLASSES and family not in ("gemma3n", "qwen2_5_omni", "qwen3_omni_moe", "mimo")
 )
 CASES = [(family, {}) for family in SHARED if family not in NO_DEFAULTS]
 CASES += [(family, values) for family, variants in VARIANTS.items() for values in variants]
@@ -33,3 +35,29 @@ def test_tensors_are_those_of_transformers(family: str, values: dict[str, Any]) 
 
 def test_every_family_with_a_class_is_compared() -> None:
     assert set(SHARED) <= {family for family, _ in CASES}
+
+
+def test_gemma3n_has_its_conformer_its_two_embedders_and_the_one_tower_of_timm() -> None:
+    """Its class needs timm 1.0 for mobilenetv5_300m_enc, which has 294,126,912 parameters: the published checkpoints
+    have these, and two projections and a norm more in layers that share keys and values."""
+    from transformers import Gemma3nConfig
+    from transformers.models.gemma3n import modeling_gemma3n as real
+
+    config = Gemma3nConfig()
+    with torch.device("meta"):
+        parts = (
+            real.Gemma3nAudioEncoder(config.audio_config),
+            real.Gemma3nMultimodalEmbedder(config.audio_config, config.text_config),
+            real.Gemma3nMultimodalEmbedder(config.vision_config, config.text_config),
+            real.Gemma3nForCausalLM(config.text_config),
+        )
+    ours = from_config({"model_type": "gemma3n"})
+    counted = sum(parameter.numel() for part in parts for parameter in part.parameters())
+    assert parameters(ours) == counted + 294_126_912 == 7_849_978_192 - 15 * (2 * 512 * 2048 + 256)
+    names = {weight.name: weight.shape for weight in (*ours.towers[1].weights, *ours.towers[1].layer_weights)}
+    real_names = {
+        name.removeprefix("conformer.0."): tuple(one.shape)
+        for name, one in parts[0].named_parameters()
+        if not re.match(r"conformer\.[1-9]", name)
+    }
+    assert names == real_names

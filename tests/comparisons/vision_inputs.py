@@ -28,6 +28,7 @@ LLAMA_4_TEXT |= {"num_local_experts": 2, "interleave_moe_layer_step": 100, "num_
 GEMMA_4 = {**TOWER, "num_key_value_heads": 4, "head_dim": 32, "standardize": True, "position_embedding_size": 64}
 GEMMA_4_TEXT = {"model_type": "gemma4_text", **TEXT, "head_dim": 64, "global_head_dim": 64, "num_kv_shared_layers": 0}
 GEMMA_4_TEXT |= {"hidden_size_per_layer_input": 0}
+AUDIO = {"d_model": 32, "encoder_layers": 1, "encoder_attention_heads": 2, "encoder_ffn_dim": 64, "output_dim": 384}
 SIDE = 16  # patches of an image's side
 PATCHES = SIDE * SIDE
 
@@ -78,6 +79,15 @@ MODELS: dict[str, tuple[dict[str, Any], Images]] = {
             "qwen2_5_vl",
             "qwen2_5_vl_text",
             {**QWEN, "out_hidden_size": 384, "fullatt_block_indexes": [1, 3], "window_size": 56},
+        ),
+        Images(64, True),
+    ),
+    "qwen2_5_omni": (
+        _model(
+            "qwen2_5_omni_thinker",
+            "qwen2_5_omni_text",
+            {**QWEN, "out_hidden_size": 384, "fullatt_block_indexes": [1, 3], "window_size": 56},
+            audio_config=AUDIO,
         ),
         Images(64, True),
     ),
@@ -195,7 +205,8 @@ def _place(inner: Any, several: bool) -> None:
 
     def mask(ids: Any, inputs_embeds: torch.Tensor, **_: Any) -> Any:
         found = torch.ones((*inputs_embeds.shape[:-1], 1), dtype=torch.bool)
-        return (found, found) if several else found
+        masks = 3 if hasattr(inner, "audio_tower") else 2  # of images, videos, sounds
+        return (found,) * masks if several else found
 
     inner.get_placeholder_mask = mask
     if hasattr(inner.language_model, "_deepstack_process"):

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, latent, layer, linear, mixture, norms
 from memlint.architectures.config import ModelConfig
-from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
 TWO = ("input_layernorm", "post_attention_layernorm")
 
@@ -177,10 +177,107 @@ def longcat_flash(c: ModelConfig) -> Architecture:
     )
 
 
+_COMPRESSION = {0: "", 4: "sparse", 128: "heavy"}  # `compress_ratios` of the published configurations
+_COMPRESSION_KINDS = {"compressed_sparse_attention": "sparse", "heavily_compressed_attention": "heavy"}
+
+
+def deepseek_v4(c: ModelConfig) -> Architecture:
+    """Keys that are their own values, compressed over windows of tokens, and several residual streams.
+
+    Source: transformers 5.23 models/deepseek_v4/modeling_deepseek_v4.py. Layers that route by a table of tokens have
+    the router's weight as well; the prediction layers of the checkpoint are not built.
+    """
+    streams = c.integer("hc_mult", 4)
+    wide = streams * c.integer("hidden_size")
+    head = (
+        Weight("model.hc_head.hc_fn", (streams, wide), "other"),
+        Weight("model.hc_head.hc_base", (streams,), "other"),
+        Weight("model.hc_head.hc_scale", (1,), "other"),
+    )
+    return decoder(
+        c,
+        "DeepseekV4ForCausalLM",
+        lambda kind: _deepseek_v4_layer(c, kind),
+        _compressions(c),
+        extra=head,
+        unmodelled="layers attend to compressed keys and mix several residual streams",
+    )
+
+
+def _compressions(c: ModelConfig) -> list[str]:
+    """How each layer compresses its keys: "", sparse (with an indexer) or heavy (configuration_deepseek_v4.py)."""
+    count = c.layers()
+    if c.items("layer_types"):
+        return [_COMPRESSION_KINDS.get(str(kind), "") for kind in c.items("layer_types")][:count]
+    if c.items("compress_ratios"):
+        return [_COMPRESSION[int(ratio)] for ratio in c.items("compress_ratios")][:count]
+    return ["heavy" if index < 2 or index % 2 == 0 else "sparse" for index in range(count)]
+
+
+def _deepseek_v4_layer(c: ModelConfig, compression: str) -> DecoderLayer:
+    hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), c.integer("head_dim")
+    streams, rank = c.integer("hc_mult", 4), c.integer("q_lora_rank")
+    groups, narrow = c.integer("o_groups"), c.integer("o_lora_rank")
+    attention = (
+        Weight("self_attn.sinks", (heads,), "other"),
+        *linear("self_attn.q_a_proj", rank, hidden),
+        *norms(rank, "self_attn.q_a_norm"),
+        *linear("self_attn.q_b_proj", heads * dim, rank),
+        *linear("self_attn.kv_proj", dim, hidden),
+        *norms(dim, "self_attn.kv_norm"),
+        *linear("self_attn.o_a_proj", groups * narrow, heads * dim // groups),
+        *linear("self_attn.o_b_proj", hidden, groups * narrow),
+    )
+    mixer = TokenMixer(heads=heads, kv_heads=1, head_dim=dim, values_are_keys=True, sinks=True)
+    mixing = tuple(
+        weight
+        for name in ("attn_hc", "ffn_hc")
+        for weight in (
+            Weight(f"{name}.fn", ((2 + streams) * streams, streams * hidden), "other"),
+            Weight(f"{name}.base", ((2 + streams) * streams,), "other"),
+            Weight(f"{name}.scale", (3,), "other"),
+        )
+    )
+    return layer(
+        "DeepseekV4DecoderLayer",
+        (mixer, attention + _compressor(c, compression)),
+        shared_mixture(c),
+        norms(hidden, *TWO) + mixing,
+        streams=streams,
+    )
+
+
+def _compressor(c: ModelConfig, compression: str) -> Weights:
+    """What pools windows of keys: 128 tokens, or 4 with an overlap and an indexer that chooses among them."""
+    if not compression:
+        return ()
+    if compression == "heavy":
+        return _pooling(c, "self_attn.compressor", c.integer("head_dim"), 128, overlaps=False)
+    heads, size, name = c.integer("index_n_heads"), c.integer("index_head_dim"), "self_attn.compressor.indexer"
+    return (
+        *_pooling(c, "self_attn.compressor", c.integer("head_dim"), 4, overlaps=True),
+        *_pooling(c, name, size, 4, overlaps=True),
+        *linear(f"{name}.q_b_proj", heads * size, c.integer("q_lora_rank")),
+        *linear(f"{name}.scorer.weights_proj", heads, c.integer("hidden_size")),
+    )
+
+
+def _pooling(c: ModelConfig, name: str, size: int, window: int, *, overlaps: bool) -> Weights:
+    """Gated pooling of `window` keys; two series of them where windows overlap."""
+    hidden, wide = c.integer("hidden_size"), 2 * size if overlaps else size
+    return (
+        Weight(f"{name}.position_bias", (window, wide), "position"),
+        *linear(f"{name}.kv_proj", wide, hidden),
+        *linear(f"{name}.gate_proj", wide, hidden),
+        *norms(size, f"{name}.kv_norm"),
+    )
+
+
 FAMILIES = {
     "deepseek_v2": deepseek_v2,
     "deepseek_v3": deepseek_v3,
     "deepseek_v32": deepseek_v32,
+    "deepseek_v4": deepseek_v4,
     "glm4_moe_lite": glm4_moe_lite,
     "glm_moe_dsa": glm_moe_dsa,
     "mistral4": mistral4,

@@ -72,7 +72,7 @@ def qwen2_5(c: ModelConfig, prefix: str = "model.visual", split_qkv: bool = Fals
         hidden,
         inner,
         prefix,
-        layer_class="" if split_qkv else "Qwen2_5_VLVisionBlock",
+        layer_class="Qwen2_5OmniVisionBlock" if split_qkv else "Qwen2_5_VLVisionBlock",
         window=side * side,
         full_layers=tuple(int(index) for index in c.items("fullatt_block_indexes") if isinstance(index, int)),
         mlp="gated",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures import towers
-from memlint.architectures.blocks import Weights, linear, norm
+from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.families import qwen_vision
 from memlint.architectures.families.multimodal import glm_tower, language_model, nested, projected, whole
@@ -255,9 +255,85 @@ def _step_tower(c: ModelConfig) -> Tower:
     )
 
 
+# timm's mobilenetv5_300m_enc, the one vision tower of Gemma 3n: its classes are timm's, its tensors not listed.
+_MOBILENET = (Weight("timm_model", (294_126_912,), "other"),)
+
+
+def gemma3n(c: ModelConfig) -> Architecture:
+    """Gemma 3n: MobileNet and a conformer before the language model that its text configuration describes."""
+    text = language_model(c, "gemma3n_text")
+    vision, audio = nested(c, "vision_config"), nested(c, "audio_config", "gemma3n_audio")
+    image = Tower("vision", vision.integer("hidden_size", 2048), 0, 1, 0, norm="rms", weights=_MOBILENET)
+    image = image._replace(image_size=768, tower_prefix="model.vision_tower")
+    tokens = c.integer("vision_soft_tokens_per_image", 256)
+    seen = projected(image, _soft_tokens(vision, text), "model.embed_vision", tokens_per_image=tokens)
+    sounds = c.integer("audio_soft_tokens_per_image", 188)
+    heard = projected(_conformer(audio), _soft_tokens(audio, text), "model.embed_audio", tokens_per_image=sounds)
+    return whole(c, "Gemma3nForConditionalGeneration", text, seen, heard)
+
+
+def _soft_tokens(c: ModelConfig, text: Architecture) -> Weights:
+    """A table of the tower's own tokens, norms, and the projection to the embedding (Gemma3nMultimodalEmbedder)."""
+    size = c.integer("hidden_size")
+    return (
+        Weight("embedding.weight", (c.integer("vocab_size", 128), size), "embedding"),
+        *norm("hard_embedding_norm", size),
+        *norm("soft_embedding_norm", size),
+        *linear("embedding_projection", text.hidden_size, size),
+    )
+
+
+def _conformer(c: ModelConfig) -> Tower:
+    """Two halves of a feed-forward around local attention and a convolution (Gemma3nAudioConformerBlock)."""
+    hidden, heads, kernel = (
+        c.integer("hidden_size"),
+        c.integer("conf_num_attention_heads"),
+        c.integer("conf_conv_kernel_size"),
+    )
+    first, second = (int(channels) for channels in c.items("sscp_conv_channel_size") or (128, 32))
+    halves = tuple(
+        weight
+        for name in ("ffw_layer_start", "ffw_layer_end")
+        for weight in (
+            *linear(f"{name}.ffw_layer_1", 4 * hidden, hidden),
+            *linear(f"{name}.ffw_layer_2", hidden, 4 * hidden),
+            *norms(hidden, f"{name}.pre_layer_norm", f"{name}.post_layer_norm"),
+        )
+    )
+    inner = ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.relative_position_embedding.pos_proj", "post")
+    attention = tuple(weight for name in inner for weight in linear(f"attention.{name}", hidden, hidden))
+    around = (
+        Weight("attention.attn.per_dim_scale", (hidden // heads,), "other"),
+        *linear("lconv1d.linear_start", 2 * hidden, hidden),
+        *linear("lconv1d.linear_end", hidden, hidden),
+        Weight("lconv1d.depthwise_conv1d.weight", (hidden, 1, kernel), "conv"),
+        *norms(hidden, "lconv1d.pre_layer_norm", "lconv1d.conv_norm", "norm"),
+        *norms(hidden, "attention.pre_attn_norm", "attention.post_norm"),
+    )
+    front = "subsample_conv_projection"
+    return Tower(
+        kind="audio",
+        hidden_size=hidden,
+        layers=c.layers("conf_num_hidden_layers"),
+        heads=heads,
+        intermediate_size=4 * hidden,
+        norm="rms",
+        weights=(
+            Weight(f"{front}.conv_0.conv.weight", (first, 1, 3, 3), "conv"),
+            *norm(f"{front}.conv_0.norm", first),
+            Weight(f"{front}.conv_1.conv.weight", (second, first, 3, 3), "conv"),
+            *norm(f"{front}.conv_1.norm", second),
+            *linear(f"{front}.input_proj_linear", hidden, second * c.integer("input_feat_size", 128) // 4),
+        ),
+        layer_weights=halves + attention + around,
+        tower_prefix="model.audio_tower",
+    )
+
+
 FAMILIES: dict[str, Any] = {
     "aya_vision": aya_vision,
     "cohere2_vision": cohere2_vision,
+    "gemma3n": gemma3n,
     "glm4v_moe": glm4v_moe,
     "kimi_k25": kimi_k25,
     "lfm2_vl": lfm2_vl,

@@ -44,6 +44,7 @@ def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
     _compare_total(fields, view, view.arguments)
     _compare_betas(fields, view, view.arguments)
     _compare_steps(fields, view, view.arguments)
+    _refuse_shared_sequences(fields, view, view.arguments)
 
 
 def read_micro(fields: Fields, view: DeepSpeedConfig) -> None:
@@ -151,6 +152,23 @@ def _compare_betas(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> No
             'transformers raises ValueError; write "auto" here'
         )
         _refuse(fields, view, key, message, (*_related(args, "adam_beta1"), *_related(args, "adam_beta2")))
+
+
+def _refuse_shared_sequences(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
+    """DeepSpeed takes `sequence_parallel_size` GPUs for one copy (0.19.8 runtime/config.py:468), while transformers
+    counts all of them where it fills `train_batch_size: auto` (5.23 integrations/deepspeed.py:143): the three sizes
+    do not multiply. With accelerate's `parallelism_config` (1.15 accelerator.py:2359) they do. Without `auto`
+    DeepSpeed works the total out, and rule DSP026 says that the key alone shares nothing."""
+    key = "sequence_parallel_size"
+    size = view.integer(key) or 1
+    told = args.get("parallelism_config") is not None or fields.get("parallelism.sequence_parallel_size", 1) != 1
+    if size < 2 or told or view.raw(TOTAL) != "auto":
+        return
+    message = (
+        f"`{key}: {size}` contradicts `{TOTAL}: auto`: DeepSpeed counts {size} GPUs as one copy, transformers counts "
+        "each, and DeepSpeed raises AssertionError; set `parallelism_config` (`sp_size`) instead"
+    )
+    _refuse(fields, view, key, message, ())
 
 
 def _compare_steps(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:

@@ -16,6 +16,8 @@ from memlint.run import Run, replace
 # What Triton writes between two tries of a kernel that tunes itself, to empty the L2 cache (triton 3.9
 # backends/nvidia/driver.py, get_empty_cache_for_benchmark). It tunes in the first step.
 _TUNING_BUFFER = 256 * 2**20
+# Of cuBLAS, on Hopper and later (transformer_engine 2.20.2 pytorch/cpp_extensions/gemm.py).
+_TE_WORKSPACE = 32 * 2**20
 
 
 def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
@@ -37,6 +39,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         high += _TUNING_BUFFER
     if run.stack.use_ktransformers:
         high += _gathered_for_the_host(run, units)
+    if run.precision.fp8 == "te":
+        high += _TE_WORKSPACE + _head_in_fp8(run)
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
     traits = families.of(run.model.architecture).attention
@@ -49,6 +53,12 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         least_phases, _ = phases(training_step(least_run, units), units, state)
         low = min(low, max(map(_allocated, least_phases + found[len(least_phases) :])))
     return low, high
+
+
+def _head_in_fp8(run: Run) -> int:
+    """Bytes of the head's weight in fp8, as it is and transposed, which Transformer Engine keeps for the backward."""
+    architecture: Architecture = run.model.architecture
+    return 2 * architecture.vocab_size * architecture.hidden_size
 
 
 def _after_loading(run: Run, units: tuple[Unit, ...]) -> int:
@@ -119,6 +129,8 @@ def _least_memory_variant(run: Run) -> Run | None:
         changes["checkpointing.mode"] = "full"
     if run.offload.activations != "none" and run.checkpointing.mode == "none":
         changes |= {"checkpointing.mode": "full", "checkpointing.offload": True}
+    if run.precision.fp8 == "te":
+        changes["precision.fp8"] = "te_rowwise"
     if may_have_kernels(run):
         changes["stack.linear_attention"] = "kernels"
     if (run.stack.compile or run.loss.in_chunks) and run.loss.kind == "plain":

@@ -39,7 +39,6 @@ QWEN3_MOE = Family(
     experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
     liger=_LIGER,
 )
-QWEN3_OMNI_MOE = Family(model_types=("qwen3_omni_moe",), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS))
 QWEN3_NEXT = Family(
     model_types=("qwen3_next",),
     classes=("Qwen3Next",),
@@ -59,6 +58,12 @@ VISION_TEXT = Family(model_types=("qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_
 _MERGED = VisionTraits(PatchPath("layer"))
 QWEN2_VL = Family(model_types=("qwen2_vl",), liger=_LIGER, vision=_MERGED)
 QWEN2_5_VL = Family(model_types=("qwen2_5_vl",), liger=_LIGER, vision=VisionTraits(PatchPath("rms", reordered=True)))
+QWEN2_5_OMNI = QWEN2_5_VL._replace(model_types=("qwen2_5_omni", "qwen2_5_omni_thinker"), liger=LigerTraits())
+QWEN3_OMNI_MOE = Family(
+    model_types=("qwen3_omni_moe", "qwen3_omni_moe_thinker"),
+    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
+    vision=_MERGED,
+)
 QWEN3_VL = Family(model_types=("qwen3_vl",), liger=_LIGER, vision=_MERGED)
 QWEN3_5 = QWEN3_5_TEXT._replace(model_types=("qwen3_5", "qwen3_5_moe"), classes=(), vision=_MERGED)
 # transformers 4 ran the stack's experts one by one (models/qwen3_vl_moe/modeling_qwen3_vl_moe.py:104-112, v4.57.6).
@@ -74,7 +79,7 @@ QWEN2_AUDIO = Family(
 
 # models/qwen2_vl/modeling_qwen2_vl.py:395-418, VisionAttention
 QWEN2_TOWER = Family(
-    classes=("Qwen2VLVision", "Qwen2_5_VLVision"),
+    classes=("Qwen2VLVision", "Qwen2_5_VLVision", "Qwen2_5OmniVision"),
     attention=AttentionTraits(image_by_image=True),
     rotary=RotaryTraits(in_fp32=True),
     tower=TowerTraits(rotary="computed", positions_differ_by_sequence=True),
@@ -92,12 +97,13 @@ ROWS = (
     QWEN2_MOE,
     QWEN3,
     QWEN3_MOE,
-    QWEN3_OMNI_MOE,
     QWEN3_NEXT,
     QWEN3_5_TEXT,
     VISION_TEXT,
     QWEN2_VL,
     QWEN2_5_VL,
+    QWEN2_5_OMNI,
+    QWEN3_OMNI_MOE,
     QWEN3_VL,
     QWEN3_5,
     QWEN3_VL_MOE_TEXT,

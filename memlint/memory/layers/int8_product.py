@@ -1,9 +1,10 @@
-"""The product of an input with the weight of a projection, which bitsandbytes may keep in 8 bits."""
+"""The product of an input with the weight of a projection, which may be in 8 bits (bitsandbytes) or fp8 (torchao)."""
 
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Parameter, Value
+from memlint.memory.layers.float8_product import float8_product
 from memlint.memory.layers.kernel_config import LayerContext
 
 _INT8, _HALF, _INT32 = 1, 2, 4  # bytes of an element
@@ -13,6 +14,8 @@ def base_product(context: LayerContext, weight: Parameter, x: Value, extent: str
     """`x W^T`, of the dtype of autocast or of `x`."""
     if weight.int8_product:
         return _int8_product(context, weight, x, extent)
+    if context.kernels.float8 and not weight.quantized:
+        return float8_product(context.tape, weight, x, extent, context.kernels.autocast_width, context.kernels.float8)
     return ops.linear(context.tape, x, weight, extent, context.kernels.autocast_width)
 
 

@@ -16,7 +16,7 @@ from memlint.memory.vision.projector import Linears, TowerExit
 # What merges patches before the projector: a convolution (GLM-4V), two products (Llama 4).
 _MERGING = ("downsample", "vision_adapter")
 # Beside it last norms, pooling heads and mergers of deep features.
-_AFTER_LAYERS = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", *_MERGING)
+_AFTER_LAYERS = ("post_layernorm", "layernorm.", "layernorm_post", "head.", "deepstack", "merger_list", *_MERGING)
 
 
 class TowerEnds(NamedTuple):

@@ -60,19 +60,31 @@ def trains(units: tuple[Unit, ...]) -> bool:
 
 
 def are_modelled(architecture: Architecture) -> bool:
-    """Whether the operations of the model's towers are modelled."""
-    only = architecture.towers[0] if len(architecture.towers) == 1 else None
-    return only is not None and only.layer_class != "" and families.of(architecture).vision.path is not None
+    """Whether the operations of the model's vision tower are modelled. An encoder of sounds beside it counts as silent:
+    a token of sound stands for less work than one of an image."""
+    kinds = [tower.kind for tower in architecture.towers]
+    if kinds[:1] != ["vision"] or kinds.count("vision") > 1:
+        return False
+    return architecture.towers[0].layer_class != "" and families.of(architecture).vision.path is not None
 
 
 def refuse_unmodelled(architecture: Architecture, units: tuple[Unit, ...]) -> None:
     """Raises `MissingValue` where a tower trains whose operations are not modelled."""
-    if are_modelled(architecture) or not trains(units):
+    unmodelled = _beside_vision(architecture, units) if are_modelled(architecture) else units
+    if not trains(unmodelled):
         return
     kinds = " and ".join(sorted({tower.kind for tower in architecture.towers}))
     reason = f"activations of the {kinds} towers of {architecture.family}, which train, are not modelled"
     reason += families.of(architecture).vision.unbounded
     raise MissingValue("method.freeze_vision_tower", reason)
+
+
+def _beside_vision(architecture: Architecture, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """The units of towers and projectors after the first tower's."""
+    found = tuple(unit for unit in units if unit.name in ("tower", "projector"))
+    first = architecture.towers[0]
+    own = sum(map(bool, (first.weights, first.layers and first.layer_weights, first.projector_weights)))
+    return found[own:]
 
 
 def image_segments(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> ImagePart:

@@ -189,6 +189,7 @@ def test_half_precision(config: dict[str, Any], training: dict[str, Any], half: 
         ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_steps": 20}, None, "warmup_steps: 20"),
         ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {}, None, "which is not set"),
         ({"scheduler": {"params": {"total_num_steps": 500}}}, {"max_steps": 100}, None, "max_steps: 100"),
+        ({"sequence_parallel_size": 2, "train_batch_size": "auto"}, {}, 4, "transformers counts each"),
     ],
 )
 def test_contradictions_are_said(
@@ -210,6 +211,13 @@ def test_contradictions_are_said(
         ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_ratio": 0.03}, None),
         ({"scheduler": {"params": {"warmup_num_steps": 50}}}, {"warmup_steps": 0.03}, None),
         ({"scheduler": {"params": {"warmup_num_steps": 0}}}, {}, None),
+        ({"sequence_parallel_size": 1}, {}, 4),
+        ({"sequence_parallel_size": 2}, {}, 4),
+        (
+            {"sequence_parallel_size": 2, "train_batch_size": "auto"},
+            {"parallelism_config": {"sp_size": 2}},
+            4,
+        ),
         ({"scheduler": {"params": {"warmup_num_steps": 50, "total_num_steps": "auto"}}}, {"warmup_steps": 50}, None),
     ],
 )
