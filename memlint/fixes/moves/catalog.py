@@ -12,6 +12,7 @@ from typing import Any
 
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.rollout as rollout_moves
+import memlint.fixes.moves.sequences as sequence_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
 from memlint.fixes.proposed_change import Move, ProposedChange
@@ -64,6 +65,9 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
     puts a loss of its own into the model's code."""
     if run.stack.use_unsloth:
         return
+    if run.planning.fuses_log_probabilities and run.loss.kind == "fused_ce":
+        title = "compute log-probabilities without the whole logits (fused kernels)"
+        yield ProposedChange(title, {"loss.kind": "chunked"}, "loss")
     supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, "loss", note=_LIGER)
@@ -82,8 +86,8 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
-    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and steps > 1:
-        title = f"accumulation {steps} -> 1: the global batch shrinks from {size * steps} to {size} sequences a GPU"
+    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and size == 1 < steps:
+        title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
 
 
@@ -347,7 +351,7 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
     length = run.sequence.length
     if not isinstance(length, int):
         return
-    if run.method.stage == "grpo":
+    if prompts_and_completions(run):
         yield from _prompts(run)
         return
     shorter = 1 << max(0, (length - 1).bit_length() - 1)
@@ -357,8 +361,15 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
         shorter //= 2
 
 
+def prompts_and_completions(run: Run) -> bool:
+    """Whether a sequence is a prompt and a completion, each with a bound of its own (GRPO, PPO)."""
+    prompt, length = run.sequence.max_prompt_length, run.sequence.length
+    parts = isinstance(prompt, int) and prompt + run.sequence.max_new_tokens == length
+    return run.method.stage in ("ppo", "grpo") and parts
+
+
 def _prompts(run: Run) -> Iterator[ProposedChange]:
-    """GRPO's sequences are a prompt and a completion, bounded each."""
+    """Prompts and completions, a half to an eighth as long."""
     prompt, completion = run.sequence.max_prompt_length, run.sequence.max_new_tokens
     if not isinstance(prompt, int):
         return
@@ -376,6 +387,9 @@ STRUCTURE = ("method", "zero", "fsdp")
 GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations") + (
     "log probabilities",
     "tokens",
+    "shared sequences",
+    "critic batch",
+    "engine ranks",
 )
 MOVES: tuple[Move, ...] = (
     method,
@@ -391,6 +405,7 @@ MOVES: tuple[Move, ...] = (
     mixed_precision,
     reference,
     *rollout_moves.MOVES,
+    *sequence_moves.MOVES,
     sequence,
     *vision_moves.MOVES,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
-from memlint.formats.verl.releases import is_before_0_4
+from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4
 from memlint.run import UNKNOWN, Origin
 
 _MIB = 1 << 20
@@ -72,6 +72,8 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
         fields.put("loss.chunk_tokens", 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size"))
     else:
         fields.put("loss.kind", "fused_ce", config.origin(key))
+    if has_fused_kernels(config):
+        fields.infer("planning.fuses_log_probabilities", True, "verl 0.4 and newer: `use_fused_kernels`")
 
 
 def read_temperature(fields: Fields, config: VerlConfig) -> None:
