@@ -587,7 +587,6 @@ PARALLEL = (
     *(
         Key(
             *(name, "whole", field, default, about),
-            also=("parallelism.data_parallel_size",) if name == _CONTEXT else (),
             read=degree(name, field),
             read_only=name != _CONTEXT,
             write=write_context if name == _CONTEXT else None,

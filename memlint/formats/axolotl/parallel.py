@@ -258,8 +258,6 @@ def _data_parallel_ranks(fields: Fields) -> None:
 
 def write_context(change: FieldChange) -> Written | None:
     """GPUs that share each sequence, under the older name where the file has that."""
-    if change.field != "parallelism.context_parallel_size":
-        return {}
     older = "sequence_parallel_degree" in change.section and "context_parallel_size" not in change.section
     return {"sequence_parallel_degree" if older else "context_parallel_size": change.value}
 

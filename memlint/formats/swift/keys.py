@@ -69,6 +69,19 @@ def read_length(fields: Fields, config: SwiftConfig) -> None:
         fields.unknown("sequence.length", reason)
 
 
+def read_sharing(fields: Fields, config: SwiftConfig) -> None:
+    """GPUs that share a sequence are one rank of data parallelism (sequence_parallel/sequence_parallel.py,
+    _init_device_mesh)."""
+    key, field = "sequence_parallel_size", "parallelism.sequence_parallel_size"
+    degree, world = config.whole(key), fields.get("parallelism.world_size")
+    if degree is None:
+        fields.unknown(field, config.origin(key).detail or f"`{key}` is no whole number")
+        return
+    fields.put(field, degree, config.origin(key))
+    if degree > 1 and isinstance(world, int):
+        fields.infer("parallelism.data_parallel_size", max(1, world // degree), "GPUs over those that share a sequence")
+
+
 def _write_length(change: FieldChange) -> Written | None:
     """Of GRPO and PPO it bounds the prompt."""
     generates = change.run.method.stage in ("grpo", "ppo")
@@ -325,6 +338,7 @@ _BATCH = (
     Key(
         *("sequence_parallel_size", "whole", "parallelism.sequence_parallel_size", 1),
         least=1,
+        read=read_sharing,
         about="GPUs that share each sequence.",
     ),
     Key(
