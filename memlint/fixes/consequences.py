@@ -62,6 +62,15 @@ def _forwards(run: Run, before: Run) -> Follows:
             yield field, now
 
 
+def _critic(run: Run, before: Run) -> Follows:
+    """PPO's critic trains in micro-batches of the policy's size, where it has none of its own."""
+    value, size = before.method.value_model, run.batch.micro_batch_size
+    if value is None or run.planning.critic_has_own_batch or size == before.batch.micro_batch_size:
+        return
+    if value.micro_batch_size == before.batch.micro_batch_size:
+        yield "method.value_model.micro_batch_size", size
+
+
 def _accumulation(run: Run, before: Run) -> Follows:
     """GPUs that share a sequence train it together: the global batch wants as many times the accumulation, whatever
     the micro-batch has become."""
@@ -144,6 +153,6 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
-    *(_completions, _rows, _forwards, _accumulation, _evaluation, _kernels, _adapters, _pure),
+    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _adapters, _pure),
     *(_section, _pinned, _cpu_optimizer),
 )

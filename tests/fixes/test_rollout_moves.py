@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.rollout import (
     critic,
     engine,
@@ -12,7 +13,7 @@ from memlint.fixes.moves.rollout import (
     tokens,
     waiting,
 )
-from memlint.run import Model, Parallelism, ValueModel
+from memlint.run import Model, Parallelism, ValueModel, replace
 from tests.memory.runs import run
 
 COLOCATED = {"rollout__generator": "vllm_colocate", "rollout__share": 0.5}
@@ -66,12 +67,20 @@ def test_an_engine_spreads_over_gpus_that_divide_its_heads() -> None:
 
 def test_a_critic_has_smaller_batches_and_leaves_the_card() -> None:
     value = ValueModel(Model(), 4, offloads_weights=True)
-    assert [step.changes for step in critic(run(method__value_model=value))] == [
+    apart = run(method__value_model=value, planning__critic_has_own_batch=True)
+    assert [step.changes for step in critic(apart)] == [
         {"method.value_model.micro_batch_size": 2},
         {"method.value_model.micro_batch_size": 1},
         {"method.value_model.offloads_optimizer": True},
     ]
     assert list(critic(run())) == []
+
+
+def test_a_critic_without_a_batch_of_its_own_follows_the_policy() -> None:
+    one = run(method__value_model=ValueModel(Model(), 2))
+    assert not [step for step in critic(one) if step.group == "critic batch"]
+    after = consistent(replace(one, {"batch.micro_batch_size": 1}), one)
+    assert after.method.value_model is not None and after.method.value_model.micro_batch_size == 1
 
 
 def test_a_copied_reference_can_wait_in_host_memory() -> None:

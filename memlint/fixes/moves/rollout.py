@@ -62,7 +62,7 @@ def critic(run: Run) -> Iterator[ProposedChange]:
     if value is None:
         return
     size = value.micro_batch_size
-    while isinstance(size, int) and size > 1:
+    while run.planning.critic_has_own_batch and isinstance(size, int) and size > 1:
         size //= 2
         changes = {"method.value_model.micro_batch_size": size}
         yield ProposedChange(f"critic: micro batch {value.micro_batch_size} -> {size}", changes, "critic batch")

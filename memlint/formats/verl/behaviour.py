@@ -30,6 +30,7 @@ FSDP = (
 )
 # The engine that writes completions is a server of its own (workers/rollout/vllm_rollout/vllm_async_server.py).
 ENGINE = (
+    Behaviour("planning.critic_has_own_batch", True, "verl 0.9.1 trainer/config/critic/critic.yaml"),
     Behaviour("rollout.own_process", True, "verl 0.9.1 workers/rollout/vllm_rollout/vllm_async_server.py"),
     Behaviour("rollout.offloads_until_update", True, f"{_ENGINE}:642, train_mode and eval_mode"),
     Behaviour("rollout.offloads_reference", True, f"{_ENGINE}:433 and :460, CPUOffload for a forward-only model"),
