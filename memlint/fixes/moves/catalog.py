@@ -74,7 +74,7 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
 
 
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
-    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays.
+    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays. 3 x 8 becomes 2 x 12.
 
     With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own; a
     single micro batch has none of them, and the global batch shrinks.
@@ -82,7 +82,7 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
         return
-    for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+    for smaller in _divisors(size * steps, size - 1):
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
@@ -95,9 +95,9 @@ def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
 
 
-def _divisors(number: int) -> list[int]:
-    """Divisors from the largest down, at most 8 of them: 64 -> 32, 16, 8, ..."""
-    found = [part for part in range(min(number, 4096), 0, -1) if number % part == 0]
+def _divisors(number: int, most: int) -> list[int]:
+    """Divisors that are at most `most`, from the largest down, at most 8 of them: of 64 and 32 -> 32, 16, 8, ..."""
+    found = [part for part in range(min(most, 4096), 0, -1) if number % part == 0]
     return found[:8] + [1] * (len(found) > 8)
 
 
@@ -107,7 +107,7 @@ def evaluation(run: Run) -> Iterator[ProposedChange]:
     if run.evaluation.enabled is not True:
         return
     if isinstance(size, int):
-        for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+        for smaller in _divisors(size, size - 1):
             title = f"evaluation batch {size} -> {smaller}"
             yield ProposedChange(title, {"evaluation.batch_size": smaller}, "evaluation")
     if run.purpose == "train":
