@@ -512,6 +512,12 @@ class Planning(NamedTuple):
     stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # what starts DeepSpeed sets `expandable_segments:True`
+    # The field that says how many GPUs share each sequence, where the framework can do it and a file can say it.
+    sequence_sharing: str = ""
+    critic_has_own_batch: bool = False  # PPO's critic has a micro-batch of its own in the config
+    sequence_sharing_needs: str = ""  # what has to be installed for it
+    offloads_under_fsdp2: bool = False  # FSDP's shards go to host memory under its second version alone
+    fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
 
 
 class Reading(NamedTuple):

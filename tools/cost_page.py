@@ -27,14 +27,28 @@ factor. A micro batch takes the longest of what runs at the same time:
   checkpointing adds a pass and 2 FLOP, adapters spare 2 FLOP, small batches wait for the weights, and of experts those
   compute that the router chooses;
 - under ZeRO-3 and FSDP, gathering the weights in each pass and scattering the gradients over the link between cards;
-- with parameters in host memory, each card's share of the weights over its bus in each pass.
+- with parameters in host memory, each card's share of the weights over its bus in each pass, as wide as they are
+  stored; and under gradient accumulation DeepSpeed's sums of the gradients, fetched, added to and brought back, at
+  stage 2 all of them on every card.
+
+GPUs that share a sequence hand each other queries, keys, values and outputs in each layer and pass, which hides behind
+nothing. FSDP with its shards on the host adds gradients there, and the backward waits, where each micro batch is
+reduced.
 
 The reduction of gradients hides behind the last micro batch. The optimizer's step on the CPU and its copies hide behind
-nothing: the more tokens a step has, the less they weigh. Under gradient accumulation a smaller micro batch costs what
-reading the weights more often costs.
+nothing: the more tokens a step has, the less they weigh. Copies of a micro batch hide behind its computation where that
+takes longer: with many tokens they cost nothing, with few they decide (Rajbhandari et al. 2021, ZeRO-Infinity, arXiv
+2104.07857, section 8.5). Under gradient accumulation a smaller micro batch costs what reading the weights more often
+costs.
 """
 BASIS = {"paper": "a paper", "measured": "a published measurement", "count": "counted", "unknown": "not known"}
-WORDS = {"paged_states": "all states over the bus, twice a step", "checkpoints_in_host_memory": "copies beyond a layer"}
+WORDS = {
+    "paged_states": "all states over the bus, twice a step",
+    "checkpoints_in_host_memory": "copies beyond a layer",
+    "states_away": "all states over the bus, twice a step",
+    "weights_away": "all weights over the bus, twice a step",
+    "reference_from_host": "all weights over the bus, once a micro batch",
+}
 
 
 def page() -> str:

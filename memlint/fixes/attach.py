@@ -98,7 +98,7 @@ def options(
     asked = not any(_is_good_enough(option.plan) for option in fitting)
     hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis), asked) if over else ()
     if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
-        hardware = (*_by_hand(before, failures), *_one_card(run, before, hooks), *hardware)
+        hardware = (*_by_hand(before, failures, bool(fitting)), *_one_card(run, before, hooks), *hardware)
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
@@ -116,10 +116,10 @@ def _is_good_enough(plan: planner.Plan) -> bool:
     return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST
 
 
-def _by_hand(before: Estimate, failures: Iterable[Failure]) -> Iterator[Fix]:
-    """The first plan without a risk that memlint cannot write, as advice with the reason."""
+def _by_hand(before: Estimate, failures: Iterable[Failure], has_plans: bool) -> Iterator[Fix]:
+    """The first plan that memlint cannot write, as advice with the reason: one without a risk, or the only one."""
     for failure in failures:
-        if failure.unplaced is not None and failure.unplaced.risk == 0:
+        if failure.unplaced is not None and (failure.unplaced.risk == 0 or not has_plans):
             yield _noted(planner.as_fix(failure.unplaced, before), f"not written: {failure.reason}")._replace(
                 safe=False
             )

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from memlint.fixes.moves.catalog import refuses_dropout
+from memlint.fixes.costs import global_batch
+from memlint.fixes.moves.catalog import prompts_and_completions, refuses_dropout
 from memlint.run import Run, get, replace
 
 Changes = dict[str, Any]
@@ -32,9 +33,9 @@ Follows = Iterator[tuple[str, Any]]
 
 
 def _completions(run: Run, before: Run) -> Follows:
-    """GRPO's sequences are a prompt and a completion."""
+    """Sequences of GRPO and PPO are a prompt and a completion."""
     prompt = run.sequence.max_prompt_length
-    if run.method.stage == "grpo" and isinstance(prompt, int):
+    if prompts_and_completions(before) and isinstance(prompt, int):
         yield "sequence.length", prompt + run.sequence.max_new_tokens
 
 
@@ -59,6 +60,26 @@ def _forwards(run: Run, before: Run) -> Follows:
         origin = before.origins.get(field)
         if now != then and origin is not None and origin.kind == "inferred" and get(before, field) == then:
             yield field, now
+
+
+def _critic(run: Run, before: Run) -> Follows:
+    """PPO's critic trains in micro-batches of the policy's size, where it has none of its own."""
+    value, size = before.method.value_model, run.batch.micro_batch_size
+    if value is None or run.planning.critic_has_own_batch or size == before.batch.micro_batch_size:
+        return
+    if value.micro_batch_size == before.batch.micro_batch_size:
+        yield "method.value_model.micro_batch_size", size
+
+
+def _accumulation(run: Run, before: Run) -> Follows:
+    """GPUs that share a sequence train it together: the global batch wants as many times the accumulation, whatever
+    the micro-batch has become."""
+    ranks, whole = run.parallelism.data_parallel_size, global_batch(before)
+    size = run.batch.micro_batch_size
+    if not (isinstance(ranks, int) and isinstance(size, int)) or ranks == before.parallelism.data_parallel_size:
+        return
+    if run.parallelism.world_size == before.parallelism.world_size and whole and whole % (size * ranks) == 0:
+        yield "batch.gradient_accumulation_steps", whole // (size * ranks)
 
 
 def _evaluation(run: Run, before: Run) -> Follows:
@@ -139,6 +160,6 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
-    *(_completions, _rows, _forwards, _evaluation, _kernels, _adapters, _pure),
+    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _adapters, _pure),
     *(_section, _launched, _pinned, _cpu_optimizer),
 )

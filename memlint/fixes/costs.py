@@ -16,8 +16,11 @@ from memlint.fixes.step_time import (
     ParameterCounts,
     checkpoints_in_host_memory,
     paged_states,
+    reference_from_host,
     seconds_per_sequence,
+    states_away,
     table,
+    weights_away,
 )
 from memlint.memory.values import Estimate
 from memlint.run import Run, Unknown, get
@@ -105,7 +108,11 @@ def _says(values: list[Any] | None, value: Any) -> bool:
 _SECONDS: Mapping[str, Callable[[Run, ParameterCounts], float]] = {
     "paged_states": paged_states,
     "checkpoints_in_host_memory": checkpoints_in_host_memory,
+    "states_away": states_away,
+    "weights_away": weights_away,
+    "reference_from_host": reference_from_host,
 }
+_EACH_MICRO_BATCH = ("checkpoints_in_host_memory", "reference_from_host")
 
 
 def _factor(row: Mapping[str, Any], before: Run, after: Run, models: tuple[ParameterCounts, ParameterCounts]) -> float:
@@ -116,7 +123,7 @@ def _factor(row: Mapping[str, Any], before: Run, after: Run, models: tuple[Param
     whole = seconds_per_sequence(after, models[1])
     if not whole or not isinstance(steps, int) or not isinstance(size, int):
         return 1.0
-    times = steps if speed == "checkpoints_in_host_memory" else 1
+    times = steps if speed in _EACH_MICRO_BATCH else 1
     world = after.parallelism.data_parallel_size
     return 1 + times * _SECONDS[speed](after, models[1]) / (
         whole * size * steps * (world if isinstance(world, int) else 1)
@@ -135,7 +142,10 @@ def _graded(before: Run, after: Run) -> Iterator[str]:
         if isinstance(old, int) and isinstance(new, int) and new < old:
             yield "medium" if new >= ENOUGH_PIXELS_TO_READ else "high"
     old, new = global_batch(before), global_batch(after)
-    if old and new and old != new:
+    by_tokens = (
+        before.batch.max_tokens and after.batch.max_tokens
+    )  # micro-batches of as many sequences as there is room
+    if old and new and old != new and not by_tokens:
         yield "low" if max(old, new) <= 2 * min(old, new) else "medium"
 
 

@@ -52,6 +52,7 @@ _HOST_BYTES_WORTH_A_NOTE = 8 << 30
 MOST_HOST_BYTES = 2 << 40  # of a DGX H100 (NVIDIA DGX H100 datasheet: 2 TB); desktops have a twentieth of it
 WANTED_PLANS = 3
 _RIVALS_TRIED = 4  # other changes of a group that are tried in place of one
+_ACCUMULATION = "batch.gradient_accumulation_steps"
 _ROUNDS = 4  # changes may open others: checkpointing opens checkpoints in host memory
 
 
@@ -65,7 +66,11 @@ class Plan(NamedTuple):
 
     @property
     def changes(self) -> dict[str, Any]:
-        return {name: value for step in self.steps for name, value in step.changes.items()}
+        """All changes; the accumulation is that of the changed run, where several of them are about it."""
+        found = {name: value for step in self.steps for name, value in step.changes.items()}
+        if _ACCUMULATION in found:
+            found[_ACCUMULATION] = self.run.batch.gradient_accumulation_steps
+        return found
 
     @property
     def cost(self) -> float:

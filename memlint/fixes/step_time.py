@@ -68,9 +68,14 @@ def seconds_per_sequence(run: Run, model: ParameterCounts) -> float:
     size, steps, length = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length
     if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
         return 0.0
-    micro = _micro_step(run, model, size * length)
+    micro = _micro_step(run, model, size * length // _sharing(run))
     last = max(micro, _reduction(run, model))
     return ((steps - 1) * micro + last + _optimizer_step(run, model)) / (size * steps * _world(run))
+
+
+def _sharing(run: Run) -> int:
+    """GPUs that share each sequence."""
+    return max(1, run.parallelism.sequence_parallel_size * run.parallelism.context_parallel_size)
 
 
 def _world(run: Run) -> int:
@@ -80,7 +85,8 @@ def _world(run: Run) -> int:
 
 def _micro_step(run: Run, model: ParameterCounts, tokens: int) -> float:
     """Forward and backward of one micro batch: the longest of what runs at the same time."""
-    return max(_compute(run, model, tokens), _gathering(run, model), _from_host(run, model))
+    moved = max(_gathering(run, model), _from_host(run, model) + _added_to_host(run, model))
+    return max(_compute(run, model, tokens) + _exchange(run, tokens), moved) + _added_on_host(run, model)
 
 
 def _passes(run: Run) -> int:
@@ -148,12 +154,57 @@ def _divides_parameters(run: Run) -> bool:
     return (engine == "deepspeed" and run.parallelism.zero.stage == 3) or engine == "fsdp"
 
 
+def _exchange(run: Run, tokens: int) -> float:
+    """Seconds in which GPUs that share a sequence hand each other queries, keys, values and outputs, four times a layer
+    and pass; nothing hides it (Jacobs et al. 2023, DeepSpeed Ulysses, arXiv 2309.14509, section 3.3)."""
+    if _sharing(run) == 1:
+        return 0.0
+    layers, width = _layers(run)
+    return 4 * _passes(run) * _BYTES * tokens * layers * width / card_of(run).link
+
+
 def _from_host(run: Run, model: ParameterCounts) -> float:
     """Parameters in host memory cross the bus in each pass, each card its share (Rajbhandari et al. 2021,
-    ZeRO-Infinity, arXiv 2104.07857, section 4)."""
+    ZeRO-Infinity, arXiv 2104.07857, section 4). FSDP casts them on the card, so that they cross as they are stored
+    (torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param.py:897)."""
     if run.offload.parameters == "none" and not run.parallelism.fsdp.cpu_offload:
         return 0.0
-    return _passes(run) * _BYTES * model.parameters / _world(run) / card_of(run).bus
+    return _passes(run) * _stored(run) * model.parameters / _shards(run) / card_of(run).bus
+
+
+def _stored(run: Run) -> int:
+    """Bytes of a parameter's element where the optimizer keeps it."""
+    whole = run.parallelism.engine == "fsdp" and run.method.kind == "full"
+    return 4 if whole and run.precision.trainable_dtype == "float32" else _BYTES
+
+
+def _added_to_host(run: Run, model: ParameterCounts) -> float:
+    """Under gradient accumulation DeepSpeed fetches the sum so far, adds to it on the card and brings it back, at stage
+    2 for all parameters on every card (0.19.8 runtime/zero/stage_1_and_2.py:1809, stage3.py:2033). The bus takes both
+    directions at once."""
+    if run.parallelism.engine != "deepspeed" or run.offload.optimizer == "none" or not _accumulates(run):
+        return 0.0
+    shards = _shards(run) if run.parallelism.zero.stage == 3 else 1
+    return _BYTES * model.trainable / shards / card_of(run).bus
+
+
+def _added_on_host(run: Run, model: ParameterCounts) -> float:
+    """FSDP adds on the CPU, and the backward waits for the copy (torch 2.13 _fully_shard/_fsdp_collectives.py:711),
+    where each backward reduces."""
+    fsdp = run.parallelism.fsdp
+    if run.parallelism.engine != "fsdp" or not (fsdp.cpu_offload and fsdp.reduces_each_backward and _accumulates(run)):
+        return 0.0
+    return _stored(run) * model.trainable / _shards(run) / card_of(run).bus
+
+
+def _accumulates(run: Run) -> bool:
+    steps = run.batch.gradient_accumulation_steps
+    return isinstance(steps, int) and steps > 1
+
+
+def _shards(run: Run) -> int:
+    """GPUs that share the weights: those that share a sequence among them."""
+    return _world(run) * _sharing(run)
 
 
 def _reduction(run: Run, model: ParameterCounts) -> float:
@@ -177,13 +228,29 @@ def _step_on_cpu(run: Run, model: ParameterCounts) -> float:
         return 0.0
     known = _constants()
     each = known["torch_adam_seconds"] if fsdp else known["cpu_adam_seconds"]
-    return each * model.trainable + 2 * _BYTES * model.trainable / _world(run) / card_of(run).bus
+    return each * model.trainable + 2 * _stored(run) * model.trainable / _shards(run) / card_of(run).bus
 
 
 def paged_states(run: Run, model: ParameterCounts) -> float:
     """Seconds for all states of a paged optimizer to cross the bus in both directions: the most that paging costs."""
     width = 2 if "8bit" in str(run.optimizer.name) else 8
     return 2 * width * model.trainable / card_of(run).bus
+
+
+def states_away(run: Run, model: ParameterCounts) -> float:
+    """Seconds for AdamW's states to leave the card and come back once a step: the most that it costs, for completions
+    are written for several steps at once."""
+    return 2 * 8 * model.trainable / _shards(run) / card_of(run).bus
+
+
+def weights_away(run: Run, model: ParameterCounts) -> float:
+    """The same for the weights."""
+    return 2 * _stored(run) * model.parameters / _shards(run) / card_of(run).bus
+
+
+def reference_from_host(run: Run, model: ParameterCounts) -> float:
+    """Seconds for a reference model to cross the bus for one forward."""
+    return _BYTES * model.parameters / _shards(run) / card_of(run).bus
 
 
 def checkpoints_in_host_memory(run: Run, model: ParameterCounts) -> float:

@@ -36,6 +36,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "checkpointing": ("checkpointing.mode",),
     "evaluation": ("evaluation.batch_size", "evaluation.accumulation_steps"),
     "generations": ("method.num_generations",),
+    "shared_sequences": ("parallelism.sequence_parallel_size", "parallelism.context_parallel_size"),
 }
 _MORE_GPUS = "of these cards"
 

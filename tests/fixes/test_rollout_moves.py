@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from memlint.fixes.moves.rollout import engine, generation, log_probabilities, tokens
+from memlint.fixes.consequences import consistent
+from memlint.fixes.moves.rollout import (
+    critic,
+    engine,
+    engine_ranks,
+    generation,
+    log_probabilities,
+    reference,
+    tokens,
+    waiting,
+)
+from memlint.run import Model, Parallelism, ValueModel, replace
 from tests.memory.runs import run
 
 COLOCATED = {"rollout__generator": "vllm_colocate", "rollout__share": 0.5}
@@ -32,3 +43,48 @@ def test_a_bound_on_tokens_stays_above_the_longest_sequence() -> None:
 def test_fewer_completions() -> None:
     said = [step.title for step in generation(run(method__stage="grpo", method__num_generations=8))]
     assert said == ["8 -> 4 completions a prompt", "8 -> 2 completions a prompt"]
+
+
+def test_what_has_nothing_to_do_during_the_rollout_leaves_the_card() -> None:
+    said = [step.changes for step in waiting(run(**COLOCATED))]
+    both = {"rollout.offloads_optimizer": True, "rollout.offloads_weights": True}
+    assert said == [{"rollout.offloads_optimizer": True}, both]
+    assert [step.changes for step in waiting(run(**COLOCATED, rollout__offloads_optimizer=True))] == [
+        {"rollout.offloads_weights": True}
+    ]
+    assert list(waiting(run())) == []
+    assert list(waiting(run(**COLOCATED, parallelism__fsdp__cpu_offload=True))) == []
+
+
+def test_an_engine_spreads_over_gpus_that_divide_its_heads() -> None:
+    eight = Parallelism(8, 8, 8, engine="fsdp")
+    assert [step.changes for step in engine_ranks(run(**COLOCATED, parallelism=eight))] == [
+        {"rollout.tensor_parallel_size": 2},
+        {"rollout.tensor_parallel_size": 4},
+    ]
+    assert list(engine_ranks(run(parallelism=eight))) == []
+
+
+def test_a_critic_has_smaller_batches_and_leaves_the_card() -> None:
+    value = ValueModel(Model(), 4, offloads_weights=True)
+    apart = run(method__value_model=value, planning__critic_has_own_batch=True)
+    assert [step.changes for step in critic(apart)] == [
+        {"method.value_model.micro_batch_size": 2},
+        {"method.value_model.micro_batch_size": 1},
+        {"method.value_model.offloads_optimizer": True},
+    ]
+    assert list(critic(run())) == []
+
+
+def test_a_critic_without_a_batch_of_its_own_follows_the_policy() -> None:
+    one = run(method__value_model=ValueModel(Model(), 2))
+    assert not [step for step in critic(one) if step.group == "critic batch"]
+    after = consistent(replace(one, {"batch.micro_batch_size": 1}), one)
+    assert after.method.value_model is not None and after.method.value_model.micro_batch_size == 1
+
+
+def test_a_copied_reference_can_wait_in_host_memory() -> None:
+    assert [step.changes for step in reference(run(method__reference_model="copy"))] == [
+        {"rollout.offloads_reference": True}
+    ]
+    assert list(reference(run(method__reference_model="shared"))) == []

@@ -12,6 +12,7 @@ from typing import Any
 
 import memlint.fixes.moves.host as host_moves
 import memlint.fixes.moves.rollout as rollout_moves
+import memlint.fixes.moves.sequences as sequence_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
 from memlint.fixes.proposed_change import Move, ProposedChange
@@ -64,13 +65,16 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
     puts a loss of its own into the model's code."""
     if run.stack.use_unsloth:
         return
+    if run.planning.fuses_log_probabilities and run.loss.kind == "fused_ce":
+        title = "compute log-probabilities without the whole logits (fused kernels)"
+        yield ProposedChange(title, {"loss.kind": "chunked"}, "loss")
     supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, "loss", note=_LIGER)
 
 
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
-    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays.
+    """Fewer sequences at a time and as many more steps of accumulation: the global batch stays. 3 x 8 becomes 2 x 12.
 
     With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own; a
     single micro batch has none of them, and the global batch shrinks.
@@ -78,12 +82,12 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
         return
-    for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+    for smaller in _divisors(size * steps, size - 1):
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
-    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and steps > 1:
-        title = f"accumulation {steps} -> 1: the global batch shrinks from {size * steps} to {size} sequences a GPU"
+    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and size == 1 < steps:
+        title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
 
 
@@ -91,9 +95,9 @@ def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
 
 
-def _divisors(number: int) -> list[int]:
-    """Divisors from the largest down, at most 8 of them: 64 -> 32, 16, 8, ..."""
-    found = [part for part in range(min(number, 4096), 0, -1) if number % part == 0]
+def _divisors(number: int, most: int) -> list[int]:
+    """Divisors that are at most `most`, from the largest down, at most 8 of them: of 64 and 32 -> 32, 16, 8, ..."""
+    found = [part for part in range(min(most, 4096), 0, -1) if number % part == 0]
     return found[:8] + [1] * (len(found) > 8)
 
 
@@ -103,7 +107,7 @@ def evaluation(run: Run) -> Iterator[ProposedChange]:
     if run.evaluation.enabled is not True:
         return
     if isinstance(size, int):
-        for smaller in (candidate for candidate in _divisors(size) if candidate < size):
+        for smaller in _divisors(size, size - 1):
             title = f"evaluation batch {size} -> {smaller}"
             yield ProposedChange(title, {"evaluation.batch_size": smaller}, "evaluation")
     if run.purpose == "train":
@@ -347,7 +351,7 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
     length = run.sequence.length
     if not isinstance(length, int):
         return
-    if run.method.stage == "grpo":
+    if prompts_and_completions(run):
         yield from _prompts(run)
         return
     shorter = 1 << max(0, (length - 1).bit_length() - 1)
@@ -357,8 +361,15 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
         shorter //= 2
 
 
+def prompts_and_completions(run: Run) -> bool:
+    """Whether a sequence is a prompt and a completion, each with a bound of its own (GRPO, PPO)."""
+    prompt, length = run.sequence.max_prompt_length, run.sequence.length
+    parts = isinstance(prompt, int) and prompt + run.sequence.max_new_tokens == length
+    return run.method.stage in ("ppo", "grpo") and parts
+
+
 def _prompts(run: Run) -> Iterator[ProposedChange]:
-    """GRPO's sequences are a prompt and a completion, bounded each."""
+    """Prompts and completions, a half to an eighth as long."""
     prompt, completion = run.sequence.max_prompt_length, run.sequence.max_new_tokens
     if not isinstance(prompt, int):
         return
@@ -376,6 +387,9 @@ STRUCTURE = ("method", "zero", "fsdp")
 GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations") + (
     "log probabilities",
     "tokens",
+    "shared sequences",
+    "critic batch",
+    "engine ranks",
 )
 MOVES: tuple[Move, ...] = (
     method,
@@ -391,6 +405,7 @@ MOVES: tuple[Move, ...] = (
     mixed_precision,
     reference,
     *rollout_moves.MOVES,
+    *sequence_moves.MOVES,
     sequence,
     *vision_moves.MOVES,
 )

@@ -47,8 +47,9 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange("reshard after the forward", shards, "fsdp")
     if not own.cpu_offload:
         stepping = _adam_for_the_host(run)
-        title = "FSDP shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
-        offloaded = {"parallelism.fsdp.cpu_offload": True, **stepping}
+        newer = {"parallelism.fsdp.version": 2} if own.version == 1 and run.planning.offloads_under_fsdp2 else {}
+        title = f"FSDP{' 2' if newer else ''} shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
+        offloaded = {"parallelism.fsdp.cpu_offload": True, **newer, **stepping}
         yield ProposedChange(title, offloaded, "fsdp", safe=False)
         if shards:
             yield ProposedChange(f"{title}, all of them sharded", {**shards, **offloaded}, "fsdp", safe=False)

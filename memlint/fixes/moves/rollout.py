@@ -39,6 +39,64 @@ def engine(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, {"rollout.share": _SMALL_SHARE}, "generator", safe=False)
 
 
+def engine_ranks(run: Run) -> Iterator[ProposedChange]:
+    """An engine over more of the cards: each holds less of its weights, and more of its cache."""
+    ranks, world, share = run.rollout.tensor_parallel_size, run.parallelism.gpus_per_node, run.rollout.share
+    if not (isinstance(ranks, int) and isinstance(world, int) and isinstance(share, float)) or share <= 0:
+        return
+    for more in (ranks * times for times in (2, 4, 8) if world % (ranks * times) == 0 and _heads(run, ranks * times)):
+        title = f"vLLM's weights over {ranks} -> {more} GPUs"
+        yield ProposedChange(title, {"rollout.tensor_parallel_size": more}, "engine ranks", safe=False)
+
+
+def _heads(run: Run, ranks: int) -> bool:
+    """Whether vLLM can give each GPU as many heads (vllm 0.33.0 config/model.py, verify_with_parallel_config)."""
+    kinds = [layer.attention for layer in getattr(run.model.architecture, "layer_types", ())]
+    return all(one.heads % ranks == 0 for one in kinds)
+
+
+def critic(run: Run) -> Iterator[ProposedChange]:
+    """PPO's critic is a second model that trains: smaller micro-batches of its own, and host memory while the others
+    compute."""
+    value = run.method.value_model
+    if value is None:
+        return
+    size = value.micro_batch_size
+    while run.planning.critic_has_own_batch and isinstance(size, int) and size > 1:
+        size //= 2
+        changes = {"method.value_model.micro_batch_size": size}
+        yield ProposedChange(f"critic: micro batch {value.micro_batch_size} -> {size}", changes, "critic batch")
+    away = {f"method.value_model.{name}": True for name in _AWAY if not getattr(value, name)}
+    if away and not value.in_one_step:
+        title = "critic: weights and optimizer states in host memory while it does not compute"
+        yield ProposedChange(title, away, "critic", safe=False)
+
+
+_AWAY = ("offloads_weights", "offloads_optimizer")
+
+
+def waiting(run: Run) -> Iterator[ProposedChange]:
+    """Optimizer states, and then the weights as well, in host memory while an engine on the same cards writes
+    completions: they have nothing to do then."""
+    share = run.rollout.share
+    own = run.rollout
+    if not isinstance(share, float) or share <= 0 or run.parallelism.fsdp.cpu_offload or own.offloads_weights:
+        return
+    states = {} if own.offloads_optimizer else {"rollout.offloads_optimizer": True}
+    if states and run.offload.optimizer == "none":
+        yield ProposedChange("optimizer states in host memory during the rollout", states, "waiting", safe=False)
+    if run.method.kind != "lora":
+        title = f"weights{' and optimizer states' if states else ''} in host memory during the rollout"
+        yield ProposedChange(title, {**states, "rollout.offloads_weights": True}, "waiting", safe=False)
+
+
+def reference(run: Run) -> Iterator[ProposedChange]:
+    """A reference model whose layers come from host memory for its forward."""
+    if run.method.reference_model == "copy" and not run.rollout.offloads_reference:
+        changes = {"rollout.offloads_reference": True}
+        yield ProposedChange("reference model in host memory", changes, "reference offload", safe=False)
+
+
 def log_probabilities(run: Run) -> Iterator[ProposedChange]:
     """Fewer sequences in the forwards before the update: the same numbers, in more forwards."""
     rows, reference = run.rollout.log_prob_micro_batch_size, run.rollout.reference_micro_batch_size
@@ -68,4 +126,4 @@ def tokens(run: Run) -> Iterator[ProposedChange]:
         smaller //= 2
 
 
-MOVES: tuple[Move, ...] = (generation, engine, log_probabilities, tokens)
+MOVES: tuple[Move, ...] = (generation, engine, engine_ranks, waiting, reference, critic, log_probabilities, tokens)

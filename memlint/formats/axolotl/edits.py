@@ -32,9 +32,18 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
         return None
     own = _edits(config, place, written)
     section = parsed.raw.get("deepspeed")
-    behind = {field: value for field, value in changes.items() if not KEYS.can_set(field) or repeats(section, field)}
+    follows = _RANKS if "parallelism.context_parallel_size" in changes else ""
+    behind = {field: value for field, value in changes.items() if field != follows and _is_behind(section, field)}
     more = _deepspeed(parsed, run, behind) if behind else ()
     return None if more is None else (*own, *more)
+
+
+_RANKS = "parallelism.data_parallel_size"  # what is left of the cards for data parallelism
+
+
+def _is_behind(section: Any, field: str) -> bool:
+    """Whether DeepSpeed's section says the field, alone or as well."""
+    return not KEYS.can_set(field) or repeats(section, field)
 
 
 # Keys that a file does not have are added in this order: what trains, sizes in the order of the plan, kernels.

@@ -21,7 +21,7 @@ from memlint.formats.axolotl.method import (
     write_frozen_modules,
 )
 from memlint.formats.axolotl.model import read_attention, read_dtypes, read_model, read_quantization, write_attention
-from memlint.formats.axolotl.parallel import degree, read_world, write_fsdp_option
+from memlint.formats.axolotl.parallel import degree, read_world, write_context, write_fsdp_option
 from memlint.formats.axolotl.training import (
     batch_size,
     generates,
@@ -573,6 +573,7 @@ STACK = (
         about="Size of the buckets in which DDP sums gradients, in MiB.",
     ),
 )
+_CONTEXT = "context_parallel_size"
 PARALLEL = (
     Key(
         "dp_shard_size",
@@ -584,7 +585,12 @@ PARALLEL = (
     ),
     Key("dp_replicate_size", "whole", about="Copies of the sharded model, each on its own group of GPUs."),
     *(
-        Key(name, "whole", field, default=default, read=degree(name, field), read_only=True, about=about)
+        Key(
+            *(name, "whole", field, default, about),
+            read=degree(name, field),
+            read_only=name != _CONTEXT,
+            write=write_context if name == _CONTEXT else None,
+        )
         for name, field, default, about in (
             (
                 "tensor_parallel_size",
@@ -593,7 +599,7 @@ PARALLEL = (
                 "GPUs that share each weight matrix. Each holds a part of it and of its activations.",
             ),
             (
-                "context_parallel_size",
+                _CONTEXT,
                 "parallelism.context_parallel_size",
                 None,
                 "GPUs that share each sequence. Each holds a part of its activations.",

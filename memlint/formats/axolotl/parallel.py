@@ -256,6 +256,12 @@ def _data_parallel_ranks(fields: Fields) -> None:
     fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")
 
 
+def write_context(change: FieldChange) -> Written | None:
+    """GPUs that share each sequence, under the older name where the file has that."""
+    older = "sequence_parallel_degree" in change.section and "context_parallel_size" not in change.section
+    return {"sequence_parallel_degree" if older else "context_parallel_size": change.value}
+
+
 _WRITABLE_FSDP = {
     "parallelism.fsdp.cpu_offload": "offload_params",
     "parallelism.fsdp.reshard_after_forward": "reshard_after_forward",

@@ -6,12 +6,15 @@ from memlint.formats.fields import Behaviour
 
 SOURCE = "OpenRLHF 0.11.2"
 _ACTOR = f"{SOURCE} models/actor.py"
+_RING = "the ring-flash-attn package must be installed"
 COMMON = (
     Behaviour("precision.outputs_to_fp32", False, f"{_ACTOR}: accelerate has no part in it"),
     Behaviour("loss.upcast_logits", False, f"{_ACTOR}:267, its own conversion of the logits"),
     Behaviour("evaluation.enabled", False, f"{SOURCE}: evaluation takes no more than a training step"),
     Behaviour("saving.gathers_full_weights", True, f"{SOURCE} utils/deepspeed/deepspeed.py:533, save_model"),
     Behaviour("batch.auto_find", False, f"{SOURCE} has no such search"),
+    Behaviour("planning.sequence_sharing", "parallelism.sequence_parallel_size", f"{SOURCE} models/ring_attn_utils.py"),
+    Behaviour("planning.sequence_sharing_needs", _RING, f"{SOURCE} models/ring_attn_utils.py"),
 )
 # `output["logits"].to(torch.float32)`, then FlashAttention's cross entropy, which allocates its gradient
 # (models/utils.py:182, `inplace_backward` is off by default); the training loop holds `output` until the backward ends.

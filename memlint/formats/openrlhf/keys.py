@@ -72,6 +72,16 @@ def _write_engine(change: FieldChange) -> Written | None:
     return {"vllm.enable_sleep": change.value > 0} if change.field == "rollout.sleep_level" else None
 
 
+def _write_ring(change: FieldChange) -> Written | None:
+    """A ring takes packed samples alone (cli/train_sft.py:322; train_ppo_ray.py:686 warns)."""
+    if change.field != "parallelism.sequence_parallel_size":
+        return {}
+    packed = change.run.sequence.unpadded is True
+    if not packed and change.run.method.stage in ("ppo", "grpo"):
+        return None
+    return {"ds.ring_attn_size": change.value, **({} if packed else {"ds.packing_samples": True})}
+
+
 def _gpus(role: str, noun: str) -> tuple[Key, ...]:
     """The rows for the GPUs of one model."""
     is_actor = role == "actor"
@@ -213,7 +223,7 @@ _ENGINE = (
         also=("parallelism.data_parallel_size",),
         least=1,
         read=placement.read_degrees,
-        read_only=True,
+        write=_write_ring,
         about="GPUs that share each sequence, by ring attention.",
     ),
     Key(
@@ -405,6 +415,7 @@ _REWARDS = (
     Key(
         *("ref.offload", "flag", "rollout.offloads_reference", False),
         older=("ref_offload", "ref_reward_offload"),
+        can_write=lambda change: change.run.parallelism.zero.stage == 3,
         read_with="algo.kl.init_coef",
         about="Keep the reference model in host memory (ZeRO stage 3).",
     ),

@@ -7,7 +7,17 @@ from typing import Any
 
 from memlint.formats.fields import Behaviour
 
-LORA = (Behaviour("planning.lora_dropout", 0.05, "ms-swift 4.6.0 arguments/tuner_args.py, lora_dropout"),)
+PLANNING = (
+    Behaviour("planning.lora_dropout", 0.05, "ms-swift 4.6.0 arguments/tuner_args.py, lora_dropout"),
+    Behaviour(
+        "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
+    ),
+    Behaviour(
+        "planning.sequence_sharing",
+        "parallelism.sequence_parallel_size",
+        "ms-swift 4.6.0 arguments/base_args/template_args.py:91",
+    ),
+)
 
 _AUTO = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping")
 _BUCKETS = {"allgather_bucket_size": 200_000_000, "reduce_bucket_size": 200_000_000, "reduce_scatter": True}

@@ -7,10 +7,11 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed.edits import deepspeed_edits, new_section
-from memlint.formats.keys import FieldChange
+from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section
+from memlint.formats.keys import FieldChange, Written
 from memlint.formats.swift.behaviour import shipped_deepspeed
 from memlint.formats.swift.keys import KEYS
+from memlint.formats.trainer.keys import KEYS as TRAINER_KEYS
 from memlint.run import Run
 
 # With an adapter the reference is the base; GRPO's length is prompt and completion; mixed precision follows the dtype.
@@ -37,7 +38,7 @@ def swift_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[E
         if field.startswith(("parallelism.", "offload.", "saving.")) and not KEYS.can_set(field):
             engine[field] = value
             continue
-        written = KEYS.write(FieldChange(field, value, changes, config, run))
+        written = _written(FieldChange(field, value, changes, config, run))
         if written is None:
             return None
         found.update(written)
@@ -46,9 +47,34 @@ def swift_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[E
     return None if more is None else (*own, *more)
 
 
+def _written(change: FieldChange) -> Written | None:
+    """ms-swift's own key, else the Trainer's argument that it inherits (arguments/sft_args.py:125)."""
+    if KEYS.can_set(change.field):
+        return KEYS.write(change)
+    if change.field == "loss.kind":
+        return _fused_loss(change)
+    return TRAINER_KEYS.write(change) if change.field in _INHERITED else None
+
+
+_INHERITED = ("optimizer.name", "optimizer.learning_rate", "loss.liger_kernels") + (
+    "evaluation.batch_size",
+    "evaluation.accumulation_steps",
+)
+
+
+def _fused_loss(change: FieldChange) -> Written | None:
+    """Liger's switch is for the kernels and the loss of supervised training (trainers/arguments.py:56)."""
+    fused = change.value == "liger" and change.run.method.stage in ("sft", "pt") and change.run.loss.kind == "plain"
+    return {"use_liger_kernel": True} if fused else None
+
+
 def _follows(run: Run, field: str, changes: Mapping[str, Any]) -> bool:
     if field in _FOLLOW:
         return True
+    if field in FOLLOW_DEEPSPEED and "parallelism.engine" in changes:
+        return True
+    if field == "parallelism.data_parallel_size":
+        return "parallelism.sequence_parallel_size" in changes
     parts = "sequence.max_prompt_length" in changes or "sequence.max_new_tokens" in changes
     return field == "sequence.length" and run.method.stage in ("grpo", "ppo") and parts
 

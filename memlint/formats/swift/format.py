@@ -10,7 +10,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, as_bool, root
 from memlint.formats.keys import read_start
-from memlint.formats.swift.behaviour import LORA
+from memlint.formats.swift.behaviour import PLANNING
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
@@ -51,7 +51,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 def _own(fields: Fields, config: SwiftConfig) -> None:
     """What ms-swift itself decides, over what the Trainer's table read."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
-    fields.behave(*LORA)
+    fields.behave(*PLANNING)
     KEYS.read(fields, config, config)
     if config.holds_speech and not config.is_megatron:
         fields.infer("model.holds_speech", True, _SPEECH)

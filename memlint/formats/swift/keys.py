@@ -69,6 +69,26 @@ def read_length(fields: Fields, config: SwiftConfig) -> None:
         fields.unknown("sequence.length", reason)
 
 
+def read_sharing(fields: Fields, config: SwiftConfig) -> None:
+    """GPUs that share a sequence are one rank of data parallelism (sequence_parallel/sequence_parallel.py,
+    _init_device_mesh)."""
+    key, field = "sequence_parallel_size", "parallelism.sequence_parallel_size"
+    degree, world = config.whole(key), fields.get("parallelism.world_size")
+    if degree is None:
+        fields.unknown(field, config.origin(key).detail or f"`{key}` is no whole number")
+        return
+    fields.put(field, degree, config.origin(key))
+    if degree > 1 and isinstance(world, int):
+        fields.infer("parallelism.data_parallel_size", max(1, world // degree), "GPUs over those that share a sequence")
+
+
+def _write_length(change: FieldChange) -> Written | None:
+    """Of GRPO and PPO it bounds the prompt."""
+    generates = change.run.method.stage in ("grpo", "ppo")
+    said = "sequence.max_prompt_length" if generates else "sequence.length"
+    return {"max_length": change.value} if change.field == said else None
+
+
 def read_packing(fields: Fields, config: SwiftConfig) -> None:
     """Packed rows are all `packing_length` long, and kept apart (arguments/sft_args.py:80)."""
     if not config.flag("packing"):
@@ -187,6 +207,14 @@ def _write_attention(change: FieldChange) -> Written | None:
     return None if word is None else {"attn_impl": word}
 
 
+def _write_quantization(change: FieldChange) -> Written | None:
+    """bitsandbytes' 4 bits: nf4 and doubly quantised unless the file says otherwise (base_args/quant_args.py:40)."""
+    said = any(name.startswith("bnb_4bit") for name in change.section)
+    if change.changes.get("model.quantization.bits") != 4 or said:
+        return None
+    return {"quant_method": "bnb", "quant_bits": 4} if change.field == "model.quantization.bits" else {}
+
+
 _MODEL = (
     Key(
         *("model", "text", "model.name"),
@@ -210,7 +238,8 @@ _MODEL = (
         *("quant_bits", "whole", "model.quantization.bits"),
         passes="bits",
         about="Bits of weights that are quantised as they load.",
-        read_only=True,
+        also=("model.quantization.kind", "model.quantization.double_quant"),
+        write=_write_quantization,
     ),
     Key(
         *("loss_scale", "text", "loss.fallback_reason", "last_round"),
@@ -297,8 +326,9 @@ _BATCH = (
     Key(
         *("max_length", "whole", "sequence.length"),
         least=1,
+        also=("sequence.max_prompt_length",),
         read=read_length,
-        write=lambda change: None if change.run.method.stage in ("grpo", "ppo") else {"max_length": change.value},
+        write=_write_length,
         about="The longest sample in tokens; of GRPO and PPO the longest prompt. Unset: the model's own bound.",
     ),
     Key(
@@ -321,6 +351,7 @@ _BATCH = (
     Key(
         *("sequence_parallel_size", "whole", "parallelism.sequence_parallel_size", 1),
         least=1,
+        read=read_sharing,
         about="GPUs that share each sequence.",
     ),
     Key(

@@ -21,11 +21,16 @@ FSDP = (
     Behaviour("loss.upcast_logits", False, "verl 0.9.1 utils/torch_functional.py, logprobs_from_logits"),
     Behaviour("loss.prompt_logits", True, f"{_ENGINE}:1369, logits of all tokens"),
     Behaviour("evaluation.enabled", False, "validation generates, and trains nothing"),
+    Behaviour(
+        "planning.sequence_sharing", "parallelism.sequence_parallel_size", "verl 0.9.1 trainer/config/engine/fsdp.yaml"
+    ),
+    Behaviour("planning.offloads_under_fsdp2", True, "verl 0.9.1 trainer/config/engine/fsdp.yaml, offload_policy"),
     Behaviour("batch.auto_find", False, "verl has no such search"),
     Behaviour("parallelism.fsdp.backward_prefetch", "BACKWARD_PRE", "torch FullyShardedDataParallel's default"),
 )
 # The engine that writes completions is a server of its own (workers/rollout/vllm_rollout/vllm_async_server.py).
 ENGINE = (
+    Behaviour("planning.critic_has_own_batch", True, "verl 0.9.1 trainer/config/critic/critic.yaml"),
     Behaviour("rollout.own_process", True, "verl 0.9.1 workers/rollout/vllm_rollout/vllm_async_server.py"),
     Behaviour("rollout.offloads_until_update", True, f"{_ENGINE}:642, train_mode and eval_mode"),
     Behaviour("rollout.offloads_reference", True, f"{_ENGINE}:433 and :460, CPUOffload for a forward-only model"),

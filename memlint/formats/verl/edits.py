@@ -12,10 +12,12 @@ from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
 from memlint.run import Run
 
-# What follows from other keys: the accumulation from the mini-batch, the length from prompt and response.
+# What follows from other keys: the accumulation from the mini-batch, the length from prompt and response, FSDP's
+# version from its offload.
 _FOLLOW = ("batch.gradient_accumulation_steps", "sequence.length", "method.adapter_dtype") + (
     "rollout.log_prob_length",
     "rollout.reference_length",
+    "parallelism.fsdp.version",
 )
 
 
@@ -24,7 +26,7 @@ def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
     if not isinstance(config, dict) or place is None:
         return None
     is_sft = run.method.stage == "sft"
-    follow = _FOLLOW if not is_sft else ("batch.gradient_accumulation_steps",)
+    follow = _FOLLOW if not is_sft else ("batch.gradient_accumulation_steps", "parallelism.fsdp.version")
     wanted = {field: value for field, value in changes.items() if field not in follow}
     if run.batch.max_tokens:
         wanted.pop("batch.micro_batch_size", None)

@@ -4,8 +4,12 @@ it is composed of, read in verl 0.9.1. A dotted name leads through sections, as 
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields
+from collections.abc import Callable
+from typing import Any
+
+from memlint.formats.fields import Fields, as_bool, as_int, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
+from memlint.formats.section_keys import path_of
 from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
@@ -49,7 +53,39 @@ def _write_reference(change: FieldChange) -> Written | None:
 
 def _write_tokens(change: FieldChange) -> Written | None:
     """The bound on a GPU's tokens, which Ulysses multiplies."""
-    return {f"{ACTOR}.ppo_max_token_len_per_gpu": change.value // change.run.parallelism.sequence_parallel_size}
+    degree = change.changes.get("parallelism.sequence_parallel_size", change.run.parallelism.sequence_parallel_size)
+    return {f"{ACTOR}.ppo_max_token_len_per_gpu": change.value // degree}
+
+
+def _write_critic_batch(change: FieldChange) -> Written | None:
+    """A critic under `use_dynamic_bsz`, its own or the actor's, is bounded by tokens."""
+    flags = (_value_at(change.section, f"{role}.use_dynamic_bsz", as_bool) for role in ("critic", ACTOR))
+    dynamic = next((flag for flag in flags if flag is not None), False)
+    return None if dynamic else _sized(change, "critic.ppo_micro_batch_size")
+
+
+def _write_ulysses(change: FieldChange) -> Written | None:
+    """GPUs that share a sequence, with the same tokens in a forward of all of them."""
+    if change.field != "parallelism.sequence_parallel_size":
+        return {}
+    name, times = (
+        f"{ACTOR}.ulysses_sequence_parallel_size",
+        change.value // change.run.parallelism.sequence_parallel_size,
+    )
+    bounds = (f"{role}.{key}" for role, key in _BOUNDS)
+    each = {bound: _value_at(change.section, bound, as_int) for bound in bounds}
+    return {name: change.value} | {bound: size // times for bound, size in each.items() if isinstance(size, int)}
+
+
+_BOUNDS = (
+    (ACTOR, "ppo_max_token_len_per_gpu"),
+    (ROLLOUT, "log_prob_max_token_len_per_gpu"),
+    (REFERENCE, "log_prob_max_token_len_per_gpu"),
+)
+
+
+def _value_at(section: Any, name: str, convert: Callable[[Any], Any]) -> Any:
+    return convert(value_at(section, path_of(name)))
 
 
 def _write_sleep(change: FieldChange) -> Written | None:
@@ -58,9 +94,15 @@ def _write_sleep(change: FieldChange) -> Written | None:
 
 def _write_offload_policy(change: FieldChange) -> Written | None:
     """FSDP 2 alone reads the policy (verl 0.9.1 trainer/config/engine/fsdp.yaml); under FSDP 1 the strategy goes with
-    it."""
-    policy = {f"{ACTOR}.fsdp_config.offload_policy": change.value}
-    return policy if change.run.parallelism.fsdp.version == 2 else {**policy, f"{ACTOR}.strategy": "fsdp2"}
+    it. A critic trains under its own of both."""
+    sections = {f"{ACTOR}.fsdp_config": ACTOR}
+    if change.run.method.value_model is not None:
+        older = value_at(change.section, ("critic", "model", "fsdp_config")) is not None
+        sections["critic.model.fsdp_config" if older else "critic.fsdp"] = "critic"
+    policies = {f"{section}.offload_policy": change.value for section in sections}
+    if change.run.parallelism.fsdp.version == 2:
+        return policies
+    return {**policies, **{f"{role}.strategy": "fsdp2" for role in sections.values()}}
 
 
 def _write_adapter(change: FieldChange) -> Written | None:
@@ -221,7 +263,7 @@ KEYS = Keys(
         also=("parallelism.data_parallel_size",),
         least=1,
         read=parallel.read_ulysses,
-        read_only=True,
+        write=_write_ulysses,
     ),
     Key(
         *(f"{ACTOR}.fsdp_config.reshard_after_forward", "flag", "parallelism.fsdp.reshard_after_forward", True),
@@ -499,21 +541,22 @@ KEYS = Keys(
         read_with="algorithm.adv_estimator",
     ),
     Key(
-        *("critic.fsdp.param_offload", "flag", "", False),
+        *("critic.fsdp.param_offload", "flag", "method.value_model.offloads_weights", False),
         about="Move the critic's weights to host memory while it does not compute.",
         older=("critic.model.fsdp_config.param_offload",),
         read_with="algorithm.adv_estimator",
     ),
     Key(
-        *("critic.fsdp.optimizer_offload", "flag", "", False),
+        *("critic.fsdp.optimizer_offload", "flag", "method.value_model.offloads_optimizer", False),
         about="Keep the critic's optimizer states in host memory but for its update.",
         older=("critic.model.fsdp_config.optimizer_offload",),
         read_with="algorithm.adv_estimator",
     ),
     Key(
-        *("critic.ppo_micro_batch_size_per_gpu", "whole"),
+        *("critic.ppo_micro_batch_size_per_gpu", "whole", "method.value_model.micro_batch_size"),
         about="Sequences of one forward and backward of the critic.",
         least=1,
+        write=_write_critic_batch,
         read_with="algorithm.adv_estimator",
     ),
     Key(

@@ -4,7 +4,7 @@ memory: `trainer/config/sft_trainer_engine.yaml` of verl 0.9.1 and `sft_trainer.
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields
+from memlint.formats.fields import Fields, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.verl import model, parallel
 from memlint.formats.verl.config import VerlConfig
@@ -51,9 +51,34 @@ def _accumulation(fields: Fields, config: VerlConfig) -> None:
 def read_loss(fields: Fields, config: VerlConfig) -> None:
     """The engine's trainer computes log-probabilities as in reinforcement learning; the older one, whose model is
     `partial_pretrain`, torch's cross entropy, in fp32 under autocast (verl 0.5 trainer/fsdp_sft_trainer.py:369)."""
-    older = config.written("model.path") == "model.partial_pretrain"
+    older = _is_older(config)
     fields.put("loss.kind", "plain" if older else "fused_ce", config.origin("model.path"))
     fields.put("loss.in_logits_dtype", older, config.origin("model.path"))
+
+
+_OLDER_OFFLOAD = ("model.fsdp_config.cpu_offload", "model.fsdp_config.offload_params")
+
+
+def _is_older(config: VerlConfig) -> bool:
+    """Whether it is for the trainer before the engines, whose model is `partial_pretrain`."""
+    return config.written("model.path") == "model.partial_pretrain"
+
+
+def read_offload(fields: Fields, config: VerlConfig) -> None:
+    """The older trainer gives FSDP `CPUOffload(offload_params)` where `cpu_offload` is on: without both nothing moves
+    (verl 0.5 trainer/fsdp_sft_trainer.py:254). FSDP 2 reads the policy of the newer one."""
+    fields.put("planning.offloads_under_fsdp2", not _is_older(config), config.origin("model.path"))
+    keys = _OLDER_OFFLOAD if _is_older(config) else ("engine.offload_policy",)
+    reads = _is_older(config) or parallel.strategy(config) == "fsdp2"
+    fields.put("parallelism.fsdp.cpu_offload", reads and all(map(config.flag, keys)), config.origin(keys[0]))
+
+
+def _write_offload(change: FieldChange) -> Written | None:
+    """The switch with what it needs: the older trainer's second one, the newer one's strategy."""
+    if value_at(change.section, ("model", "partial_pretrain")) is not None:
+        return dict.fromkeys(_OLDER_OFFLOAD, change.value)
+    newer = change.run.parallelism.fsdp.version == 2
+    return {"engine.offload_policy": change.value, **({} if newer else {"engine.strategy": "fsdp2"})}
 
 
 def _write_batch(change: FieldChange) -> Written | None:
@@ -172,8 +197,19 @@ KEYS = Keys(
     ),
     Key(
         *("engine.offload_policy", "flag", "parallelism.fsdp.cpu_offload", False),
-        about="Keep parameters, gradients and optimizer states in host memory.",
-        older=("model.fsdp_config.offload_params", "model.fsdp_config.cpu_offload"),
+        about="Keep parameters, gradients and optimizer states in host memory. FSDP 2 alone reads it.",
+        read=read_offload,
+        write=_write_offload,
+    ),
+    Key(
+        *(_OLDER_OFFLOAD[0], "flag", "", False),
+        about="The older trainer's switch for shards in host memory; it wants `offload_params` as well.",
+        read_with="engine.offload_policy",
+    ),
+    Key(
+        *(_OLDER_OFFLOAD[1], "flag", "", False),
+        about="Shards in host memory, where `cpu_offload` is on.",
+        read_with="engine.offload_policy",
     ),
     *megatron_keys("optim", "engine", "engine.strategy"),
     Key(

@@ -17,3 +17,14 @@ def is_before_0_4(config: VerlConfig) -> bool:
         return pinned < _SINCE
     actor = value_at(config.base.value, _ACTOR) if config.base is not None else None
     return isinstance(actor, dict) and "ppo_mini_batch_size" in actor and _CAME_THEN not in actor
+
+
+def has_fused_kernels(config: VerlConfig) -> bool:
+    """Whether the trainer's file has `use_fused_kernels`: Hydra refuses a key that it does not know. It came with 0.4
+    below the actor, and stands below the model now."""
+    sections = (value_at(config.base.value, path) for path in _SECTIONS) if config.base is not None else ()
+    known = [section for section in sections if isinstance(section, dict)]
+    return not is_before_0_4(config) and (not known or any("use_fused_kernels" in section for section in known))
+
+
+_SECTIONS = (_ACTOR, ("actor_rollout_ref", "model"))

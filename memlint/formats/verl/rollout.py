@@ -5,7 +5,8 @@ from __future__ import annotations
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
-from memlint.formats.verl.releases import is_before_0_4
+from memlint.formats.verl.families import SCALES_LOGITS
+from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4
 from memlint.run import UNKNOWN, Origin
 
 _MIB = 1 << 20
@@ -72,6 +73,15 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
         fields.put("loss.chunk_tokens", 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size"))
     else:
         fields.put("loss.kind", "fused_ce", config.origin(key))
+    if has_fused_kernels(config) and _is_plain_head(fields.get("model.architecture", None)):
+        fields.infer("planning.fuses_log_probabilities", True, "verl 0.4 and newer: `use_fused_kernels`")
+
+
+def _is_plain_head(architecture: object) -> bool:
+    """verl's fused kernels multiply by the head's weight alone: capped or scaled logits would be others (verl 0.9.1
+    models/transformers/dense_common.py:60)."""
+    capped = getattr(architecture, "logits_softcap", True)
+    return not capped and getattr(architecture, "family", "") not in SCALES_LOGITS
 
 
 def read_temperature(fields: Fields, config: VerlConfig) -> None:

@@ -273,6 +273,14 @@ def test_a_change_is_written_in_the_spelling_of_the_command(field: str, flags: s
     assert get(ppo(flags, words), field) == CHANGES[field]
 
 
+def test_a_ring_brings_packed_samples() -> None:
+    parsed = parsed_of("deepspeed --module openrlhf.cli.train_sft --pretrain some/model --max_len 8192\n")
+    edits = openrlhf.edits(parsed, parsed.runs[0], {"parallelism.sequence_parallel_size": 2}) or ()
+    assert {edit.pointer[0]: edit.value for edit in edits} == {"ring_attn_size": 2, "packing_samples": True}
+    joined = parsed_of(f"python3 -m {PPO} {NEW}\n")
+    assert openrlhf.edits(joined, joined.runs[0], {"parallelism.sequence_parallel_size": 2}) is None
+
+
 def test_a_switch_that_is_off_is_left_out() -> None:
     parsed = parsed_of(f"python3 -m {PPO} {NEW} --ds.adam_offload\n")
     (edit,) = openrlhf.edits(parsed, parsed.runs[0], {"offload.optimizer": "none"}) or ()

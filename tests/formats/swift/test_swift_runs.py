@@ -136,6 +136,12 @@ def test_a_module_of_swift_is_swift() -> None:
         (ENGINE, {"rollout.offloads_weights": True}),
         (GRPO, {"sequence.max_new_tokens": 512, "sequence.length": 2560}),
         ({**SFT, "deepspeed": "zero2"}, {"parallelism.zero.stage": 3}),
+        (SFT, {"optimizer.name": "adamw_8bit"}),
+        (SFT, {"loss.kind": "liger", "loss.liger_kernels": True}),
+        (SFT, {"model.quantization.bits": 4, "model.quantization.kind": "nf4"}),
+        (SFT, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3, "model.weights_dtype": "bfloat16"}),
+        (SFT, {"parallelism.sequence_parallel_size": 2, "parallelism.data_parallel_size": 2}),
+        (GRPO, {"sequence.max_prompt_length": 1024, "sequence.length": 2048}),
     ],
 )
 def test_what_is_written_is_read_back(value: dict[str, Any], changes: dict[str, Any]) -> None:

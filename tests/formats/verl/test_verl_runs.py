@@ -257,6 +257,8 @@ def test_the_phases_of_a_step_are_there() -> None:
         {"rollout.share": 0.3},
         {"rollout.sleep_level": 0},
         {"rollout.offloads_optimizer": True},
+        {"rollout.tensor_parallel_size": 4},
+        {"loss.kind": "chunked"},
         {"sequence.max_new_tokens": 1024, "sequence.length": 1536},
     ],
 )
@@ -277,6 +279,49 @@ def test_offloading_while_it_trains_is_fsdp_2s() -> None:
     assert run_of(parsed).parallelism.fsdp.version == 1
     assert after.parallelism.fsdp.version == 2
     assert after.parallelism.fsdp.cpu_offload
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gpus_that_share_a_sequence_have_its_tokens_together(dynamic: bool) -> None:
+    bounds = {ACTOR + "use_dynamic_bsz": dynamic, ACTOR + "ppo_max_token_len_per_gpu": 16384}
+    before = changed(GRPO, **bounds)
+    parsed = verl.parse(document(before), known())
+    changes = {"parallelism.sequence_parallel_size": 4, "parallelism.data_parallel_size": 4}
+    after = read(applied(before, verl.edits(parsed, run_of(parsed), changes), "train.json"))
+    assert {field: get(after, field) for field in changes} == changes
+    assert after.batch.max_tokens == run_of(parsed).batch.max_tokens
+
+
+def test_a_critic_has_the_same_engine_and_its_own_batch() -> None:
+    gae = changed(
+        GRPO, algorithm__adv_estimator="gae", critic__model__path="a/b", critic__ppo_micro_batch_size_per_gpu=8
+    )
+    parsed = verl.parse(document(gae), known())
+    offloaded = applied(gae, verl.edits(parsed, run_of(parsed), {"parallelism.fsdp.cpu_offload": True}), "train.json")
+    assert offloaded["critic"]["strategy"] == offloaded["actor_rollout_ref"]["actor"]["strategy"] == "fsdp2"
+    assert offloaded["critic"]["fsdp"]["offload_policy"] is True
+    smaller = {"method.value_model.micro_batch_size": 2, "method.value_model.offloads_optimizer": True}
+    after = read(applied(gae, verl.edits(parsed, run_of(parsed), smaller), "train.json"))
+    assert {field: get(after, field) for field in smaller} == smaller
+
+
+def test_the_older_sft_trainer_wants_two_switches_to_offload() -> None:
+    older = changed(SFT, model__partial_pretrain="some/model", model__path=None)
+    del older["model"]["path"]
+    one = changed(older, model__fsdp_config__cpu_offload=True)
+    assert not read(one).parallelism.fsdp.cpu_offload
+    parsed = verl.parse(document(older), known())
+    after = read(
+        applied(older, verl.edits(parsed, run_of(parsed), {"parallelism.fsdp.cpu_offload": True}), "train.json")
+    )
+    assert after.parallelism.fsdp.cpu_offload and after.parallelism.fsdp.version == 1
+
+
+def test_fused_kernels_are_for_a_head_that_nothing_follows() -> None:
+    assert read(GRPO).planning.fuses_log_probabilities
+    capped = LLAMA._replace(logits_softcap=True)
+    found = context()._replace(find_model=lambda name, path: Resolution(name, "catalog", capped))
+    assert not run_of(verl.parse(document(GRPO), found)).planning.fuses_log_probabilities
 
 
 def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
