@@ -21,12 +21,15 @@ from memlint.formats.trainer.reader import slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.formats.versions import NO_EVIDENCE
+from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
 # Arguments that nobody writes; transformers 4 and 5 have all of them.
 _NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
+# What is said of a key's name.
+_OF_NAMES = ("unknown-key", "removed-key", "renamed-key")
 _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
@@ -46,7 +49,18 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
             *meant_issues(config),
         )
     )
+    kept = tuple(_of_script(issue, section.document) for issue in kept)
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if is_record(section.value) else kept
+
+
+def _of_script(issue: Issue, document: Document) -> Issue:
+    """An issue of an argument's name, where a script passes the argument on and its value stands in a configuration
+    file: the name is the script's, and renaming the file's key would break what the script reads."""
+    start = document.start
+    if issue.code not in _OF_NAMES or document.syntax != "python" or start is None or start.entry == document.path:
+        return issue
+    message = f"{issue.message}, where {start.entry} passes this value on"
+    return issue._replace(message=message, edit=None, suggestion="")
 
 
 def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:

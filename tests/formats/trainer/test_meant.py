@@ -87,6 +87,29 @@ def test_text_that_spells_nothing_the_parser_takes(key: str, value: str) -> None
     assert "TrlParser refuses it" in found.message
 
 
+SCRIPT = """
+import yaml
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+cfg = yaml.safe_load(open("sft.yaml"))
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+args = SFTConfig(output_dir="o", per_device_train_batch_size=cfg["batch"], do_train=cfg["train"],
+                 warmup_ratio=cfg["warmup"], max_length=512)
+SFTTrainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_a_script_that_passes_values_on_is_named_and_its_file_keeps_its_keys() -> None:
+    workspace = in_memory({"sft.py": SCRIPT, "sft.yaml": "batch: 2\ntrain: 'true,'\nwarmup: 0.1\n"})
+    found = [
+        issue for document in workspace.documents("sft.py") for issue in parse(document, workspace.context()).issues
+    ]
+    said = {issue.code: issue for issue in found}
+    assert said["renamed-key"].message.endswith("where sft.py passes this value on")
+    assert said["renamed-key"].edit is None
+    assert said["wrong-type"].message.endswith("any text counts as true")
+
+
 def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
     content = {**renamed(TRL, "lora_r", "lora_alpha"), "torch_dtype": "bfloat16"}
     workspace = in_memory({"train.yaml": yaml.safe_dump(content)})
