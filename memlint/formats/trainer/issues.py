@@ -86,6 +86,8 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if issue.code == "wrong-type" and isinstance(value, (bool, int)) and "string" in issue.message:
+        if config.section.document.start is None and _is_own(issue, config):
+            return None
         # a flag without a word: the script leaves a variable empty; a class converts nothing and hardly compares text
         return (
             None if value is True and config.section.document.start is not None else issue._replace(severity="warning")
