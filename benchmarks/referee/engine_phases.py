@@ -195,9 +195,7 @@ def estimated(case: dict[str, Any]) -> Estimate:
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:
     phases = estimated(case).phases
-    return {
-        one.name: one.allocated_bytes - sum(one.components.get(name, 0) for name in _BESIDE) for one in phases
-    }
+    return {one.name: one.allocated_bytes - sum(one.components.get(name, 0) for name in _BESIDE) for one in phases}
 
 
 def main() -> int:

@@ -13,13 +13,14 @@ from memlint.source.document import Document
 
 # Rules about figures, the model and the text of the file: they hold whoever reads it.
 _OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
+_OF_SAFE_LOAD = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
 _OF_FRAMEWORKS = frozenset(("llamafactory-cli", "axolotl"))  # launchers that read the file themselves
 
 
 def rule_applies(rule: str) -> bool:
     """Whether `rule` holds of a file that a script reads by itself."""
-    return rule.startswith(_OF_ANY_READER)
+    return rule.startswith(_OF_ANY_READER) and rule not in _OF_SAFE_LOAD
 
 
 def own_reader_note(document: Document, context: Context, schema: str) -> Issue | None:

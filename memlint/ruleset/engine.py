@@ -26,7 +26,7 @@ from memlint.ruleset.index import Index
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
-from memlint.ruleset.rule import Body, Hit, Rule, concerns, may_depend_on_model
+from memlint.ruleset.rule import Body, Hit, Rule, asks_for, concerns, may_depend_on_model
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import UNKNOWN, Run, Stack
@@ -369,11 +369,16 @@ def _since(applies: str, message: str, run: Run) -> str:
     which one is in use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
     for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
         lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
-        names = (package, *(("framework_version",) if package == run.stack.framework else ()))
-        origins = (run.origins.get(f"stack.{name}") for name in names)
-        if lowest and lowest not in message and all(one is None or one.kind == "default" for one in origins):
+        if lowest and lowest not in message and _is_presumed(package, run):
             return f" (from {package} {lowest} on)"
     return ""
+
+
+def _is_presumed(package: str, run: Run) -> bool:
+    """Whether nobody states which release of the package is in use."""
+    names = (package, *(("framework_version",) if package == run.stack.framework else ()))
+    origins = (run.origins.get(f"stack.{name}") for name in names)
+    return all(one is None or one.kind == "default" for one in origins)
 
 
 def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
@@ -389,8 +394,11 @@ def _with_fixes(finding: Finding, rule: Rule, fix_context: FixContext) -> Findin
 
 
 def _confidence_and_severity(rule: Rule, run: Run) -> tuple[str, str]:
-    """(confidence, severity). Both are one step lower if the model is inferred and the rule may depend on it."""
+    """(confidence, severity). Both are one step lower if the model is inferred and the rule may depend on it; for a
+    rule with severities by confidence also if it asks for a release and nobody states which is in use."""
     confidence = rule.confidence
+    if rule.severities and confidence == "high" and any(_is_presumed(one, run) for one in asks_for(rule.body())):
+        confidence = "medium"
     origin = run.origins.get("model.architecture")
     inferred = origin is not None and origin.kind == "inferred"
     if inferred and confidence == "high" and may_depend_on_model(rule.body()):

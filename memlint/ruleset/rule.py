@@ -5,7 +5,7 @@ docs/rules-format.md is the page for those who write rules; rule_file.py turns t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -134,6 +134,20 @@ def may_depend_on_model(body: Body) -> bool:
     """Whether a rule reads more than the files' own keys, versions and the launch."""
     forms = [body.when, *body.variables.values()]
     return any(form is None or _reads_model(form.form) for form in forms)
+
+
+def asks_for(body: Body) -> frozenset[str]:
+    """The packages whose release a rule asks for."""
+    forms = [body.when, *body.variables.values()]
+    return frozenset(name for form in forms if form is not None for name in _packages(form.form))
+
+
+def _packages(form: Form) -> Iterator[str]:
+    if form[0] == "package_version":
+        yield form[1]
+    for part in form[1:]:
+        if isinstance(part, list) and part:
+            yield from _packages(part)
 
 
 def _reads_model(form: Form) -> bool:

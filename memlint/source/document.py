@@ -51,6 +51,9 @@ class Problem(NamedTuple):
     severity: str = "error"
 
 
+NOT_READ = "cannot be read"  # what a reason in `Start.unknown` has of a file with arguments
+
+
 class Start(NamedTuple):
     """How a script starts the program whose arguments a document holds, or a Python script makes the arguments.
 

@@ -46,7 +46,7 @@ def tagged(tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]) ->
     if name in ("str", "timestamp"):
         return raw, None
     if name not in _KINDS:
-        return raw, ScalarProblem("custom-tag", f"the tag {_shown(tag)} means nothing in a config; remove it")
+        return raw, ScalarProblem("custom-tag", f"yaml.safe_load, which frameworks use, refuses the tag {_shown(tag)}")
     value, problem = _resolved(raw, resolve)
     if problem is None and not _fits(value, name):
         return _converted(tag, raw, name)

@@ -43,6 +43,18 @@ def test_a_llamafactory_file_that_a_script_reads(extra: dict[str, object], files
     assert (note.message.split()[0] if note else "") == reader
 
 
+def test_axolotl_reads_no_json() -> None:
+    text = '{"base_model": "a/b", "micro_batch_size": 2, "sequence_len": 512, "adapter": "lora", "cutoff_len": 5}'
+    workspace = in_memory({"train.json": text})
+    note = axolotl.unjudged(workspace.documents("train.json")[0], workspace.context())
+    assert note is not None and note.message.startswith("Axolotl's files are YAML")
+
+
+def test_tags_are_a_matter_of_the_reader() -> None:
+    assert not axolotl.rule_applies("SRC005")
+    assert axolotl.rule_applies("SRC001")
+
+
 def test_an_axolotl_file_that_a_script_reads() -> None:
     workspace = in_memory({"sft.yaml": "base_model: a/b\ntrain_file: c.jsonl\noutput_dir: out\n", **RUN})
     note = axolotl.unjudged(workspace.documents("sft.yaml")[0], workspace.context())

@@ -154,6 +154,16 @@ def test_an_inferred_model_says_nothing_about_what_the_keys_alone_decide() -> No
     assert _confidence_and_severity(rule("parallelism.world_size > 8"), inferred) == ("high", "error")
 
 
+def test_severities_by_confidence_are_lower_where_the_release_is_presumed() -> None:
+    text = RULE.format(when='version("transformers") >= "5"', at="config.bf16")
+    text = text.replace("severity: error", "severity: {high: warning, medium: info, low: info}")
+    several = parse_rule(load(text.encode(), "rule.yaml")[0])
+    (run,) = analyse(load(CONFIG.encode(), "a.yaml")[0], in_memory({"a.yaml": CONFIG}).context(), [several]).runs
+    assert _confidence_and_severity(several, run) == ("medium", "info")
+    stated = run._replace(origins={**run.origins, "stack.transformers": Origin("setting")})
+    assert _confidence_and_severity(several, stated) == ("high", "warning")
+
+
 def test_findings_come_in_the_order_of_places_and_once() -> None:
     late, early = rule("1 < 2", "config.bf16"), rule("1 < 2", "config.stage")._replace(id="TST002")
 

@@ -51,7 +51,8 @@ def _unread(issue: Issue, section: Section) -> bool:
     read."""
     if interpolated(value_at(section.value, issue.pointer)):
         return True
-    owner = _SECTIONS.get(str(issue.pointer[0])) if len(issue.pointer) > 1 else None
+    is_section = len(issue.pointer) > 1 or issue.code == "wrong-type"
+    owner = _SECTIONS.get(str(issue.pointer[0])) if is_section else None
     if owner is None or issue.code == "unknown-key":
         return False
     fsdp = section.below("fsdp_config").value

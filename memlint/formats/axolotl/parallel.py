@@ -11,7 +11,7 @@ from memlint._record import NamedTuple
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.model import fsdp_version
 from memlint.formats.base import Issue, MissingFile
-from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.references import issue as reference_issue
@@ -113,15 +113,14 @@ def _deepspeed(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]
         _apply_deepspeed(fields, config, section)
         return (UsedSection("deepspeed", section),)
     found = config.context.read(value, config.section.document.path) if isinstance(value, str) else None
-    if found is not None and not isinstance(found, MissingFile) and isinstance(found.value, dict):
+    if isinstance(found, MissingFile):
+        return _shipped_with_axolotl(fields, config, str(value), found)
+    message = not_deepspeed(found, str(value)) if found is not None else f"`{value}` is no DeepSpeed configuration"
+    if found is not None and not message:
         section = root(found, "companion")
         _apply_deepspeed(fields, config, section)
         return (UsedSection("deepspeed", section),)
-    if isinstance(found, MissingFile):
-        return _shipped_with_axolotl(fields, config, str(value), found)
-    fields.issues.append(
-        config.section.issue("wrong-companion", f"`{value}` is no DeepSpeed configuration", "deepspeed")
-    )
+    fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))
     _unreadable(fields, config)
     return ()
 

@@ -141,7 +141,8 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
         words = "it is looked up only where `cutoff_len` is beyond the model's positions"
         return issue._replace(severity="warning", message=f"{issue.message}; {words}")
     if key == "export_device":
-        return issue._replace(severity="warning", message=f"{issue.message}; anything but `cpu` counts as `auto`")
+        message = f"`export_device: {value}` is neither `cpu` nor `auto`, and anything but `cpu` counts as `auto`"
+        return issue._replace(severity="warning", message=message, suggestion="auto")
     return issue
 
 

@@ -140,9 +140,17 @@ def _unknown_keys(compiled: CompiledSchema, owner: Schema, error: Any, path: str
         if near and not issue.suggestion:
             continue
         moved = _misplaced(key, error.instance.get(key), known, compiled.root)
-        if pointer and not moved and key in subschema(compiled, ()).get("properties", ()):
+        if pointer and not moved and _fits_top_level(compiled, key, error.instance.get(key)):
             moved = "it belongs to the top level of the file"
         yield issue._replace(message=f"unknown key `{key}`: {moved}", suggestion="") if moved else issue
+
+
+def _fits_top_level(compiled: CompiledSchema, key: str, value: Any) -> bool:
+    """Whether the top level has such a key, and takes a mapping there where the value is one."""
+    found = subschema(compiled, ()).get("properties", {}).get(key)
+    if found is None or not isinstance(value, dict):
+        return found is not None
+    return "properties" in follow(found, compiled.root) or "object" in str(found)
 
 
 def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> str:

@@ -28,6 +28,8 @@ from memlint.source.flags import flag_of
 _NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
+# What is said of a key's name.
+_OF_NAMES = ("unknown-key", "removed-key", "renamed-key")
 _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
@@ -47,6 +49,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
             *meant_issues(config),
         )
     )
+    kept = tuple(_of_script(issue, section.document) for issue in kept)
     return tuple(issue for issue in kept if issue.code not in _OF_PARSERS) if is_record(section.value) else kept
 
 
@@ -61,6 +64,16 @@ def own_file_issues(document: Document) -> Iterator[Issue]:
         name = key.rpartition(".")[2]
         message = f"`{name}` is in no script of the repository: {start.entry} makes the run without it"
         yield Issue("unread-key", message, document.path, (key,), "warning")
+
+
+def _of_script(issue: Issue, document: Document) -> Issue:
+    """An issue of an argument's name, where a script passes the argument on and its value stands in a configuration
+    file: the name is the script's, and renaming the file's key would break what the script reads."""
+    start = document.start
+    if issue.code not in _OF_NAMES or document.syntax != "python" or start is None or start.entry == document.path:
+        return issue
+    message = f"{issue.message}, where {start.entry} passes this value on"
+    return issue._replace(message=message, edit=None, suggestion="")
 
 
 def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
@@ -86,6 +99,8 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
     if issue.pointer == ("optim",):
         return _optimizer(issue, value)
     if issue.code == "wrong-type" and isinstance(value, (bool, int)) and "string" in issue.message:
+        if config.section.document.start is None and _is_own(issue, config):
+            return None
         # a flag without a word: the script leaves a variable empty; a class converts nothing and hardly compares text
         return (
             None if value is True and config.section.document.start is not None else issue._replace(severity="warning")

@@ -492,6 +492,17 @@ _PARALLEL = (
 )
 # Rows are read in this order: what a key needs stands before it.
 OWN_KEYS = Keys(
-    *(*_PARALLEL, *_MODEL, *_QUANTIZATION, *_ADAPTER, *_REFERENCE, *_GENERATION, *_SEQUENCE, *_REWARDS, *_PPO, *_DISTILLATION)
+    *(
+        *_PARALLEL,
+        *_MODEL,
+        *_QUANTIZATION,
+        *_ADAPTER,
+        *_REFERENCE,
+        *_GENERATION,
+        *_SEQUENCE,
+        *_REWARDS,
+        *_PPO,
+        *_DISTILLATION,
+    )
 )
 KEYS = Keys(*TRAINING_ARGUMENTS, *OWN_KEYS)

@@ -196,17 +196,18 @@ def _names(config: TrainerConfig, key: str, known: tuple[str, ...], library: str
 
 def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
     """Text where a number, a truth value or a mapping is wanted, and that spells none: TrlParser hands it to argparse,
-    which refuses it; HfArgumentParser passes it on, and a number fails where it is used."""
+    which refuses it; HfArgumentParser and a script pass it on, and a number fails where it is used."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     kinds = compiled_schema(SCHEMA).schema["properties"].get(key, {}).get("type", ())
     if as_number(value) is not None or not value.strip():
         return None
     numeric = "integer" in kinds or "number" in kinds
     truth = "boolean" in kinds and value.strip().lower() not in _TRUTHS
-    if not config.trl:
-        what = (
-            "any text counts as true" if truth else "HfArgumentParser passes it on, and the run fails where it is used"
-        )
+    document = config.section.document
+    is_script = document.syntax == "python" or (document.start is not None and bool(document.start.arguments_class))
+    if is_script or not config.trl:
+        who = "the script" if is_script else "HfArgumentParser"
+        what = "any text counts as true" if truth else f"{who} passes it on, and the run fails where it is used"
         message = f"{issue.message}: {what}"
         return (
             issue._replace(severity="warning", message=message)

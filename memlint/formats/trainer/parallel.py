@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
-from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, recognises
+from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
@@ -121,8 +121,8 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
         fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
         fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
         return None
-    if not isinstance(found.value, dict):
-        message = f"`{value}` is no DeepSpeed configuration"
+    message = not_deepspeed(found, value)
+    if message:
         fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))
         return None
     return root(found, "companion")

@@ -15,7 +15,7 @@ from memlint.formats.schema.suggest import distance, normal
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
-from memlint.source.document import Document
+from memlint.source.document import NOT_READ, Document, Start
 
 SEVERAL = 3  # keys that no argument class has: one is a slip, two may be
 _MOST_NAMED = 3
@@ -71,6 +71,8 @@ _OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
 _OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
 # Rules about configuration files with keys of the repository's own, whatever trains with them.
 _OF_OWN_FILES = frozenset({"CFG014", "CFG015"})
+# Rules about arguments together: a file that is not here may hold those that a command lacks.
+_OF_OTHER_ARGUMENTS = ("EVA", "SAV", "TRL", "TRN")
 # Rules about a key without effect, and the keys that they are about.
 _WITHOUT_EFFECT = {
     "TRN003": ("num_train_epochs", "max_steps"),
@@ -87,12 +89,19 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     start = document.start
     if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
         return rule not in _OF_OWN_FILES
+    if start is not None and rule.startswith(_OF_OTHER_ARGUMENTS) and _lacks_a_file(start):
+        return True
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
         is_commanded = start is not None and start.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (start is not None and start.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _lacks_a_file(start: Start) -> bool:
+    """Whether a command names a file with arguments that cannot be read."""
+    return any(NOT_READ in reason for reason in start.unknown.values())
 
 
 def _is_meant(document: Document, key: str) -> bool:

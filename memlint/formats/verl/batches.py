@@ -36,8 +36,13 @@ def ranks(fields: Fields, config: VerlConfig) -> int | None:
 
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
     """A sequence is a prompt and a response."""
-    prompt, response = (config.integer(f"data.max_{part}_length") for part in ("prompt", "response"))
-    unknown = config.is_unknown("data.max_prompt_length", "data.max_response_length")
+    keys = tuple(f"data.max_{part}_length" for part in ("prompt", "response"))
+    prompt, response = map(config.integer, keys)
+    emptied = next((key for key in keys if config.is_emptied(key)), "")
+    if emptied:
+        fields.unknown("sequence.length", f"`{emptied}` is null")
+        return
+    unknown = config.is_unknown(*keys)
     if unknown or prompt is None or response is None:
         key = unknown or "data.max_prompt_length"
         fields.unknown("sequence.length", config.origin(key).detail or f"`{key}` is not known")

@@ -81,6 +81,13 @@ class VerlConfig:
         """Whether one of the files has something at `path`."""
         return any(value_at(layer.section.value, path) is not None for layer in self._layers)
 
+    def is_emptied(self, key: str) -> bool:
+        """Whether the first file that has the key has null there: Hydra takes that in place of verl's default."""
+        *above, name = path_of(key)
+        parts = (value_at(layer.section.value, tuple(above)) for layer in self._layers)
+        given = next((part for part in parts if isinstance(part, dict) and name in part), None)
+        return given is not None and given[name] is None
+
     def is_unknown(self, *keys: str) -> str:
         """The first of `keys` that a file gives and nobody can know, "" where there is none."""
         return next((key for key in keys if self.get(key) is UNKNOWN), "")

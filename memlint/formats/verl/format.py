@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.base import Context, Parsed
+from memlint.formats.base import Context, MissingFile, Parsed
 from memlint.formats.fields import Fields, Section, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
@@ -20,7 +20,15 @@ from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
 from memlint.formats.verl.model import find_model
-from memlint.formats.verl.recognise import NAME, SCHEMA, is_reinforcement, is_sft, is_template, recognise
+from memlint.formats.verl.recognise import (
+    NAME,
+    SCHEMA,
+    is_for_own_program,
+    is_reinforcement,
+    is_sft,
+    is_template,
+    recognise,
+)
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
@@ -28,6 +36,7 @@ __all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse",
 
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # Hydra's OmegaConf
+_OF_VERLS_PROGRAMS = ("VER", "ROL004")
 # Where main_ppo and the SFT trainer find their file, beside the folder that a command runs in.
 _BASES = {
     False: ("verl/trainer/config/ppo_trainer.yaml",),
@@ -61,13 +70,15 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """PAR009 speaks of FSDP on one GPU: verl has no other engine for it."""
-    return rule == "PAR009"
+    """PAR009 speaks of FSDP on one GPU: verl has no other engine for it. What verl's checks refuse, and how long the
+    sequences of its rollout get, is not known of a program that is not verl's."""
+    return rule == "PAR009" or (rule.startswith(_OF_VERLS_PROGRAMS) and is_for_own_program(document))
 
 
 def config_of(document: Document, context: Context) -> VerlConfig:
     sft = _is_sft(document)
-    return VerlConfig(root(document), _base(document, sft), SFT_KEYS if sft else KEYS, context, sft)
+    base = _base(document, sft) or _composed(document, context)
+    return VerlConfig(root(document), base, SFT_KEYS if sft else KEYS, context, sft)
 
 
 def _is_sft(document: Document) -> bool:
@@ -85,6 +96,18 @@ def _base(document: Document, sft: bool) -> Section | None:
         return None
     found = (start.named(name) for name in _BASES[sft])
     return next((root(one, "companion") for one in found if one is not None and isinstance(one.value, dict)), None)
+
+
+def _composed(document: Document, context: Context) -> Section | None:
+    """The file of the same folder that a file's `defaults` list (Hydra's) puts its own values over."""
+    listed = document.value.get("defaults") if document.start is None else None
+    names = (one for one in listed if isinstance(one, str) and one != "_self_") if isinstance(listed, list) else ()
+    found = (context.read(f"./{name}.yaml", document.path) for name in names)
+    return next((root(one, "companion") for one in found if _is_base(one)), None)
+
+
+def _is_base(found: Document | MissingFile) -> bool:
+    return not isinstance(found, MissingFile) and isinstance(found.value, dict) and is_reinforcement(found.value)
 
 
 def _fill(fields: Fields, config: VerlConfig) -> None:

@@ -9,6 +9,16 @@ from memlint.source.document import Document
 
 NAME = "verl"
 SCHEMA = "verl.json"
+# What verl's own files have at their top, whatever the release (0.2 to 0.9.1 verl/trainer/config), and what a fork's
+# agents have beside it.
+_SECTIONS = frozenset(
+    {
+        *("actor_rollout_ref", "algorithm", "async_training", "checkpoint", "critic", "custom_reward_function", "data"),
+        *("defaults", "distillation", "env", "evaluation", "global_profiler", "hydra", "model", "npu_profile", "optim"),
+        *("profiler", "ray_init", "ray_kwargs", "reward", "reward_manager", "reward_model", "rollout", "skip"),
+        *("sandbox_fusion", "trainer", "transfer_queue"),
+    }
+)
 _ROLES = ("actor", "rollout", "ref", "model")
 # Sections of the trainer for supervised fine-tuning, and keys that tell it from others with such sections.
 _SFT_SECTIONS = ("data", "model", "trainer")
@@ -40,6 +50,14 @@ def is_sft(value: dict[str, Any]) -> bool:
     if not all(isinstance(value.get(name), dict) for name in _SFT_SECTIONS):
         return False
     return sum(key in value[section] for section, key in _SFT_KEYS) >= 2
+
+
+def is_for_own_program(document: Document) -> bool:
+    """Whether a file has sections that verl's programs have not: another program reads it and may fill in what verl
+    asks for."""
+    if document.start is not None or not isinstance(document.value, dict):
+        return False
+    return any(isinstance(part, dict) and name not in _SECTIONS for name, part in document.value.items())
 
 
 def is_template(value: dict[str, Any]) -> bool:

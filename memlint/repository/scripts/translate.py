@@ -16,7 +16,7 @@ from memlint.repository.scripts.commands import LaunchCommand, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed
 from memlint.repository.scripts.refused import refused_flags
-from memlint.source.document import Document
+from memlint.source.document import NOT_READ, Document
 from memlint.source.shell.text import Word
 
 TRL_TASKS = {
@@ -111,7 +111,7 @@ def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Plac
     if file is not None:
         yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
         return
-    reason = f"`{word.text}` says it, which is not there or cannot be read"
+    reason = f"`{word.text}` says it, which is not there or {NOT_READ}"
     for key in (*MAY_BE_PASSED, "model_name_or_path"):
         if key not in given:
             yield Placed((key,), f"${{{key}}}", unknown=reason)

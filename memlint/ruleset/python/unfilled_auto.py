@@ -73,6 +73,13 @@ FIELDS: Mapping[str, Any] = {
         {"passes": _CONFIG, "files": {"ds_z3.json": _ZERO3.replace("OVERLAP", "true")}},
         {"fails": _ALONE.replace("LIVE", '"auto"'), "format": "deepspeed", "says": "stage3_max_live_parameters"},
         {
+            "passes": _CONFIG,
+            "files": {
+                "ds_z3.json": _ZERO3.replace("OVERLAP", "true").replace('"bf16"', '"amp": {"enabled": "auto"}, "bf16"')
+            },
+            "note": "transformers 4 fills it in",
+        },
+        {
             "passes": _ALONE.replace("LIVE", "4"),
             "format": "deepspeed",
             "note": "without Hugging Face DeepSpeed drops the value and takes its default",
@@ -87,7 +94,8 @@ _FILLED = frozenset(
         *("optimizer.params.lr", "optimizer.params.betas", "optimizer.params.eps", "optimizer.params.weight_decay"),
         *("scheduler.params.warmup_min_lr", "scheduler.params.warmup_max_lr"),
         *("scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps"),
-        *("fp16.enabled", "bf16.enabled"),
+        # until transformers 5, for apex (4.57 integrations/deepspeed.py, trainer_config_process)
+        *("fp16.enabled", "bf16.enabled", "amp.enabled", "amp.opt_level"),
         *("zero_optimization.stage", "zero_optimization.reduce_bucket_size"),
         *("zero_optimization.stage3_prefetch_bucket_size", "zero_optimization.stage3_param_persistence_threshold"),
         "zero_optimization.stage3_gather_16bit_weights_on_model_save",

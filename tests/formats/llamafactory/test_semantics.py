@@ -302,6 +302,7 @@ def test_text_that_is_only_asked_for_truth_lets_the_run_start(line: str) -> None
     parsed = parse(BASE.format(kind="lora") + line + "\n")
     assert [(issue.code, issue.severity) for issue in parsed.issues] == [("bad-value", "warning")]
     assert "counts as" in parsed.issues[0].message
+    assert "export" not in line or parsed.issues[0].suggestion == "auto"
 
 
 def test_a_file_that_is_no_deepspeed_configuration_is_told_apart() -> None:

@@ -72,6 +72,11 @@ def test_a_key_that_is_at_home_elsewhere(value: Any, message: str) -> None:
     assert issue.message.endswith(message) and issue.suggestion == ""
 
 
+def test_a_section_is_not_sent_to_a_place_that_takes_none() -> None:
+    schema = {**SCHEMA, "properties": {key: SCHEMA["properties"][key] for key in ("rank", "names", "zero")}}
+    assert only({"zero": {"rank": {"deep": 8}}}, schema).message == "unknown key `rank`"
+
+
 def test_a_key_with_two_homes_is_sent_to_neither() -> None:
     assert "belongs" not in only({"stage": 1}).message
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from memlint.formats.base import Issue
-from memlint.formats.trainer.format import parse
+from memlint.formats.trainer.format import parse, skips_rule
 from memlint.repository.workspace import in_memory
 
 TRAINER = {
@@ -85,6 +85,44 @@ def test_text_that_spells_nothing_the_parser_takes(key: str, value: str) -> None
     (found,) = [issue for issue in issues({**TRL, key: value}) if issue.pointer == (key,)]
     assert found.code == "wrong-type"
     assert "TrlParser refuses it" in found.message
+
+
+SCRIPT = """
+import yaml
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+cfg = yaml.safe_load(open("sft.yaml"))
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+args = SFTConfig(output_dir="o", per_device_train_batch_size=cfg["batch"], do_train=cfg["train"],
+                 warmup_ratio=cfg["warmup"], max_length=512)
+SFTTrainer(model=model, args=args, train_dataset=data).train()
+"""
+
+
+def test_a_script_that_passes_values_on_is_named_and_its_file_keeps_its_keys() -> None:
+    workspace = in_memory({"sft.py": SCRIPT, "sft.yaml": "batch: 2\ntrain: 'true,'\nwarmup: 0.1\n"})
+    found = [
+        issue for document in workspace.documents("sft.py") for issue in parse(document, workspace.context()).issues
+    ]
+    said = {issue.code: issue for issue in found}
+    assert said["renamed-key"].message.endswith("where sft.py passes this value on")
+    assert said["renamed-key"].edit is None
+    assert said["wrong-type"].message.endswith("any text counts as true")
+
+
+def test_rules_about_arguments_together_wait_for_a_file_that_is_not_here() -> None:
+    script = "from trl import TrlParser, SFTConfig\nparser = TrlParser((SFTConfig,))\n"
+    command = "accelerate launch sft.py --config gone.yaml --save_strategy best --learning_rate 1e-4 --output_dir o\n"
+    workspace = in_memory({"sft.py": script, "go.sh": command})
+    for document in workspace.documents("go.sh"):
+        assert skips_rule("TRN009", document, workspace.context())
+        assert not skips_rule("MEM001", document, workspace.context())
+
+
+def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
+    python = "from dataclasses import dataclass\n@dataclass\nclass Mine:\n    debug: bool = False\n"
+    assert [issue.code for issue in issues({**TRAINER, "debug": False})] == ["wrong-type"]
+    assert not issues({**TRAINER, "debug": False}, python)
 
 
 def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:

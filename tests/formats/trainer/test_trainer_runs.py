@@ -433,6 +433,14 @@ def test_edits_say_what_was_asked_for(changes: dict[str, Any]) -> None:
     assert codes(after) == []
 
 
+def test_a_launch_file_is_no_deepspeed_configuration() -> None:
+    launch = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_processes: 2\n"
+    parsed = parsed_of({**PLAIN, "deepspeed": "zero3.yaml"}, files={"zero3.yaml": launch})
+    (issue,) = parsed.issues
+    assert issue.code == "wrong-companion"
+    assert "accelerate's launch file" in issue.message
+
+
 def test_edits_keep_the_spelling_of_the_file() -> None:
     parsed = parsed_of({**PLAIN, "activation_checkpointing": False, "max_seq_length": 4096})
     edits = trainer.edits(parsed, run_of(parsed), {"checkpointing.mode": "full", "sequence.length": 2048})

@@ -336,6 +336,27 @@ def test_a_slip_and_a_wrong_type_are_reported() -> None:
     assert codes(verl.parse(document(GRPO), known())) == []
 
 
+def test_a_length_that_is_null_is_not_verls_default() -> None:
+    run = run_of(verl.parse(document(changed(GRPO, data__max_response_length=None)), known()))
+    assert run.sequence.length is UNKNOWN
+    assert run.origins["sequence.length"].detail == "`data.max_response_length` is null"
+
+
+def test_a_file_lies_over_the_one_that_its_defaults_name() -> None:
+    own = {"defaults": ["_self_", "base"], "actor_rollout_ref": {"actor": {"ppo_micro_batch_size_per_gpu": 3}}}
+    context = known(files={"./base.yaml": changed(GRPO, data__max_response_length=100)})
+    run = run_of(verl.parse(document(own), context))
+    assert (run.sequence.length, run.batch.micro_batch_size) == (612, 3)
+
+
+@pytest.mark.parametrize(("section", "silent"), [("server", True), ("env", False)])
+def test_of_another_program_nothing_is_said_that_verls_checks_refuse(section: str, silent: bool) -> None:
+    file = document({**GRPO, section: {"port": 8000}})
+    assert verl.skips_rule("VER002", file, known()) is silent
+    assert verl.skips_rule("ROL004", file, known()) is silent
+    assert not verl.skips_rule("MEM001", file, known())
+
+
 @settings(max_examples=40, deadline=None)
 @given(value=st.dictionaries(st.sampled_from(["actor_rollout_ref", "data", "critic", "algorithm"]), ANYTHING))
 def test_nothing_raises(value: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from memlint.source.document import NOT_READ
 from memlint.source.python.calls import follow
 from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, value_of_document
@@ -191,7 +192,7 @@ def _defaults(
     if isinstance(of, Class):
         made = instance(reader, of, Call("", (), values or {}, given.source, is_open))
         for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
-            made.attributes.setdefault(name, Undetermined("a file that cannot be read may say it", given.source))
+            made.attributes.setdefault(name, Undetermined(f"a file that {NOT_READ} may say it", given.source))
     elif isinstance(of, External):
         made = Made(of.name, (), values or {}, given.source, is_open=is_open)
         reader.observe(made)
