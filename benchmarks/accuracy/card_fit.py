@@ -5,8 +5,9 @@
 
 Fitting is a procedure, so that it can be repeated on any part of the rows. Terms start at round numbers and move one at
 a time to the least mean squared error (margins follow the worst rows, so that these must count), with the *measured*
-tensors underneath: an error of the tensors' figure must not end up in the allocator's terms. Margins are quantiles of what is left, with the predicted tensors: a class of runs counts with
-its own rows, and with those of all classes as if they were ten more; less than the floor is never claimed.
+tensors underneath: an error of the tensors' figure must not end up in the allocator's terms. Margins are quantiles of
+what is left, with the predicted tensors: a class of runs counts with its own rows, and with those of all classes as if
+they were ten more; less than the floor is never claimed.
 """
 
 from __future__ import annotations

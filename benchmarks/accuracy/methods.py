@@ -29,24 +29,43 @@ MODEL, TEACHER = "Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-14B-Instruct"
 GIB = 1 << 30
 _STATED = Origin("setting", detail="the cell")
 _TRL = {"model_name_or_path": MODEL, "dtype": "bfloat16", "bf16": True, "output_dir": "o", "learning_rate": 1e-6} | {
-    **{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "gradient_checkpointing": True},
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "gradient_checkpointing": True,
     "deepspeed": {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}, "train_batch_size": "auto"},
 }
 _LLAMAFACTORY = {"model_name_or_path": MODEL, "do_train": True, "finetuning_type": "full", "bf16": True} | {
-    **{"template": "qwen", "dataset": "d", "output_dir": "o", "cutoff_len": 2048, "learning_rate": 1e-6},
-    **{"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4, "deepspeed": "ds.json"},
+    "template": "qwen",
+    "dataset": "d",
+    "output_dir": "o",
+    "cutoff_len": 2048,
+    "learning_rate": 1e-6,
+    "per_device_train_batch_size": 1,
+    "gradient_accumulation_steps": 4,
+    "deepspeed": "ds.json",
 }
 _SWIFT = {"model": MODEL, "tuner_type": "full", "torch_dtype": "bfloat16", "dataset": "d", "deepspeed": "zero3"} | {
-    **{"per_device_train_batch_size": 2, "gradient_accumulation_steps": 4, "max_length": 2048},
-    **{"attn_impl": "flash_attn", "learning_rate": 1e-6},
+    "per_device_train_batch_size": 2,
+    "gradient_accumulation_steps": 4,
+    "max_length": 2048,
+    "attn_impl": "flash_attn",
+    "learning_rate": 1e-6,
 }
 _OPENRLHF = {"pretrain": MODEL, "micro_train_batch_size": 2, "train_batch_size": 128, "zero_stage": 3, "bf16": True} | {
-    **{"flash_attn": True, "gradient_checkpointing": True, "max_len": 2048, "zpg": 1},
+    "flash_attn": True,
+    "gradient_checkpointing": True,
+    "max_len": 2048,
+    "zpg": 1,
 }
 _RAY = {"actor_num_nodes": 1, "actor_num_gpus_per_node": 8, "ref_num_nodes": 1, "ref_num_gpus_per_node": 8} | {
-    **{"critic_num_nodes": 1, "critic_num_gpus_per_node": 8, "colocate_all_models": True, "vllm_num_engines": 8},
-    **{"vllm_gpu_memory_utilization": 0.4, "vllm_enable_sleep": True, "deepspeed_enable_sleep": True},
-    **{"micro_rollout_batch_size": 2},
+    "critic_num_nodes": 1,
+    "critic_num_gpus_per_node": 8,
+    "colocate_all_models": True,
+    "vllm_num_engines": 8,
+    "vllm_gpu_memory_utilization": 0.4,
+    "vllm_enable_sleep": True,
+    "deepspeed_enable_sleep": True,
+    "micro_rollout_batch_size": 2,
 }
 _GENERATED = {"max_prompt_length": 1024, "max_completion_length": 1024}
 Cell = dict[str, Any] | str
@@ -57,12 +76,16 @@ def _verl(estimator: str, **more: Any) -> dict[str, Any]:
     rollout = {"name": "vllm", "gpu_memory_utilization": 0.4, "log_prob_micro_batch_size_per_gpu": 2, "n": 8}
     return {
         "actor_rollout_ref": {
-            **{"model": {"path": MODEL}, "actor": actor, "ref": {"log_prob_micro_batch_size_per_gpu": 2}},
+            "model": {"path": MODEL},
+            "actor": actor,
+            "ref": {"log_prob_micro_batch_size_per_gpu": 2},
             "rollout": {**rollout, "tensor_model_parallel_size": 2},
         },
         "critic": {"model": {"path": MODEL}, "ppo_micro_batch_size_per_gpu": 2},
-        **{"algorithm": {"adv_estimator": estimator}, "trainer": {"n_gpus_per_node": 8, "nnodes": 1}},
-        **{"data": {"max_prompt_length": 1024, "max_response_length": 1024}, **more},
+        "algorithm": {"adv_estimator": estimator},
+        "trainer": {"n_gpus_per_node": 8, "nnodes": 1},
+        "data": {"max_prompt_length": 1024, "max_response_length": 1024},
+        **more,
     }
 
 

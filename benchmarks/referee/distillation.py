@@ -5,8 +5,8 @@
 
 Where the loss takes some rows at a time, the closed form is an upper bound for the backward, which is the lower of the
 two. torch's own operators run. The loss is that of trl 1.16 (experimental/gkd/gkd_trainer.py, generalized_jsd_loss),
-of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss) and of OpenRLHF 0.9.10 (trainer/kd_trainer.py), written anew. The teacher's logits are a tensor beside the
-student's, and every position has a label.
+of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss) and of OpenRLHF 0.9.10 (trainer/kd_trainer.py), written anew.
+The teacher's logits are a tensor beside the student's, and every position has a label.
 """
 
 from __future__ import annotations

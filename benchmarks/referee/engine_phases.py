@@ -47,25 +47,44 @@ Step = Callable[[fake_step.Models, torch.Tensor, Tracker], None]
 def swift(rows: int, length: int) -> dict[str, Any]:
     half = length // 2
     return {"rlhf_type": "grpo", "model": MODEL, "tuner_type": "full", "torch_dtype": "bfloat16"} | {
-        **{"attn_impl": "flash_attn", "per_device_train_batch_size": rows, "num_generations": rows},
-        **{"max_length": half, "max_completion_length": half, "beta": 0.04, "dataset": "d", "optim": "sgd"},
+        "attn_impl": "flash_attn",
+        "per_device_train_batch_size": rows,
+        "num_generations": rows,
+        "max_length": half,
+        "max_completion_length": half,
+        "beta": 0.04,
+        "dataset": "d",
+        "optim": "sgd",
     }
 
 
 def online_dpo(rows: int, length: int) -> dict[str, Any]:
     """A micro-batch counts prompts, and each has two completions."""
     return {"model_name_or_path": MODEL, "judge": "pair_rm", "dtype": "bfloat16", "bf16": True} | {
-        **{"attn_implementation": "flash_attention_2", "per_device_train_batch_size": rows // 2, "max_length": length},
-        **{"max_new_tokens": length // 2, "gradient_checkpointing": True, "optim": "sgd", "output_dir": "o"},
+        "attn_implementation": "flash_attention_2",
+        "per_device_train_batch_size": rows // 2,
+        "max_length": length,
+        "max_new_tokens": length // 2,
+        "gradient_checkpointing": True,
+        "optim": "sgd",
+        "output_dir": "o",
     }
 
 
 def openrlhf(rows: int, length: int) -> dict[str, Any]:
     return {"pretrain": MODEL, "actor_num_gpus_per_node": 1, "ref_num_gpus_per_node": 1, "bf16": True} | {
-        **{"colocate_all_models": True, "vllm_num_engines": 1, "vllm_enable_sleep": True, "flash_attn": True},
-        **{"micro_train_batch_size": rows, "micro_rollout_batch_size": rows, "train_batch_size": rows},
-        **{"prompt_max_len": length // 2, "generate_max_len": length // 2, "zero_stage": 2},
-        **{"advantage_estimator": "group_norm", "gradient_checkpointing": True},
+        "colocate_all_models": True,
+        "vllm_num_engines": 1,
+        "vllm_enable_sleep": True,
+        "flash_attn": True,
+        "micro_train_batch_size": rows,
+        "micro_rollout_batch_size": rows,
+        "train_batch_size": rows,
+        "prompt_max_len": length // 2,
+        "generate_max_len": length // 2,
+        "zero_stage": 2,
+        "advantage_estimator": "group_norm",
+        "gradient_checkpointing": True,
     }
 
 

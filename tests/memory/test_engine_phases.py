@@ -1,4 +1,4 @@
-"""Phases that frameworks' own files say: beside simulated steps in benchmarks/data, and beside their code's arithmetic."""
+"""Phases of frameworks' own files, beside simulated steps in benchmarks/data and beside their code's arithmetic."""
 
 from __future__ import annotations
 
@@ -49,8 +49,11 @@ def verl(share: float, offloads: bool, ranks: int) -> dict[str, Any]:
             "model": {"path": MODEL},
             "actor": {"ppo_micro_batch_size_per_gpu": 1, "ppo_mini_batch_size": 8, "fsdp_config": moved},
             "rollout": {
-                **{"name": "vllm", "gpu_memory_utilization": share, "tensor_model_parallel_size": ranks},
-                **{"log_prob_micro_batch_size_per_gpu": 1, "n": 8},
+                "name": "vllm",
+                "gpu_memory_utilization": share,
+                "tensor_model_parallel_size": ranks,
+                "log_prob_micro_batch_size_per_gpu": 1,
+                "n": 8,
             },
         },
         "algorithm": {"adv_estimator": "grpo"},
@@ -63,20 +66,38 @@ def swift(share: float, offloads: bool, ranks: int) -> dict[str, Any]:
     """ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py: `offload_model`, `offload_optimizer`, `sleep_level`."""
     moved = {"offload_model": offloads, "offload_optimizer": offloads, "sleep_level": 1}
     return {"rlhf_type": "grpo", "model": MODEL, "tuner_type": "full", "torch_dtype": "bfloat16", "dataset": "d"} | {
-        **{"per_device_train_batch_size": 2, "num_generations": 2, "max_length": 512, "max_completion_length": 512},
-        **{"use_vllm": True, "vllm_mode": "colocate", "vllm_gpu_memory_utilization": share, **moved},
-        **{"vllm_tensor_parallel_size": ranks, "attn_impl": "flash_attn"},
+        "per_device_train_batch_size": 2,
+        "num_generations": 2,
+        "max_length": 512,
+        "max_completion_length": 512,
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": share,
+        **moved,
+        "vllm_tensor_parallel_size": ranks,
+        "attn_impl": "flash_attn",
     }
 
 
 def openrlhf(share: float, offloads: bool, ranks: int) -> dict[str, Any]:
     """OpenRLHF 0.11.2 trainer/ppo_trainer.py: `ds.enable_sleep` moves optimizer states; weights stay."""
     return {"pretrain": MODEL, "actor_num_nodes": 1, "ref_num_nodes": 1, "colocate_all_models": True} | {
-        **{"actor_num_gpus_per_node": 2, "ref_num_gpus_per_node": 2, "vllm_num_engines": 2 // ranks, "bf16": True},
-        **{"vllm_tensor_parallel_size": ranks, "vllm_gpu_memory_utilization": share, "vllm_enable_sleep": True},
-        **{"deepspeed_enable_sleep": offloads, "micro_train_batch_size": 1, "micro_rollout_batch_size": 1},
-        **{"train_batch_size": 8, "max_len": 1024, "zero_stage": 3, "flash_attn": True},
-        **{"advantage_estimator": "group_norm", "gradient_checkpointing": True},
+        "actor_num_gpus_per_node": 2,
+        "ref_num_gpus_per_node": 2,
+        "vllm_num_engines": 2 // ranks,
+        "bf16": True,
+        "vllm_tensor_parallel_size": ranks,
+        "vllm_gpu_memory_utilization": share,
+        "vllm_enable_sleep": True,
+        "deepspeed_enable_sleep": offloads,
+        "micro_train_batch_size": 1,
+        "micro_rollout_batch_size": 1,
+        "train_batch_size": 8,
+        "max_len": 1024,
+        "zero_stage": 3,
+        "flash_attn": True,
+        "advantage_estimator": "group_norm",
+        "gradient_checkpointing": True,
     }
 
 

@@ -50,7 +50,10 @@ def _conformer(c: ModelConfig) -> Tower:
     """Convolutions over mel bins, a bias by the distance of frames, and layers of a convolution between two MLPs."""
     hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
     channels, bins = c.integer("nemo_conv_channels"), c.integer("input_size")
-    front = Weight("embed.conv.0.weight", (channels, 1, 3, 3), "conv"), Weight("embed.conv.0.bias", (channels,), "bias")
+    front: tuple[Weight, ...] = (
+        Weight("embed.conv.0.weight", (channels, 1, 3, 3), "conv"),
+        Weight("embed.conv.0.bias", (channels,), "bias"),
+    )
     for index in range(_MEL_CONVOLUTIONS):
         bins = (bins + 1) // 2
         if index:

@@ -103,11 +103,12 @@ def _composed(document: Document, context: Context) -> Section | None:
     listed = document.value.get("defaults") if document.start is None else None
     names = (one for one in listed if isinstance(one, str) and one != "_self_") if isinstance(listed, list) else ()
     found = (context.read(f"./{name}.yaml", document.path) for name in names)
-    return next((root(one, "companion") for one in found if _is_base(one)), None)
+    files = (one for one in found if not isinstance(one, MissingFile))
+    return next((root(one, "companion") for one in files if _is_base(one)), None)
 
 
-def _is_base(found: Document | MissingFile) -> bool:
-    return not isinstance(found, MissingFile) and isinstance(found.value, dict) and is_reinforcement(found.value)
+def _is_base(found: Document) -> bool:
+    return isinstance(found.value, dict) and is_reinforcement(found.value)
 
 
 def _fill(fields: Fields, config: VerlConfig) -> None:
