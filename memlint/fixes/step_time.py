@@ -105,7 +105,7 @@ def _compute(run: Run, model: ParameterCounts, tokens: int) -> float:
     return flops * computing * tokens / (known["utilisation"] * card.flops) + read
 
 
-_SHARES = IdentityCache(8)
+_SHARES = IdentityCache(64)  # as many models as a repository trains
 
 
 def _computing_share(architecture: Any) -> float:

@@ -84,7 +84,8 @@ def _changed_parts(before: Run, after: Run) -> Iterator[Read]:
         if part != "origins" and getattr(before, part) != getattr(after, part):
             yield ("run", part)
     for name in before.origins.keys() | after.origins.keys():
-        if _told(before.origins.get(name)) != _told(after.origins.get(name)):
+        old, new = before.origins.get(name), after.origins.get(name)
+        if old != new and _told(old) != _told(new):
             yield ("run", name.partition(".")[0])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.hardware import find
@@ -48,6 +48,7 @@ def _text(values: dict[str, str]) -> str:
 configs = st.fixed_dictionaries({}, optional={key: st.sampled_from(values) for key, values in LINES.items()})
 
 
+@settings(deadline=None)
 @given(configs, configs, st.sets(st.sampled_from(sorted(LINES)), min_size=1, max_size=3))
 def test_a_changed_file_gets_the_findings_of_a_new_one(
     values: dict[str, str], others: dict[str, str], keys: set[str]

@@ -27,11 +27,11 @@ _CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: v
 
 def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
     """The model state on one rank: partitions and persistent parameters."""
-    loaded, packed = _stored_bytes(units), any(t.dtype in _PACKED_DTYPES for unit in units for t in unit.tensors)
+    loaded, packed = _stored_bytes(units), _is_packed(units)
     units = _as_partitioned(units, layout)
     zero = run.parallelism.zero
     weights = _sharded_weights(run, units, layout)
-    constants = loaded - _stored_bytes(units)
+    constants = loaded - _stored_bytes(units) if packed else 0
     states = _ShardedStates(run, layout, weights.shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
     bucket = layout.element * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
@@ -67,7 +67,11 @@ def with_units(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, state: Mod
 
 
 def _as_partitioned(units: tuple[Unit, ...], layout: ZeroLayout) -> tuple[Unit, ...]:
-    return with_tensors(units, lambda tensor: _packed(tensor, layout.element))
+    return with_tensors(units, lambda tensor: _packed(tensor, layout.element)) if _is_packed(units) else units
+
+
+def _is_packed(units: tuple[Unit, ...]) -> bool:
+    return any(tensor.dtype in _PACKED_DTYPES for unit in units for tensor in unit.tensors)
 
 
 def _sharded_weights(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> _ShardedWeights:
