@@ -8,6 +8,7 @@ import pytest
 
 from memlint.findings import Finding
 from memlint.fixes.moves.hardware import advice
+from memlint.fixes.planner import PlanSearch
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
@@ -40,6 +41,18 @@ def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
     engine = Engine(shipped())
     outcome = uniform_analyser(engine, facts, cwd=str(path.parent)).analyse(str(path))
     return outcome.analyses[0], next(finding for finding in outcome.findings if finding.rule == "MEM001")
+
+
+def test_a_plan_that_brings_deepspeed_is_estimated_as_its_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(PRETRAINING.format(length=2048))
+    analysis, _ = linted(tmp_path / "run.yaml", "A100-80GB")
+    run = analysis.runs[0]
+    search = PlanSearch(run, analysis.estimates[0])
+    step = next(step for step in search.steps(()) if step.group == "zero")
+    after = search.changed((step,))
+
+    assert not run.stack.expandable_segments  # one process, started without torchrun
+    assert after.parallelism.engine == "deepspeed" and after.stack.expandable_segments
 
 
 @pytest.mark.parametrize("name", ["trainer/sft_full_llama3_8b.yaml", "llamafactory/llama3_8b_full_sft.yaml"])

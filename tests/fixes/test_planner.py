@@ -127,6 +127,18 @@ def test_what_more_changes_did_not_help_is_not_estimated_again() -> None:
     assert search.fitting((by_title["Adafactor"], smallest)) is not None
 
 
+def test_what_fewer_changes_were_enough_for_is_not_estimated_again() -> None:
+    search = PlanSearch(FULL, toy(40).estimate(FULL), toy(40))
+    free = tuple({step.group: step for step in search.steps(()) if step.price.quality == "none"}.values())
+    enough = next(step for step in free if search.fitting((step,)) is not None)
+    others = tuple(step for step in free if step is not enough and step.group not in ("zero", "fsdp", "method"))
+    known = len(search._plans)
+
+    assert others and search.is_enough((enough, *others))
+    assert len(search._plans) == known
+    assert not search.is_enough(())
+
+
 def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
     checkpoints = Plan((ProposedChange("a", {}, "checkpointing"),), FULL, toy(24).estimate(FULL), Cost(1.3))
     paged = checkpoints._replace(steps=(ProposedChange("b", {}, "optimizer"),), price=Cost(3.7))
