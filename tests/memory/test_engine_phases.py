@@ -1,4 +1,4 @@
-"""Phases of frameworks' own files, beside simulated steps in benchmarks/data and beside their code's arithmetic."""
+"""Phases that frameworks' own files say: beside simulated steps in benchmarks/data, beside their code's arithmetic."""
 
 from __future__ import annotations
 
