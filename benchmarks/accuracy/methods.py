@@ -189,6 +189,8 @@ def said(found: Estimate) -> str:
     if found.device_bytes is not None:
         return f"{found.device_bytes / GIB:.0f} GiB, {found.peak_phase}"
     reason = "; ".join(one.reason for one in found.unknown)
+    if "at least" in reason:
+        return reason
     if found.allocated_low_bytes is not None:
         return f"at least {found.allocated_low_bytes / GIB:.0f} GiB: {reason}"
     return f"UNKNOWN: {reason}"

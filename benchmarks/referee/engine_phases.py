@@ -3,11 +3,12 @@
     python benchmarks/referee/engine_phases.py            each case: forwards before the update, the update's two halves
     python benchmarks/referee/engine_phases.py --write    the same, written to benchmarks/data/engine_phases.jsonl
 
-Each case is a file of ms-swift, TRL or OpenRLHF for a small model, read as any file is. The step is the framework's own
-code, written anew: ms-swift 4.6.0 rlhf_trainers/grpo_trainer.py (_get_logps_via_local_forward), trl 1.16
+Each case is a file of a framework for a small model, read as any file is. The step is the framework's own code,
+written anew: ms-swift 4.6.0 rlhf_trainers/grpo_trainer.py (_get_logps_via_local_forward), trl 1.16
 experimental/online_dpo/online_dpo_trainer.py (_forward, training_step), OpenRLHF 0.11.2 models/actor.py and
-models/utils.py. What is compared is what a phase has beside weights, optimizer states and gathered parameters; of
-OpenRLHF, whose gradients DeepSpeed moves, the forwards alone.
+models/utils.py, LLaMA-Factory 0.9.5 train/dpo/trainer.py (concatenated_forward), verl 0.9.1
+workers/engine/fsdp/transformer_impl.py. What is compared is what a phase has beside weights, optimizer states and
+gathered parameters; of OpenRLHF and verl, whose engines move gradients, the forwards alone.
 """
 
 from __future__ import annotations
@@ -30,10 +31,11 @@ from benchmarks.command import parser
 from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE, spread
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
-from memlint.memory.values import Estimate
+from memlint.memory.values import Estimate, Phase
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.run import Origin
+from memlint.simulation.losses import InPlaceCrossEntropy
 from memlint.simulation.tracker import Tracker
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "engine_phases.jsonl"
@@ -85,6 +87,41 @@ def openrlhf(rows: int, length: int) -> dict[str, Any]:
         "zero_stage": 2,
         "advantage_estimator": "group_norm",
         "gradient_checkpointing": True,
+    }
+
+
+def llamafactory(rows: int, length: int) -> dict[str, Any]:
+    """A micro-batch counts pairs."""
+    return {"model_name_or_path": MODEL, "stage": "dpo", "do_train": True, "finetuning_type": "full"} | {
+        "pure_bf16": True,
+        "per_device_train_batch_size": rows // 2,
+        "cutoff_len": length,
+        "flash_attn": "fa2",
+        "template": "default",
+        "dataset": "d",
+        "output_dir": "o",
+        "optim": "sgd",
+    }
+
+
+def verl(rows: int, length: int) -> dict[str, Any]:
+    half = length // 2
+    return {
+        "actor_rollout_ref": {
+            "model": {"path": MODEL, "use_remove_padding": True},
+            "actor": {
+                "ppo_micro_batch_size_per_gpu": rows,
+                "ppo_mini_batch_size": rows,
+                "use_kl_loss": True,
+                "entropy_coeff": 0,
+                "fsdp_config": {"model_dtype": "bf16"},
+            },
+            "rollout": {"name": "vllm", "gpu_memory_utilization": 0.3, "log_prob_micro_batch_size_per_gpu": rows},
+            "ref": {"log_prob_micro_batch_size_per_gpu": rows},
+        },
+        "algorithm": {"adv_estimator": "grpo"},
+        "trainer": {"n_gpus_per_node": 1, "nnodes": 1},
+        "data": {"max_prompt_length": half, "max_response_length": half, "train_batch_size": rows},
     }
 
 
@@ -179,6 +216,49 @@ def _openrlhf_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker
     del loss, held
 
 
+def _llamafactory_logps(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The log-probabilities, and all fp32 logits, which are held until the loss is made."""
+    logits = model(input_ids=ids, use_cache=False).logits.to(torch.float32)
+    scored = logits[:, :-1].log_softmax(-1)
+    return torch.gather(scored, dim=2, index=ids[:, 1:].unsqueeze(2)).squeeze(2), logits
+
+
+def _llamafactory_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    policy, reference = models
+    _prepared(policy, tracker)
+    reference.eval()
+    tracker.begin("forward")
+    mine, held = _llamafactory_logps(policy, ids)
+    with torch.no_grad():
+        theirs = _llamafactory_logps(reference, ids)[0]
+    loss = (mine - theirs).sum()
+    del held
+    tracker.begin("backward")
+    loss.backward()
+
+
+def _verl_logps(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """Without padding the rows of a micro-batch are one."""
+    with precision.autocast(torch.bfloat16):
+        logits = model(input_ids=ids.view(1, -1), use_cache=False).logits.squeeze(0)
+        found: torch.Tensor = InPlaceCrossEntropy.apply(logits)
+    return found
+
+
+def _verl_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    (model,) = models
+    model.eval()
+    for name in ("log_probabilities", "reference"):
+        tracker.begin(name)
+        with torch.no_grad():
+            _verl_logps(model, ids)
+    _prepared(model, tracker)
+    tracker.begin("forward")
+    loss = _verl_logps(model, ids)
+    tracker.begin("after")
+    del loss
+
+
 def _pair(case: dict[str, Any]) -> fake_step.Models:
     return fake_step.model_of(case), fake_step.model_of(case)
 
@@ -187,6 +267,8 @@ ENGINES: dict[str, tuple[Callable[[int, int], dict[str, Any]], Step, Callable[[d
     "ms-swift GRPO": (swift, _swift_step, fake_step.alone),
     "TRL Online DPO": (online_dpo, _online_step, _pair),
     "OpenRLHF GRPO": (openrlhf, _openrlhf_step, fake_step.alone),
+    "LLaMA-Factory DPO": (llamafactory, _llamafactory_step, _pair),
+    "verl GRPO": (verl, _verl_step, fake_step.alone),
 }
 
 
@@ -213,8 +295,19 @@ def estimated(case: dict[str, Any]) -> Estimate:
 
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:
-    phases = estimated(case).phases
-    return {one.name: one.allocated_bytes - sum(one.components.get(name, 0) for name in _BESIDE) for one in phases}
+    """Forwards before the update count parameters that FSDP gathers among their activations, the update's among its
+    weights."""
+    phases = {one.name: one for one in estimated(case).phases}
+    gathered = phases["forward"].components["weights"] - phases["load"].components["weights"]
+    found = {name: one.allocated_bytes - sum(map(_component(one), _BESIDE)) for name, one in phases.items()}
+    return found | {name: found[name] - gathered for name in _BEFORE if name in found and gathered > ROUNDING}
+
+
+_BEFORE, ROUNDING = ("log_probabilities", "reference"), 1 << 20
+
+
+def _component(one: Phase) -> Callable[[str], int]:
+    return lambda name: one.components.get(name, 0)
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 Read in trl 1.16 experimental/gkd/gkd_trainer.py (generalized_jsd_loss) and ms-swift 4.6.0 rlhf_trainers/gkd_loss.py
 (jsd_loss). `mixture` compares both with a mixture of the two, `forward` and `reverse` are one Kullback-Leibler
-divergence. ms-swift takes 512 rows at a time. `likelihood` is OpenRLHF's (0.9.10 trainer/kd_trainer.py,
+divergence. ms-swift takes 512 rows at a time. `likelihood` is OpenRLHF's (0.9.10 trainer/kd_trainer.py and
 models/loss.py): the cross entropy of the labels, and that of the teacher's distribution. Every position counts as
 labelled, which bounds what the loss picks. Compared with steps on fake tensors by benchmarks/referee/distillation.py.
 """
@@ -18,8 +18,8 @@ CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a 
 
 
 class Divergence(NamedTuple):
-    """`kind`: mixture, forward, reverse, likelihood. `width`: bytes of an element of both logits.
-    `in_chunks`: some rows at a time."""
+    """`kind`: mixture, forward, reverse. `width`: bytes of an element of both logits. `in_chunks`: some rows at a
+    time."""
 
     kind: str
     width: int
@@ -32,8 +32,8 @@ _IN_BACKWARD = {"mixture": 6, "forward": 2, "reverse": 3}
 
 
 def with_likelihood(tape: Tape, width: int, student: Value) -> tuple[Value, Value]:
-    """The scalar loss of OpenRLHF, and the teacher's logits, which the training loop holds. The positions that
-    count are chosen by factors of each row; infinite logits by a mask of all words."""
+    """The scalar loss of OpenRLHF, and the teacher's logits, which the training loop holds. The positions that count
+    are chosen by factors of each row; infinite logits by a mask of all words."""
     labels = _cross_entropy(tape, width, student)
     tape.spike(("logits", 2), ("logits", width))  # the teacher's logits, before and after their conversion
     teacher, probabilities, mask = (tape.new("logits", size) for size in (width, width, 1))

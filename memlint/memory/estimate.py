@@ -86,7 +86,24 @@ def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated)
     except MissingValue as missing:
         found = unknown(UnknownField(missing.field, _reason(run, missing)))
+        if missing.field == "sequence.length" and writes_completions(run):
+            return _with_completions_alone(run, found)
         return _with_merged_model(run, found) if run.purpose == "export" else found
+
+
+def _with_completions_alone(run: Run, found: Estimate) -> Estimate:
+    """The estimate of a run whose prompts have no bound: what it allocates at least, with completions alone."""
+    written = run.sequence.max_new_tokens
+    if not isinstance(written, int) or not written:
+        return found
+    least = estimate_uncached(run._replace(sequence=run.sequence._replace(length=written)))
+    (missing,) = found.unknown
+    low = least.allocated_low_bytes or least.allocated_bytes
+    if low is None:
+        return found
+    reason = f"{missing.reason}: at least {_gib(low)} with completions alone"
+    facts = {"parameters": least.parameters, "trainable_parameters": least.trainable_parameters}
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, **facts)
 
 
 def _with_merged_model(run: Run, found: Estimate) -> Estimate:

@@ -262,3 +262,13 @@ def test_parameters_are_the_models_however_it_is_divided() -> None:
     assert "parameters_per_gpu" not in alone.details
     embedding = 4000 * 256
     assert shared.details["parameters_per_gpu"] == pytest.approx((alone.parameters + embedding) / 2, rel=0.001)
+
+
+@pytest.mark.parametrize("stage", ["grpo", "ppo", "online_dpo"])
+def test_prompts_without_a_bound_leave_what_completions_need(stage: str) -> None:
+    written = {"method__stage": stage, "rollout__generator": "vllm", "sequence__max_new_tokens": 64}
+    found = estimate(run(sequence__length=UNKNOWN, **written))
+    known = estimate(run(sequence__length=64, **written))
+    assert found.allocated_bytes is None
+    assert found.allocated_low_bytes == (known.allocated_low_bytes or known.allocated_bytes)
+    assert "at least" in found.unknown[0].reason

@@ -9,6 +9,7 @@ from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.openrlhf import batches, model, placement, rollout
 from memlint.formats.openrlhf.config import OpenRLHFConfig
+from memlint.formats.role_keys import of_role
 
 
 def trains_with_rewards(config: OpenRLHFConfig) -> bool:
@@ -82,26 +83,28 @@ def _write_ring(change: FieldChange) -> Written | None:
     return {"ds.ring_attn_size": change.value, **({} if packed else {"ds.packing_samples": True})}
 
 
-def _gpus(role: str, noun: str) -> tuple[Key, ...]:
-    """The rows for the GPUs of one model."""
-    is_actor = role == "actor"
-    return (
-        Key(
-            *(f"{role}.num_nodes", "whole", "", 1),
-            older=(f"{role}_num_nodes",),
-            least=0,
-            about=f"Machines that {noun} is on.",
-        ),
-        Key(
-            *(f"{role}.num_gpus_per_node", "whole", "parallelism.world_size" if is_actor else "", 8),
-            also=("parallelism.gpus_per_node",) if is_actor else (),
-            older=(f"{role}_num_gpus_per_node",),
-            read=placement.read_world if is_actor else None,
-            read_only=True,
-            least=0,
-            about=f"GPUs of each machine that {noun} is on.",
-        ),
-    )
+_GPUS = (
+    Key(
+        *("{role}.num_nodes", "whole", "", 1),
+        older=("{role}_num_nodes",),
+        least=0,
+        about="Machines that {noun} is on.",
+    ),
+    Key(
+        *("{role}.num_gpus_per_node", "whole", "", 8),
+        older=("{role}_num_gpus_per_node",),
+        read_only=True,
+        least=0,
+        about="GPUs of each machine that {noun} is on.",
+    ),
+)
+
+
+def _gpus_of_policy() -> tuple[Key, ...]:
+    """The policy's GPUs are those of the run."""
+    nodes, each = of_role(_GPUS, "actor", "the policy")
+    fields = ("parallelism.world_size", "parallelism.gpus_per_node")
+    return nodes, each._replace(field=fields[0], also=fields[1:], read=placement.read_world)
 
 
 _MODEL = (
@@ -185,7 +188,7 @@ _MODEL = (
     ),
 )
 _ENGINE = (
-    *_gpus("actor", "the policy"),
+    *_gpus_of_policy(),
     Key(
         *("ds.zero_stage", "whole", "parallelism.zero.stage", 2),
         older=("zero_stage",),
@@ -501,8 +504,8 @@ _VLLM = (
         read_with="vllm.num_engines",
         about="Write responses while the models train: vLLM has GPUs of its own.",
     ),
-    *_gpus("critic", "the critic"),
-    *_gpus("ref", "the reference model"),
-    *_gpus("reward", "the reward model"),
+    *of_role(_GPUS, "critic", "the critic"),
+    *of_role(_GPUS, "ref", "the reference model"),
+    *of_role(_GPUS, "reward", "the reward model"),
 )
 KEYS = Keys(*_MODEL, *_ENGINE, *_BATCH, *_DISTILLATION, *_REWARDS, *_VLLM)

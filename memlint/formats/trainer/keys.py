@@ -411,6 +411,15 @@ _GENERATION = (
         read_with="use_vllm",
     ),
     Key(
+        *("vllm_max_model_length", "whole", "rollout.max_model_len"),
+        older=("vllm_max_model_len",),
+        about="The longest sequence that vLLM accepts; the model's own bound unless said.",
+        least=1,
+        only_if_given=True,
+        invalid="ignored",
+        when=training.generates,
+    ),
+    Key(
         *("vllm_enable_sleep_mode", "flag", "rollout.sleep_level", False),
         about="vLLM gives its memory back while the model trains.",
         values={True: 2, False: 0},

@@ -9,6 +9,7 @@ from typing import Any
 
 from memlint.formats.fields import Fields, as_bool, as_int, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
+from memlint.formats.role_keys import of_role
 from memlint.formats.section_keys import path_of
 from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
@@ -152,6 +153,29 @@ def read_stage(fields: Fields, config: VerlConfig) -> None:
     batches.read_critic(fields, config)
 
 
+# How many sequences, or tokens, one forward for log-probabilities takes, of the policy and of the reference.
+_LOG_PROBABILITIES = (
+    Key(
+        *("{role}.log_prob_micro_batch_size", "whole"),
+        about="The same for all GPUs together, in older files.",
+        least=1,
+    ),
+    Key(
+        *("{role}.log_prob_use_dynamic_bsz", "flag"),
+        about="Bound that forward of {noun} by its tokens; as the actor's unless said.",
+    ),
+    Key(
+        *("{role}.log_prob_max_token_len_per_gpu", "whole"),
+        about="Tokens of that forward of {noun} on a GPU; as the actor's unless said.",
+        least=1,
+    ),
+)
+# The rest of what one forward and backward takes, of the policy and of the critic.
+_TOTAL_OF_UPDATE = Key(
+    *("{role}.ppo_micro_batch_size", "whole"),
+    about="The same for all GPUs together, in older files.",
+    least=1,
+)
 KEYS = Keys(
     Key(
         *(f"{MODEL}.path", "text", "model.name"),
@@ -340,12 +364,7 @@ KEYS = Keys(
         read=batches.read_batch,
         write=_write_micro_batch,
     ),
-    Key(
-        *(f"{ACTOR}.ppo_micro_batch_size", "whole"),
-        about="The same for all GPUs together, in older files.",
-        least=1,
-        read_with=f"{ACTOR}.ppo_micro_batch_size_per_gpu",
-    ),
+    *of_role((_TOTAL_OF_UPDATE,), ACTOR, "the policy", f"{ACTOR}.ppo_micro_batch_size_per_gpu"),
     Key(
         *(f"{ACTOR}.use_dynamic_bsz", "flag", "", False),
         about="Bound a micro-batch by its tokens instead of its sequences.",
@@ -467,23 +486,7 @@ KEYS = Keys(
         read=batches.read_log_probabilities,
         write=_write_log_probabilities,
     ),
-    Key(
-        *(f"{ROLLOUT}.log_prob_micro_batch_size", "whole"),
-        about="The same for all GPUs together, in older files.",
-        least=1,
-        read_with=f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
-    ),
-    Key(
-        *(f"{ROLLOUT}.log_prob_use_dynamic_bsz", "flag"),
-        about="Bound that forward by its tokens; as the actor's unless said.",
-        read_with=f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
-    ),
-    Key(
-        *(f"{ROLLOUT}.log_prob_max_token_len_per_gpu", "whole"),
-        about="Tokens of that forward on a GPU; as the actor's unless said.",
-        least=1,
-        read_with=f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",
-    ),
+    *of_role(_LOG_PROBABILITIES, ROLLOUT, "the policy", f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu"),
     Key(
         *(f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes", "whole", "rollout.sync_bucket_bytes", 2048),
         about="The buffer through which new weights reach the engine, in MiB.",
@@ -502,23 +505,7 @@ KEYS = Keys(
         least=1,
         read_with=f"{ACTOR}.use_kl_loss",
     ),
-    Key(
-        *(f"{REFERENCE}.log_prob_micro_batch_size", "whole"),
-        about="The same for all GPUs together, in older files.",
-        least=1,
-        read_with=f"{ACTOR}.use_kl_loss",
-    ),
-    Key(
-        *(f"{REFERENCE}.log_prob_use_dynamic_bsz", "flag"),
-        about="Bound that forward by its tokens; as the actor's unless said.",
-        read_with=f"{ACTOR}.use_kl_loss",
-    ),
-    Key(
-        *(f"{REFERENCE}.log_prob_max_token_len_per_gpu", "whole"),
-        about="Tokens of that forward on a GPU; as the actor's unless said.",
-        least=1,
-        read_with=f"{ACTOR}.use_kl_loss",
-    ),
+    *of_role(_LOG_PROBABILITIES, REFERENCE, "the reference model", f"{ACTOR}.use_kl_loss"),
     Key(
         *("critic.enable", "flag"),
         about="Whether a critic trains; unless said, where advantages are `gae`.",
@@ -559,12 +546,7 @@ KEYS = Keys(
         write=_write_critic_batch,
         read_with="algorithm.adv_estimator",
     ),
-    Key(
-        *("critic.ppo_micro_batch_size", "whole"),
-        about="The same for all GPUs together, in older files.",
-        least=1,
-        read_with="algorithm.adv_estimator",
-    ),
+    *of_role((_TOTAL_OF_UPDATE,), "critic", "the critic", "algorithm.adv_estimator"),
     Key(
         *("critic.use_dynamic_bsz", "flag"),
         about="Bound the critic's micro-batch by its tokens; as the actor's unless said.",

@@ -1,0 +1,79 @@
+"""Runs without a figure, by reason: `python benchmarks/corpus/unknown_runs.py FOLDER [--then FILE] [--save FILE]`.
+
+FOLDER holds configs, scripts and repositories; they are read as `memlint estimate .` reads a folder, for 8 cards of
+80 GB. A run that cannot have a figure is counted apart: an engine's file without a model, and an export, which runs no
+step. `--save` writes the counts, `--then` prints those of an earlier state beside them. Names in a reason are left
+out, so that reasons of one kind count together.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from benchmarks.command import parser
+
+Counts = Mapping[str, int]
+CARDS = ("--gpu", "A100-80GB", "--gpus", "8")
+_READINGS = re.compile(r"[\w ]+ not known: [\d.]+ GiB")
+_NAME = re.compile(r"`[^`]*`")
+# The first words of reasons that no reader can remove.
+NO_MODEL = "the model's dimensions are unknown"
+WITHOUT_STEP = "an export merges and saves weights"
+
+
+def report(folder: Path) -> dict[str, Any]:
+    """What `memlint estimate` says of the folder."""
+    command = [sys.executable, "-m", "memlint", "estimate", ".", "--format", "json", "--isolated", *CARDS]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def counts(runs: list[dict[str, Any]]) -> collections.Counter[str]:
+    """Runs by the reason why they have no figure."""
+    return collections.Counter(kind(one) for one in runs if one["verdict"] == "unknown")
+
+
+def kind(run: Mapping[str, Any]) -> str:
+    """The first reason, without names; of a file that holds an engine's settings alone, that."""
+    reasons = run["unknown"]
+    if not reasons:
+        return "no reason"
+    text = _NAME.sub("`...`", reasons[0]["reason"])
+    if _READINGS.match(text):
+        return f"figures for each reading: {text.partition(':')[0]}"
+    if text.startswith("at least "):
+        return "a lower bound alone: pipeline stages, Megatron"
+    if run["purpose"] == "partial" and text.startswith(NO_MODEL):
+        return "a file of an engine alone, which names no model"
+    return text.split(": ")[0] if text.startswith(WITHOUT_STEP) else text[:110]
+
+
+def main() -> int:
+    arguments = parser(__doc__)
+    arguments.add_argument("folder", type=Path)
+    arguments.add_argument("--save", type=Path, help="write the counts there")
+    arguments.add_argument("--then", type=Path, help="counts of an earlier state, to be printed beside")
+    asked = arguments.parse_args()
+    runs = report(asked.folder)["runs"]
+    found = counts(runs)
+    before: Counts = json.loads(asked.then.read_text(encoding="utf-8")) if asked.then else {}
+    for reason in sorted({*found, *before}, key=lambda one: -max(found[one], before.get(one, 0))):
+        print(f"{before.get(reason, '') if asked.then else '':>5} {found[reason]:5}  {reason}")
+    print(f"{sum(before.values()) if asked.then else '':>5} {sum(found.values()):5}  of {len(runs)} runs")
+    if asked.save:
+        asked.save.write_text(json.dumps(found, indent=0) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
