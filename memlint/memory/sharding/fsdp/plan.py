@@ -169,8 +169,8 @@ _LEAVES_INTEGERS_SINCE = (1, 14)
 
 
 def is_left_whole(run: Run, tensor: Tensor) -> bool:
-    """Whether accelerate leaves a quantised weight out of FSDP2: frozen 4-bit weights that are stored in integers, whose
-    packing a division would break (accelerate 1.14 utils/fsdp_utils.py:799; 1.13 divided them)."""
+    """Whether accelerate leaves a quantised weight out of FSDP2: frozen 4-bit weights that are stored in integers,
+    whose packing a division would break (accelerate 1.14 utils/fsdp_utils.py:799; 1.13 divided them)."""
     fsdp, quantization = run.parallelism.fsdp, run.model.quantization
     in_integers = quantization.storage_dtype in ("uint8", "int8")
     packed = quantization.method == "bnb" and quantization.bits == 4 and in_integers
