@@ -78,6 +78,7 @@ COVERED = {
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
         *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),
         *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
+        "architectures.families.phi4_multimodal",
         *("architectures.families.pre_llama", "architectures.families.qwen_vision", "architectures.model"),
     ),
     "tests/architectures/test_catalog.py": ("architectures.families.trust_remote_code",),

@@ -9,6 +9,7 @@ from memlint.memory.storage import BYTES
 from memlint.memory.values import Unit
 from memlint.run import Run
 
+_EACH_READS_ALL_SINCE = (5,)
 _MERGE_COPIES = 2  # the product of an adapter's two matrices, and the merged matrix
 
 
@@ -22,13 +23,23 @@ def merging(run: Run) -> int:
 
 
 def loading(run: Run, units: tuple[Unit, ...]) -> int:
-    """The most that FSDP's processes of a node hold while the checkpoint is read: the whole model in each, or in the
-    first alone with `cpu_ram_efficient_loading` (transformers 5.23 modeling_utils.py, `is_fsdp_enabled`: other ranks
-    load on the meta device). 0 for other engines, whose frameworks load onto the card or one file at a time."""
+    """The most that FSDP's processes of a node hold while the checkpoint is read. 0 for other engines, whose frameworks
+    load onto the card or one file at a time.
+
+    transformers 5 reads the whole model in each process, whatever `cpu_ram_efficient_loading` says: weights in the
+    dtype of their files are views of these, which processes share, others are copies (5.23.0, counted in two processes
+    by benchmarks/referee/loading.py). What bitsandbytes packs goes to the card. In transformers 4 all but the
+    first process left their weights on the meta device (4.46 modeling_utils.py:571, load_state_dict).
+    """
     if run.parallelism.engine != "fsdp" or run.purpose != "train":
         return 0
-    processes = 1 if run.parallelism.fsdp.cpu_ram_efficient_loading else ranks_per_node(run)
-    return processes * base_elements(units) * BYTES.get(str(run.model.weights_dtype), 2)
+    whole = base_elements(units) * BYTES.get(str(run.model.weights_dtype), 2)
+    if () < run.stack.transformers < _EACH_READS_ALL_SINCE:
+        return whole if run.parallelism.fsdp.cpu_ram_efficient_loading else whole * ranks_per_node(run)
+    if run.model.quantization.method == "bnb":
+        return 0
+    is_mapped = run.model.architecture.dtype == run.model.weights_dtype
+    return whole if is_mapped else whole * ranks_per_node(run)
 
 
 def saving(run: Run, units: tuple[Unit, ...]) -> int:

@@ -7,6 +7,7 @@ import pytest
 from memlint.memory import estimate
 from memlint.memory.host import base_elements, loading, merging, saving
 from memlint.memory.parameters import units
+from memlint.run import Quantization, replace
 from tests.memory.runs import run
 
 FSDP: dict[str, object] = {
@@ -19,9 +20,22 @@ FSDP: dict[str, object] = {
 
 
 @pytest.mark.parametrize(("efficient", "processes"), [(True, 1), (False, 4)])
-def test_each_process_of_a_node_loads_the_model_unless_one_does_it_for_all(efficient: bool, processes: int) -> None:
-    one = run(**FSDP, parallelism__fsdp__cpu_ram_efficient_loading=efficient)
+def test_one_process_of_a_node_loaded_for_all_in_transformers_4(efficient: bool, processes: int) -> None:
+    one = run(**FSDP, parallelism__fsdp__cpu_ram_efficient_loading=efficient, stack__transformers=(4, 57))
     assert loading(one, units(one)) == processes * 2 * base_elements(units(one))
+
+
+@pytest.mark.parametrize("efficient", [True, False])
+@pytest.mark.parametrize(("stored", "processes"), [("bfloat16", 1), ("float32", 4), ("", 4)])
+def test_each_process_copies_weights_that_it_converts(stored: str, processes: int, efficient: bool) -> None:
+    plain = run(**FSDP, parallelism__fsdp__cpu_ram_efficient_loading=efficient)
+    one = replace(plain, {"model.architecture": plain.model.architecture._replace(dtype=stored)})
+    assert loading(one, units(one)) == processes * 2 * base_elements(units(one))
+
+
+def test_packed_weights_go_to_the_card() -> None:
+    one = run(**FSDP, model__quantization=Quantization("bnb", 4, "nf4"))
+    assert loading(one, units(one)) == 0
 
 
 def test_other_engines_load_without_a_copy_on_the_host() -> None:

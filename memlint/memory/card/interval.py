@@ -74,7 +74,8 @@ def _loads_packed_weights_whole(run: Run) -> bool:
     """Whether every rank quantises the whole model on its own card before FSDP divides it: bitsandbytes' weights go to
     the current card where nothing is said (transformers 5.23 quantizers/quantizer_bnb_4bit.py:94), on all ranks
     (modeling_utils.py:4853, `not is_quantized`; axolotl 0.19.0 loaders/model.py:708). transformers 4 moved each to the
-    host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). An upper end: no run was measured."""
+    host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). Two ranks of transformers 5.23 on the CPU
+    each held all packed weights when loading ended; that they lie on the card is by the source: an upper end."""
     fsdp = run.parallelism.engine == "fsdp" and not run.parallelism.fsdp.loads_packed_on_host
     older = () < run.stack.transformers < _PACKS_ON_THE_CARD
     return fsdp and run.model.quantization.method == "bnb" and not older

@@ -9,7 +9,7 @@ import pytest
 from memlint.architectures.model import Weight
 from memlint.memory import estimate
 from memlint.memory.storage import quantized_on_load
-from memlint.run import Precision, Quantization, Run
+from memlint.run import Precision, Quantization, Run, replace
 from memlint.simulation import simulate
 from tests.memory.runs import TINY, run
 
@@ -88,7 +88,8 @@ def test_only_stacks_with_experts_in_their_name_are_packed() -> None:
 
 def fsdp2(bits: int, **more: Any) -> Run:
     sharded = {"parallelism__engine": "fsdp", "parallelism__world_size": 4, "parallelism__data_parallel_size": 4}
-    return packed("qwen3_moe", bits, parallelism__fsdp__version=2, **sharded, **more)[0]
+    run = packed("qwen3_moe", bits, parallelism__fsdp__version=2, **sharded, **more)[0]
+    return replace(run, {"model.quantization.storage_dtype": "bfloat16"})  # axolotl 0.19.0 loaders/model.py:809
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -139,6 +139,23 @@ def test_scales_of_4_bit_weights_are_whole_on_each_rank(version: int, offload: b
     packed = tensor("mlp.gate_proj.weight", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048 + 640)
     frozen = model(trainable=False)
     units = (frozen[0], frozen[1]._replace(tensors=(*frozen[1].tensors, packed)), frozen[2])
-    run = replace(fsdp_run(version, 8, cpu_offload=offload), {"model.quantization": Quantization("bnb", 4, "nf4")})
+    stored = Quantization("bnb", 4, "nf4", storage_dtype="bfloat16")
+    run = replace(fsdp_run(version, 8, cpu_offload=offload), {"model.quantization": stored})
     more = place(run, units).weights - place(run, frozen).weights
     assert more == pytest.approx(4 * (640 if offload else 2048 / 8 + 640), abs=8)
+
+
+@pytest.mark.parametrize(("release", "share"), [((), 1), ((1, 14), 1), ((1, 13), 8)])
+@pytest.mark.parametrize("offload", [False, True])
+def test_4_bit_weights_in_integers_stay_whole_under_the_second_version(
+    release: tuple[int, ...], share: int, offload: bool
+) -> None:
+    """accelerate 1.14 utils/fsdp_utils.py:799 gives them to `ignored_params`, so that offload does not move them."""
+    packed = tensor("mlp.gate_proj.weight", 64, 64, trainable=False)._replace(dtype="nf4", stored_bytes=2048 + 640)
+    frozen = model(trainable=False)
+    units = (frozen[0], frozen[1]._replace(tensors=(*frozen[1].tensors, packed)), frozen[2])
+    changes = {"model.quantization": Quantization("bnb", 4, "nf4"), "stack.accelerate": release}
+    run = replace(fsdp_run(2, 8, cpu_offload=offload), changes)
+    more = place(run, units).weights - place(run, frozen).weights
+    divided = 640 if offload else 2048 / 8 + 640
+    assert more == pytest.approx(4 * (2048 + 640 if share == 1 else divided), abs=8)

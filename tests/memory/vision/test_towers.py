@@ -22,6 +22,9 @@ from tests.frameworks import LLAMAFACTORY
 HIDDEN, INNER, HEADS = TOWER["hidden_size"], TOWER["intermediate_size"], TOWER["num_attention_heads"]
 TRAINING = dict.fromkeys(FLAGS, False)
 
+# The encoder of sounds beside its vision tower would train as well, which is not modelled.
+TRAINABLE = sorted(set(MODELS) - {"qwen2_5_omni"})
+
 
 def interval(run: Run) -> tuple[int, int, int]:
     found = estimate(run)
@@ -133,7 +136,7 @@ def test_a_projector_alone_keeps_its_own_and_nothing_of_the_tower(name: str) -> 
 
 
 RUNS = st.tuples(
-    st.sampled_from(sorted(MODELS)),
+    st.sampled_from(TRAINABLE),
     st.builds(Step, st.sampled_from(["full", "pure", "lora"]), st.booleans(), st.sampled_from(["sdpa", "eager"])),
     st.fixed_dictionaries(
         {

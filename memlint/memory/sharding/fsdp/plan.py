@@ -148,6 +148,8 @@ def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Paramet
     numel = trained = largest = last = 0
     shard = 0.0
     for tensor in tensors:
+        if is_left_whole(run, tensor):
+            continue
         if tensor.dtype not in BYTES:  # quantised: gathered as stored, in a storage dtype as wide as an element
             numel += tensor.stored_bytes * tensor.copies // element
             shard += tensor.stored_bytes * tensor.copies / ranks
@@ -161,6 +163,20 @@ def _group(run: Run, tensors: list[Tensor], ranks: int, element: int) -> Paramet
             last = tensor.numel
     trainable = numel if run.parallelism.fsdp.version == 1 and trained else trained
     return ParameterGroup(numel, trainable, int(shard), largest, last, trained)
+
+
+_LEAVES_INTEGERS_SINCE = (1, 14)
+
+
+def is_left_whole(run: Run, tensor: Tensor) -> bool:
+    """Whether accelerate leaves a quantised weight out of FSDP2: frozen 4-bit weights that are stored in integers,
+    whose packing a division would break (accelerate 1.14 utils/fsdp_utils.py:799; 1.13 divided them)."""
+    fsdp, quantization = run.parallelism.fsdp, run.model.quantization
+    in_integers = quantization.storage_dtype in ("uint8", "int8")
+    packed = quantization.method == "bnb" and quantization.bits == 4 and in_integers
+    older = () < run.stack.accelerate < _LEAVES_INTEGERS_SINCE
+    quantised = tensor.dtype not in BYTES and not tensor.trainable
+    return quantised and fsdp.version == 2 and packed and not older
 
 
 def _padded(run: Run, tensor: Tensor, ranks: int) -> int:

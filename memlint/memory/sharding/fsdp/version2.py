@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.sharding.packed_experts as packed_experts
-from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, merged
+from memlint.memory.sharding.fsdp.plan import ParameterGroup, WrapPlan, is_left_whole, merged
 from memlint.memory.sharding.fsdp.state import accumulates, earlier_shards, reduce_element, sharded_state
 from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.sharding.zero.layout import tied_elements, tied_gradient_elements
@@ -16,7 +16,7 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     state = sharded_state(run, units, plan)
     walk = (_RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups)(run, units, plan)
     largest = max(group.numel for group in walk.groups)
-    weights = state.shards + packed_experts.whole_constants(run, units, plan.ranks)
+    weights = state.shards + (_left_whole(run, units) or packed_experts.whole_constants(run, units, plan.ranks))
     return ModelState(
         weights=weights,
         optimizer_states=state.states,
@@ -30,6 +30,16 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
         host_bytes=state.host,
         gathered_at_loss=walk.gathered_at_loss() + walk.all_gather_buffer_at_loss(),
         gathered_at_loss_backward=walk.gathered_at_loss(),
+    )
+
+
+def _left_whole(run: Run, units: tuple[Unit, ...]) -> int:
+    """Bytes of packed weights and their scales that FSDP2 does not manage: whole on each card, offload or not."""
+    return sum(
+        tensor.stored_bytes * tensor.copies * unit.repeat
+        for unit in units
+        for tensor in unit.tensors
+        if is_left_whole(run, tensor)
     )
 
 
