@@ -53,7 +53,7 @@ COVERED = {
     "tests/formats/verl/test_verl_runs.py": (
         *("formats.verl.batches", "formats.verl.config", "formats.verl.format"),
         *("formats.verl.keys", "formats.verl.keys_sft", "formats.verl.model", "formats.verl.parallel"),
-        "formats.verl.rollout",
+        *("formats.verl.recognise", "formats.verl.rollout"),
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),

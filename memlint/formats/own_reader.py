@@ -15,6 +15,8 @@ from memlint.source.document import Document
 _OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
 _OF_SAFE_LOAD = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
+_INHERITS = "_base_"  # names the files that this one lies over
+
 _OF_FRAMEWORKS = frozenset(("llamafactory-cli", "axolotl"))  # launchers that read the file themselves
 
 
@@ -28,6 +30,9 @@ def own_reader_note(document: Document, context: Context, schema: str) -> Issue 
     names; None for any other."""
     if document.start is not None or not isinstance(document.value, dict) or not _foreign(document, schema):
         return None
+    if _INHERITS in document.value:
+        why = f"`{_INHERITS}` is for a loader of mmengine's kind, so another program reads this file"
+        return Issue("own-reader", f"{why}: its keys are not judged", document.path, severity="info")
     found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
     launchers = {launch.launcher for launch in context.launch_commands(document.path)}
     if found.kind != "script" or not found.path or launchers & _OF_FRAMEWORKS:

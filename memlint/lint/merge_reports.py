@@ -152,12 +152,24 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
             key = location_key(item)
             best[key] = max(best[key], item, key=_richness) if key in best else item
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    for item in best.values():
+    for item in _said_in_full(best.values()):
         by_path[item.location.path].append(item)
     return tuple(
         report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_own_runs(report, order)))
         for path, report in order.items()
     )
+
+
+def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings without those that another one of the same rule and place begins with and says more than: a file
+    alone knows less of a run than the config that names it."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for item in found:
+        groups.setdefault(location_key(item)[:-1], []).append(item)
+    for group in groups.values():
+        for item in group:
+            if not any(one is not item and one.message.startswith(item.message) for one in group):
+                yield item
 
 
 def _own_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:

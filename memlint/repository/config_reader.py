@@ -20,6 +20,7 @@ _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
+_HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _FEWEST_KEYS = 3  # of one config that a script reads before they are its own
@@ -110,15 +111,25 @@ def _names_file(script: Script, config: str) -> bool:
 
 
 def _names_folder(script: Script, config: str) -> bool:
-    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file."""
+    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file. Hydra
+    composes its file of all folders below the one that it is given, relative to the script."""
     folder = posixpath.dirname(config)
     if not folder:
         return False
+    beside = posixpath.dirname(script.path)
     for word in _QUOTED.findall(script.text):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if text == folder or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True
+        if _HYDRA in script.text and text and _lies_below(folder, posixpath.normpath(posixpath.join(beside, text))):
+            return True
     return False
+
+
+def _lies_below(folder: str, top: str) -> bool:
+    """Whether `top`, a path from the root of the file system, ends with the folder or with one above it."""
+    parts = folder.split("/")
+    return any(top.endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))
 
 
 def _of_keys(keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:

@@ -32,15 +32,22 @@ _REQUIREMENT_FILES = (
     "setup.cfg",
     "setup.py",
 )
+# What an image or a cluster installs for training, beside what the package itself needs.
+_TRAINING_FILES = tuple(
+    f"{place}requirements{part}.txt"
+    for place in ("", "docker/", "requirements/")
+    for part in ("-train", "_train", "-training", "_training", "")
+    if place or part
+)
 # Files of LLaMA-Factory with its version (src/llamafactory since 0.8.0, src/llmtuner before): at the root of a fork, or
 # in the folder of a clone.
 _VERSION_FILES = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/llmtuner/__init__.py")
 _VENDORED_FILES = tuple(
     f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _VERSION_FILES
 )
-_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES)
+_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt")
 ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
-FILES = (*_LOCKS, *_REQUIREMENT_FILES, *(posixpath.basename(file) for file in _VERSION_FILES))
+FILES = tuple(dict.fromkeys(posixpath.basename(file) for file in _ALL))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 _EXTRAS = "project.optional-dependencies"
 MOST_BYTES = 4 << 20

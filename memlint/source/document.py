@@ -92,7 +92,8 @@ class Start(NamedTuple):
     reread: Callable[[str], tuple[Any, ...]] | None = None  # the documents of the script after a change of its text
 
     # Which arguments the program takes.
-    defined: frozenset[str] = frozenset()  # the flags that it defines itself
+    # The flags that it defines itself; in a launcher's own document the options that the command gives.
+    defined: frozenset[str] = frozenset()
     is_closed: bool = False  # it takes no others, beside those of the libraries
     is_own: bool = False  # nor those of the libraries
     makes_adapter: bool = False  # it makes its adapter of arguments of its own, not of TRL's ModelConfig

@@ -43,6 +43,13 @@ def test_a_llamafactory_file_that_a_script_reads(extra: dict[str, object], files
     assert (note.message.split()[0] if note else "") == reader
 
 
+def test_a_file_that_lies_over_others_is_for_a_loader_of_its_own() -> None:
+    text = yaml.safe_dump({**LLAMAFACTORY, "_base_": ["./default.yaml"]})
+    workspace = in_memory({"sft.yaml": text})
+    note = llamafactory.unjudged(workspace.documents("sft.yaml")[0], workspace.context())
+    assert note is not None and note.message.startswith("`_base_`")
+
+
 def test_axolotl_reads_no_json() -> None:
     text = '{"base_model": "a/b", "micro_batch_size": 2, "sequence_len": 512, "adapter": "lora", "cutoff_len": 5}'
     workspace = in_memory({"train.json": text})

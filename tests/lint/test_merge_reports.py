@@ -39,6 +39,14 @@ def test_reports_merge_alike_one_by_one_and_all_at_once(seed: int) -> None:
     assert tuple(merge_reports(iter(reports), MANY + 1)) == tuple(merge_reports(iter(reports), 0))
 
 
+def test_what_another_finding_says_in_full_is_not_said_twice() -> None:
+    alone = FileReport("z.json", "deepspeed", (finding("z.json", 3, "no weights"), finding("z.json", 4, "no weights")))
+    named = FileReport("a.yaml", "trainer", (finding("z.json", 3, "no weights (9 GiB)"), finding("z.json", 3, "other")))
+    merged = {report.path: report for report in merge_reports([alone, named])}
+    said = [(item.location.line, item.message) for item in merged["z.json"].findings]
+    assert said == [(3, "no weights (9 GiB)"), (3, "other"), (4, "no weights")]
+
+
 def test_a_group_is_merged_as_soon_as_its_last_report_is_there() -> None:
     """So that of many files that share companions a few are held at a time."""
     reports = []

@@ -47,6 +47,9 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": READER}, JUDGED),  # reads some YAML
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
         ({"train_py": 'for name in glob("configs/*.yaml"): yaml.safe_load(open(name))'}, ["CFG013"]),
+        ({"train_py": 'import hydra\n@hydra.main(config_path="./configs")\ndef main(cfg): pass\n'}, ["CFG013"]),
+        ({"src__train_py": 'import hydra\n@hydra.main(config_path="../configs")\ndef main(cfg): pass\n'}, ["CFG013"]),
+        ({"train_py": 'import hydra\n@hydra.main(config_path="conf")\ndef main(cfg): pass\n'}, JUDGED),
         ({"src__train_py": OWN, "run_sh": "python -m src.train --config configs/sft.yaml"}, ["CFG013"]),
         ({"train_py": OWN, "run_sh": "accelerate launch other.py configs/sft.yaml"}, JUDGED),
         ({"train_py": PARSER, "labels_py": LABELS}, JUDGED),

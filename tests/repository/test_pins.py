@@ -70,6 +70,14 @@ def test_the_places_that_pin(name: str, content: str) -> None:
     assert found(name, content) == {"trl": ((0, 15, 2), 3)}
 
 
+@pytest.mark.parametrize(
+    "name", ["docker/requirements-train.txt", "requirements_training.txt", "requirements/train.txt"]
+)
+def test_what_an_image_installs_for_training(name: str) -> None:
+    assert found(name, "transformers==4.51.3\n") == {"transformers": ((4, 51, 3), 1)}
+    assert found(name.replace("train", "serve"), "transformers==4.51.3\n") == {}
+
+
 def test_extras_of_a_package_are_another_environment() -> None:
     text = '[project]\ndependencies = ["peft==0.12"]\n[project.optional-dependencies]\ntest = ["trl==0.15.2"]\n'
     assert found("pyproject.toml", text) == {"peft": ((0, 12), 2)}

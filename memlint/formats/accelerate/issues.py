@@ -26,10 +26,16 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     issues += _wrapped_classes(section)
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
+        start = section.document.start
+        given = start.defined if start is not None else frozenset()  # accelerate checks what the file says
         for key in _FILE_EXCLUDES:
+            if key in given:
+                continue
             where = section if key == "mixed_precision" and key not in config.value else config
             if where.value.get(key) is not None and as_bool(where.value.get(key)) is not False:
                 message = f"`{key}` may not stand beside `deepspeed_config_file`: accelerate raises ValueError"
+                if where is section:  # commands/launch.py, mp_from_config_flag
+                    message += ", unless the command gives `--mixed_precision`"
                 issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
 

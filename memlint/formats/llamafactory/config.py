@@ -17,7 +17,7 @@ from memlint.run import UNKNOWN, Origin
 from memlint.source.document import Document
 
 Version = tuple[int, ...]
-V0_ARGUMENTS = ("llamafactory/hparams", "llmtuner/hparams")  # where LLaMA-Factory declares its arguments
+V0_ARGUMENTS = ("hparams",)  # the folder where LLaMA-Factory and its forks declare their arguments
 
 
 def has_copy(context: Context) -> bool:

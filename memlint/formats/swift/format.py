@@ -53,6 +53,7 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*PLANNING)
     KEYS.read(fields, config, config)
+    _leave_words_out(fields)
     if config.holds_speech and not config.is_megatron:
         fields.infer("model.holds_speech", True, _SPEECH)
     read_start(fields, config.section.document, KEYS)
@@ -66,3 +67,15 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
         read_megatron(fields, config)
     if as_bool(config.section.value.get("use_ray")):
         fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")
+
+
+# Beside `all-linear`, what adds routers and embeddings (4.6.0 megatron/utils/utils.py:120, 123): no module's name.
+_WORDS = frozenset({"all-router", "all-embedding"})
+
+
+def _leave_words_out(fields: Fields) -> None:
+    """LoRA's targets without these words, where others stand beside them: routers add next to nothing."""
+    targets = fields.get("method.targets", ())
+    named = tuple(one for one in targets if one not in _WORDS) if isinstance(targets, tuple) else ()
+    if named and named != targets:
+        fields.put("method.targets", named, fields.origins["method.targets"])

@@ -105,6 +105,13 @@ def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
         return (
             None if value is True and config.section.document.start is not None else issue._replace(severity="warning")
         )
+    if (
+        issue.code == "wrong-type"
+        and isinstance(value, bool)
+        and ("integer" in issue.message or "number" in issue.message)
+    ):
+        # a truth value counts as 0 or 1 in Python, and no class looks at the type
+        return None if config.section.document.syntax == "python" else issue._replace(severity="warning")
     if issue.code == "wrong-type" and isinstance(value, (dict, list)) and _is_own(issue, config):
         return None
     if isinstance(value, str) and issue.code == "wrong-type":

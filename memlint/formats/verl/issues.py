@@ -29,6 +29,8 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
         return False  # trainer/sft_trainer.py of verl 0.7
     if isinstance(value, bool) and issue.code == "wrong-type":
         return False  # Python compares it as a number: `trainer.test_freq=False` never tests
+    if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` wants true or false"):
+        return False  # and as a truth value: `trainer.val_before_train=0`
     if issue.code == "unknown-key":
         return "did you mean" in issue.message
     return issue.code in _REPORTED and not placeholder and value is not None

@@ -275,10 +275,17 @@ def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) ->
     if isinstance(argument, ast.Name) and argument.id not in classes:
         argument = _assigned(argument.id, module)
     items = argument.elts if isinstance(argument, (ast.Tuple, ast.List)) else [argument] if argument is not None else []
-    names = [_name(one) for one in items]
+    names = [_where_defined(_name(one), module) for one in items]
     return [name for name in names if name], all(name in classes or name in KNOWN_CLASSES for name in names) and bool(
         names
     )
+
+
+def _where_defined(name: str, module: _Module) -> str:
+    """What a class is called where it is defined: `from own import DRTrainingArguments as TrainingArguments`."""
+    imports = (node for node in nodes(module.tree) if isinstance(node, ast.ImportFrom))
+    renamed = {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
+    return renamed.get(name, name)
 
 
 def _assigned(name: str, module: _Module) -> ast.expr | None:

@@ -43,7 +43,8 @@ def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: C
         values.put(Placed(("distributed_type",), "MULTI_GPU" if several else "NO"))
     if "compute_environment" not in values:
         values.put(Placed(("compute_environment",), "LOCAL_MACHINE"))
-    return values.document(path, text, Start("accelerate", "accelerate"))
+    given = frozenset(str(one.path[-1]) for one in own)
+    return values.document(path, text, Start("accelerate", "accelerate", defined=given))
 
 
 def _placed(option: Option) -> list[Placed]:

@@ -74,6 +74,8 @@ def test_recognised_by_its_keys(value: Any, name: str) -> None:
         ({**SFT, "max_length": None}, {"sequence.length": UNKNOWN}),
         ({**SFT, "tuner_type": "full"}, {"method.kind": "full"}),
         ({**SFT, "tuner_type": "longlora"}, {"method.kind": UNKNOWN}),
+        ({**SFT, "target_modules": ["all-linear", "all-router"]}, {"method.targets": ("all-linear",)}),
+        ({**SFT, "target_modules": ["all-router"]}, {"method.targets": ("all-router",)}),
         ({**SFT, "packing": True}, {"sequence.packing": True, "sequence.length_is_bound": False}),
         ({**SFT, "padding_free": True}, {"sequence.unpadded": True}),
         ({**SFT, "deepspeed": "zero3"}, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3}),

@@ -119,6 +119,15 @@ def test_rules_about_arguments_together_wait_for_a_file_that_is_not_here() -> No
         assert not skips_rule("MEM001", document, workspace.context())
 
 
+def test_a_truth_value_counts_as_a_number_in_python() -> None:
+    (found,) = issues({**TRAINER, "save_steps": True})
+    assert (found.code, found.severity) == ("wrong-type", "warning")
+    script = SCRIPT.replace('do_train=cfg["train"]', "save_steps=True")
+    workspace = in_memory({"sft.py": script, "sft.yaml": "batch: 2\nwarmup: 0.1\n"})
+    parsed = [parse(document, workspace.context()) for document in workspace.documents("sft.py")]
+    assert not [issue for one in parsed for issue in one.issues if issue.code == "wrong-type"]
+
+
 def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     python = "from dataclasses import dataclass\n@dataclass\nclass Mine:\n    debug: bool = False\n"
     assert [issue.code for issue in issues({**TRAINER, "debug": False})] == ["wrong-type"]

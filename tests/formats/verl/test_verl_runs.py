@@ -331,6 +331,11 @@ def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
     assert read(applied(dynamic, edits, "train.json")).batch.max_tokens == 16384
 
 
+@pytest.mark.parametrize(("value", "found"), [(0, []), (1, []), (2, ["wrong-type"]), ("never", ["wrong-type"])])
+def test_a_number_that_python_takes_for_a_truth_value(value: Any, found: list[str]) -> None:
+    assert codes(verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())) == found
+
+
 def test_a_slip_and_a_wrong_type_are_reported() -> None:
     assert codes(verl.parse(document(changed(GRPO, trainer__nnodes="two")), known())) == ["wrong-type"]
     assert codes(verl.parse(document(GRPO), known())) == []

@@ -105,6 +105,14 @@ def test_accelerates_own_options_are_a_launch_file() -> None:
     assert (run.precision.compute, run.parallelism.world_size) == ("bfloat16", 8)
 
 
+@pytest.mark.parametrize(("option", "found"), [("--mixed_precision bf16", 0), ("--num_machines 1", 1)])
+def test_accelerate_holds_the_launch_file_against_itself_and_no_option(option: str, found: int) -> None:
+    launch = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"
+    files = {"a.yaml": f"{launch}deepspeed_config: {{deepspeed_config_file: z.json}}\n", "z.json": '{"bf16": {}}'}
+    text = f"accelerate launch --config_file a.yaml {option} train.py {FLAGS}"
+    assert sum("may not stand beside" in one.message for one in analysed(text, files).findings) == found
+
+
 def test_a_file_that_the_script_writes_takes_part() -> None:
     written = 'cat > ds.json <<EOF\n{"zero_optimization": {"stage": 2}}\nEOF\n'
     text = f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json"

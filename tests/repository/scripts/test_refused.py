@@ -49,6 +49,15 @@ def test_a_flag_that_no_class_defines_is_an_error_at_the_flag() -> None:
     assert text[start:].startswith("--gradient_acumulation_steps")
 
 
+def test_a_class_that_is_imported_under_a_librarys_name_has_its_own_fields() -> None:
+    header = "from dataclasses import dataclass\nimport transformers\n@dataclass\n"
+    own = f"{header}class Mine(transformers.TrainingArguments):\n    negatives: bool = False\n"
+    program = CLASSES.replace("import HfArgumentParser, TrainingArguments", "import HfArgumentParser")
+    program = "from own import Mine as TrainingArguments\n" + program
+    assert not refused(program, f"{FLAGS} --negatives True", own_py=own)
+    assert len(refused(program, f"{FLAGS} --positives True", own_py=own)) == 1
+
+
 def test_a_program_with_flags_of_its_own_takes_no_others() -> None:
     (found,) = refused(OWN, "--model_name_or_path a/b --batch_size 2 --per_device_train_batch_size 4")
 
