@@ -6,8 +6,11 @@ Both folders are virtual environments: one with memlint installed as a wheel and
 (`pip install yamllint check-jsonschema`). An environment with more in it starts more slowly, whoever is asked.
 
 Commands take turns, so that a slow moment hits them all; medians are printed. Processor seconds (user and system, of
-the process and those it starts) stand beside wall time: they mean the same on a machine that does other things. Where
-valgrind is installed, the instructions of a start are counted as well: they are the same at each count.
+the process and those it starts) stand beside wall time: they mean the same on a machine that does other things. Many
+files are checked by one process (`--jobs 1`) and as `memlint check` does by default, with a worker for each processor:
+what that saves is wall time, which means little while other programs run. Memory is that of the process and its workers
+together, pages that they share counted once (the sum of their PSS, asked every 20 ms; Linux). Where valgrind is
+installed, the instructions of a start are counted as well: they are the same at each count.
 
 Files that name cards are those of make_configs.py; many do not fit, so that plans are searched. `--published`: a
 folder of configs as people publish them; its YAML files are measured again and again, each time with other numbers.
@@ -28,6 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -41,6 +45,7 @@ from benchmarks.speed.make_configs import config, write
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "speed.md"
 ANY_MAPPING = {"type": "object", "properties": {"cutoff_len": {"type": "integer"}, "bf16": {"type": "boolean"}}}
+ONE = ("--jobs", "1")
 YAMLLINT = "yamllint"
 JSONSCHEMA = "check-jsonschema"
 NUMBER = re.compile(
@@ -88,7 +93,7 @@ class Tools:
     peers: Path
 
     def check(self, *words: str) -> list[str]:
-        return [str(self.memlint / "bin" / "memlint"), "check", *words, "--format", "concise", "--jobs", "1"]
+        return [str(self.memlint / "bin" / "memlint"), "check", *words, "--format", "concise"]
 
     def yamllint(self, *words: str) -> list[str]:
         return [str(self.peers / "bin" / "yamllint"), *words]
@@ -127,8 +132,10 @@ def page(tools: Tools, folder: Path, published: Path | None, files: int, starts:
     yield f"medians count. Measured on {date.today():%Y-%m-%d} with Python {platform.python_version()} on"
     yield f"{_processors()} processors."
     yield ""
-    yield "*Beside yamllint* is yamllint's processor time divided by the command's: more than 1 is faster than it."
-    yield "Files a second are files for each second of processor time."
+    yield "*Beside yamllint* is yamllint's time divided by the command's, by processor time and by wall time: more than"
+    yield "1 is faster than it. Files a second are per second of processor time, and of wall time. yamllint and"
+    yield "check-jsonschema use one processor; memlint uses each with a worker, except where the row says otherwise."
+    yield f"The machine's load was {os.getloadavg()[0]:.1f} when this began; wall time means little above 1."
     yield ""
     yield "## One config, cold"
     yield ""
@@ -178,10 +185,16 @@ def _trees(folder: Path, published: Path | None, files: int) -> Iterator[tuple[s
     """Title, folder, and the options that memlint is measured with; the first is compared with the others."""
     if published is not None:
         vary(published, folder / "published" / "configs", files)
-        yield f"{files:,} published configs", folder / "published", {"no card named": [], "no fixes": ["--no-fixes"]}
+        options = {
+            "no card named": [],
+            "no card named, one process": [*ONE],
+            "no fixes, one process": ["--no-fixes", *ONE],
+        }
+        yield f"{files:,} published configs", folder / "published", options
     write(folder / "cards" / "configs", files)
     title = f"{files:,} configs that name cards, with fixes"
-    yield title, folder / "cards", {"with fixes": [], "no fixes": ["--no-fixes"]}
+    options = {"with fixes": [], "with fixes, one process": [*ONE], "no fixes, one process": ["--no-fixes", *ONE]}
+    yield title, folder / "cards", options
 
 
 def _many(tools: Tools, tree: Path, files: int, runs: int, options: Mapping[str, list[str]]) -> Iterator[str]:
@@ -195,15 +208,16 @@ def _many(tools: Tools, tree: Path, files: int, runs: int, options: Mapping[str,
     costs = in_turns(commands, tree, runs)
     yield "| command | processor, s | wall, s | files a second | beside yamllint | peak memory, MiB |"
     yield "|---|---:|---:|---:|---:|---:|"
+    peer = costs[YAMLLINT]
     for name, cost in costs.items():
-        ratio = costs[YAMLLINT].processor / cost.processor
-        rate = files / cost.processor
+        rate = f"{files / cost.processor:,.0f}, {files / cost.wall:,.0f}"
+        ratio = f"{peer.processor / cost.processor:.2f}, {peer.wall / cost.wall:.2f}"
         peak = peak_mebibytes(commands[name], tree)
-        yield f"| {name} | {cost.processor:.2f} | {cost.wall:.2f} | {rate:,.0f} | {ratio:.2f} | {peak:.0f} |"
+        yield f"| {name} | {cost.processor:.2f} | {cost.wall:.2f} | {rate} | {ratio} | {peak:.0f} |"
 
 
 def _profile(tools: Tools, tree: Path) -> Iterator[str]:
-    words = tools.check("configs", "--no-cache")[1:]
+    words = tools.check("configs", "--no-cache", *ONE)[1:]
     done = subprocess.run(
         [str(tools.memlint / "bin" / "python"), "-c", PROFILE, *words],
         cwd=tree,
@@ -245,13 +259,30 @@ def _children() -> float:
 
 
 def peak_mebibytes(command: Sequence[str], folder: Path) -> float:
-    """The peak of the process and those it starts (Linux: ru_maxrss is in KiB)."""
-    code = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=-3, stderr=-3); "
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    done = subprocess.run([sys.executable, "-c", code, *command], cwd=folder, capture_output=True, check=True)
-    return int(done.stdout) / 1024
+    """The peak of the process and those it starts, together."""
+    peak = 0.0
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            peak = max(peak, sum(map(_mebibytes, _with_children(process.pid))))
+            time.sleep(0.02)
+    return peak
+
+
+def _with_children(process: int) -> Iterator[int]:
+    yield process
+    for thread in Path(f"/proc/{process}/task").glob("*/children"):
+        with suppress(OSError):
+            for child in thread.read_text().split():
+                yield from _with_children(int(child))
+
+
+def _mebibytes(process: int) -> float:
+    """The memory of a process, its part of what it shares with others."""
+    try:
+        found = re.search(r"^Pss:\s+(\d+) kB", Path(f"/proc/{process}/smaps_rollup").read_text(), re.MULTILINE)
+    except OSError:  # it has ended
+        return 0.0
+    return int(found[1]) / 1024 if found else 0.0
 
 
 def instructions(command: Sequence[str], folder: Path) -> int | None:

@@ -174,7 +174,7 @@ def add_output(to: argparse.ArgumentParser, names: Iterable[str] = OUTPUTS) -> N
     group.add_argument("--format", action="append", default=[], metavar="NAME", help=f"{listed} (default: text)")
     group.add_argument("--output", action="append", default=[], metavar="FILE", help="where the format before it goes")
     add_colour(group)
-    group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: by number of files)")
+    group.add_argument("--jobs", type=positive, metavar="N", help="worker processes (default: as many as pay)")
 
 
 def add_colour(to: argparse._ActionsContainer) -> None:

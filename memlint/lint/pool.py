@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import memlint.file_access as file_access
 from memlint.lint.linter import Linter
@@ -19,8 +20,11 @@ from memlint.repository.discovery import FoundFile
 # rules, schemas, layers. They also tell how long the others will take.
 FIRST = 64
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
+ALONE = 0.75  # the part of the time that a process has a processor to itself where nobody else wants it
 QUOTA = "/sys/fs/cgroup/cpu.max"
-FILES_A_TASK = 8  # files that a worker gets at a time
+# Files that a worker gets at a time: handing over costs little, and neighbours are read by one worker. Fewer of few
+# files (so many tasks for each worker), so that no worker is the last for long.
+FILES_A_TASK, TASKS = 32, 8
 
 _linter: Linter | None = None  # of a worker process
 
@@ -32,11 +36,11 @@ def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | Non
 
 
 def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
-    began = time.monotonic()
+    wall, processor = time.perf_counter(), time.process_time()
     for item in files[:FIRST]:
         yield linter.lint_file(item.path, item.named)
     others = files[FIRST:]
-    workers = jobs or min(_processors(), int(_seconds(began, others) / WORTH_A_WORKER))
+    workers = jobs or _workers(len(others), time.perf_counter() - wall, time.process_time() - processor)
     if others and workers > 1:
         yield from _in_parallel(linter, others, workers)
     else:
@@ -44,9 +48,17 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
             yield linter.lint_file(item.path, item.named)
 
 
-def _seconds(began: float, others: Sequence[FoundFile]) -> float:
-    """How long the other files will take, by what the first ones took."""
-    return (time.monotonic() - began) / FIRST * len(others)
+def _workers(others: int, wall: float, processor: float) -> int:
+    """How many workers pay for the other files. `wall`, `processor`: seconds that the first ones took."""
+    processors = _processors()
+    if processor < ALONE * wall and _load() > processors:
+        return 1  # this process waits for others already
+    return min(processors, int(processor / FIRST * others / WORTH_A_WORKER))
+
+
+def _load() -> float:
+    """Processes that ran or waited for a processor, on average over the last minute; 0 where nobody counts them."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def _processors() -> int:
@@ -72,19 +84,37 @@ def _in_parallel(linter: Linter, files: Sequence[FoundFile], workers: int) -> It
     method = "fork" if hasattr(os, "fork") else "spawn"
     gc.freeze()  # what workers share is copied where the collector visits it
     inherited = linter if method == "fork" else None
-    with get_context(method).Pool(workers, _start_worker, (linter.request, inherited)) as pool:
-        for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=FILES_A_TASK):
+    at_once = min(FILES_A_TASK, max(1, len(files) // (workers * TASKS)))
+    with _interrupts_wait():
+        started = get_context(method).Pool(workers, _start_worker, (linter.request, inherited))
+    with started as pool:
+        for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=at_once):
             file_access.add(recorded)
             yield linted
         pool.close()
         pool.join()  # without it the workers are killed while they shut down
 
 
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits meanwhile. Processes that are forked meanwhile never hear it: who started them ends them."""
+    import signal  # only where there are many files
+
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _start_worker(request: LintRequest, inherited: Linter | None) -> None:
     """`inherited`: the linter of a process that was forked, with what it has read."""
     import signal  # only in workers
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started them: it ends them
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where they are not forked
     file_access.take()  # what was recorded before the fork
     global _linter
     _linter = inherited or Linter(request)

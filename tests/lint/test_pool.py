@@ -8,16 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import memlint.lint.pool as pool
 from memlint.lint.linter import Linter
-from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest, StatedFacts
-from memlint.report.model import FileReport
 from memlint.repository.discovery import FoundFile
 
 CONFIG = "model_name_or_path: Qwen/Qwen2.5-0.5B\nstage: sft\nfinetuning_type: full\nper_device_train_batch_size: {}\n"
@@ -37,32 +34,25 @@ def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: i
 
 
 @pytest.mark.parametrize(
-    ("number", "seconds", "processors", "workers"),
-    [
-        (64, 100.0, 8, None),  # none are left
-        (65, 0.4, 8, None),  # a worker takes longer to start
-        (1000, 0.9, 8, None),
-        (1000, 1.1, 8, 2),
-        (1000, 100.0, 8, 8),
-        (1000, 100.0, 1, None),
-    ],
+    ("others", "seconds", "processors", "workers"),
+    [(0, 9.0, 8, 0), (1, 0.4, 8, 0), (64, 0.9, 8, 1), (64, 1.1, 8, 2), (640, 1.0, 8, 8), (640, 1.0, 1, 1)],
 )
-def test_no_worker_starts_that_costs_more_than_it_saves(
-    number: int, seconds: float, processors: int, workers: int | None, monkeypatch: pytest.MonkeyPatch
+def test_no_worker_starts_for_less_work_than_its_start(
+    others: int, seconds: float, processors: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`seconds`: how long the files would take after the first ones."""
-    started: list[int | None] = [None]
-
-    def in_parallel(linter: Linter, files: Sequence[FoundFile], workers: int) -> tuple[LintedFile, ...]:
-        started.append(workers)
-        return ()
-
+    """`seconds`: what the first 64 files took."""
     monkeypatch.setattr(pool, "_processors", lambda: processors)
-    monkeypatch.setattr(pool, "_seconds", lambda began, others: seconds)
-    monkeypatch.setattr(pool, "_in_parallel", in_parallel)
-    monkeypatch.setattr(Linter, "lint_file", lambda self, path, named: LintedFile(FileReport(path, "", ())))
-    list(pool.lint_files(LintRequest(StatedFacts()), [FoundFile("a.yaml")] * number, None))
-    assert started[-1] == workers
+    assert pool._workers(others, seconds, seconds) == workers
+
+
+@pytest.mark.parametrize(("load", "got", "workers"), [(9.0, 0.5, 1), (9.0, 1.0, 4), (1.0, 0.5, 4)])
+def test_none_starts_on_a_machine_that_has_more_to_do_than_processors(
+    load: float, got: float, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`got`: the part of the time that this process had a processor; without others it waited for a disk alone."""
+    monkeypatch.setattr(pool, "_processors", lambda: 4)
+    monkeypatch.setattr(pool, "_load", lambda: load)
+    assert pool._workers(1000, 1.0, got) == workers
 
 
 @pytest.mark.parametrize(
