@@ -54,7 +54,7 @@ def _checkpointing(value: bool) -> Library:
 
 def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
     """`model, tokenizer = FastLanguageModel.from_pretrained(...)`."""
-    model = Made(given.name, given.positional, given.named, given.source)
+    model = Made(given.name, given.positional, given.named, given.source, None, given.is_open)
     reader.made(model)
     reader.observe(model)
     return Items([model, Made(f"{given.name}.tokenizer", (), {}, given.source)], given.source)
