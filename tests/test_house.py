@@ -103,10 +103,12 @@ ON_DEMAND = {
         *("repository.scripts.read", "repository.python.documents"),  # where a script is checked
         *("repository.python.configs", "source.python.text"),  # where no format knows a file
         "repository.python.declared",  # where settings explain a file's keys
+        "source.python.notebook",  # where a notebook is too large
     ),
     "repository.launch.index": (
         "repository.launch.parse",
         "repository.launch.files",
+        "repository.launch.starts",  # where a script has a command line
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
     "report.text": ("report.overview", "report.wrap", "report.changes"),  # for folders, and --statistics; for terminals

@@ -200,7 +200,10 @@ COVERED = {
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
-    "tests/repository/test_python_documents.py": (*("repository.python.configs", "repository.python.documents"),),
+    "tests/repository/test_python_documents.py": (
+        *("repository.python.configs", "repository.python.documents", "repository.python.readers"),
+    ),
+    "tests/repository/test_starts.py": ("repository.launch.starts",),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/scripts/test_documents.py": (
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),

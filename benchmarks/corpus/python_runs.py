@@ -3,7 +3,8 @@
 `python benchmarks/corpus/python_runs.py DATA [-v]`. DATA holds `truth.jsonl`, one row for a script (kind `python`) or a
 configuration file (kind `own_yaml`) with eleven fields that somebody read out of the code, and `repos/`, the files of
 each repository. Of each row the run that resembles it most counts. Printed are the shares of fields that are right,
-unknown (the script decides, or memlint does not follow it), and wrong; and how many repositories have a run.
+unknown (the script decides, or memlint does not follow it), and wrong; and how many repositories have a run. The values
+are those of a start without arguments: where a command of the repository sets another one, it is counted apart.
 
 `--nothing FOLDER` counts the runs that are found among all Python files below a folder where nothing is launched, such
 as an environment's site-packages.
@@ -25,6 +26,7 @@ from memlint.repository.workspace import on_disk
 from memlint.source.document import Document
 
 RIGHT, UNKNOWN, WRONG, MISSING = "right", "unknown", "wrong", "missing"
+COMMANDED = "set by a command of the repository"
 
 
 def main() -> int:
@@ -57,9 +59,9 @@ def _report(kind: str, rows: list[dict[str, Any]], repositories: Path, verbose: 
             counts[verdict] += 1
             if verbose and verdict != RIGHT:
                 print(f"  {row['repo']} {row['path']} {field}: {verdict} {text}")
-    fields = sum(counts[word] for word in (RIGHT, UNKNOWN, MISSING, WRONG))
+    fields = sum(counts[word] for word in (RIGHT, UNKNOWN, MISSING, WRONG, COMMANDED))
     shares = ", ".join(
-        f"{word} {100 * counts[word] / max(1, fields):.1f} %" for word in (RIGHT, UNKNOWN, MISSING, WRONG)
+        f"{word} {100 * counts[word] / max(1, fields):.1f} %" for word in (RIGHT, UNKNOWN, MISSING, WRONG, COMMANDED)
     )
     with_run = len(rows) - counts["without a run"]
     repositories_in_all = len({row["repo"] for row in rows})
@@ -82,7 +84,10 @@ def _fields(truth: Mapping[str, Mapping[str, Any]], document: Document) -> Itera
     found = _values(document)
     for field, wanted in truth.items():
         got = found.get(field)
-        yield field, _verdict(wanted, got), f"{got!r}, not {wanted['value']!r}"
+        verdict = _verdict(wanted, got)
+        if verdict == WRONG and document.start is not None and document.start.is_commanded:
+            verdict = COMMANDED
+        yield field, verdict, f"{got!r}, not {wanted['value']!r}"
 
 
 def _verdict(wanted: Mapping[str, Any], got: Any) -> str:

@@ -58,7 +58,7 @@ def _summary_parts(run: Run) -> Iterator[str]:
     yield _text(method.stage)
     yield _text(method.kind) + (f" r={_text(method.rank)}" if method.rank else "")
     if quantization.method != "none":
-        yield f"{quantization.bits:g}-bit base"
+        yield f"{_bits(quantization.bits)}-bit base"
     if run.precision.compute is not UNKNOWN:
         yield _precision(run)
     yield f"{_text(run.batch.micro_batch_size)} x {_text(run.sequence.length)} tokens"
@@ -81,6 +81,10 @@ def _engine(run: Run) -> Iterator[str]:
         yield _text(parallelism.engine)
     if run.offload.optimizer != "none" or run.offload.parameters != "none":
         yield "offload"
+
+
+def _bits(value: Any) -> str:
+    return "?" if value is UNKNOWN else f"{value:g}"
 
 
 def _text(value: Any) -> str:

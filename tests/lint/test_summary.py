@@ -38,6 +38,10 @@ def summary(one: Run) -> str:
             {"model__quantization__method": "bnb", "model__quantization__bits": 4},
             "sft, full, 4-bit base, pure bfloat16, 2 x 256 tokens",
         ),
+        (
+            {"model__quantization__method": "bnb", "model__quantization__bits": UNKNOWN},
+            "sft, full, ?-bit base, pure bfloat16, 2 x 256 tokens",
+        ),
     ],
 )
 def test_the_line_of_a_run(changes: dict[str, object], line: str) -> None:

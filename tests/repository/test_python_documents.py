@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -171,3 +172,117 @@ def test_a_key_without_effect_is_one_that_nobody_meant(
         item["rule"] for item in checked(tmp_path, "train.py", "--select", "TRN018", "--select", "EVA004")["findings"]
     }
     assert found == rules
+
+
+GRPO = OWN.replace("SFTConfig", "GRPOConfig").replace("SFTTrainer", "GRPOTrainer")
+
+
+def test_a_command_says_which_of_two_scripts_reads_a_file(tmp_path: Path) -> None:
+    page = "```bash\npython grpo.py --config a.yaml\n```\n"
+    write(tmp_path, {"sft.py": OWN, "grpo.py": GRPO, "a.yaml": CONFIG, "README.md": page})
+    track(tmp_path)
+    (row,) = json.loads(memlint(tmp_path, "map", "a.yaml", "--format", "json", "--isolated").out)["runs"]
+    assert row["script"] == "grpo.py"
+    assert row["disagreements"] == []
+
+
+def test_scripts_that_disagree_about_a_file_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"sft.py": OWN, "grpo.py": GRPO, "a.yaml": CONFIG})
+    found = [item for item in checked(tmp_path, "a.yaml")["findings"] if item["rule"] == "CFG014"]
+    assert [item["message"] for item in found] == [
+        "sft.py reads this file too, and makes a run of `SFTConfig` of it, not of `GRPOConfig`"
+    ]
+    said = memlint(tmp_path, "map", "a.yaml", "--isolated").out
+    assert "sft.py reads this file too" in said
+
+
+def test_scripts_that_agree_about_a_file_are_not_named(tmp_path: Path) -> None:
+    write(tmp_path, {"sft.py": OWN, "other.py": OWN, "a.yaml": CONFIG})
+    assert all(item["rule"] != "CFG014" for item in checked(tmp_path, "a.yaml")["findings"])
+
+
+def test_values_that_differ_are_named(tmp_path: Path) -> None:
+    other = OWN.replace("training['length']", "512")
+    write(tmp_path, {"sft.py": OWN, "other.py": other, "a.yaml": CONFIG})
+    (found,) = (item for item in checked(tmp_path, "a.yaml")["findings"] if item["rule"] == "CFG014")
+    assert found["message"] == "other.py reads this file too, and disagrees: `max_length` is 512 there and 4096 here"
+
+
+def test_a_key_that_no_script_reads_is_a_finding_at_its_line(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": OWN, "a.yaml": CONFIG + "  packing: true\n  note: nothing\n"})
+    (found,) = (item for item in checked(tmp_path, "a.yaml")["findings"] if item["rule"] == "CFG015")
+    assert found["location"]["line"] == 7
+    assert found["message"] == "`packing` is in no script of the repository: train.py makes the run without it"
+    assert "no script reads training.packing (a.yaml:7)" in memlint(tmp_path, "map", "a.yaml", "--isolated").out
+
+
+@pytest.mark.parametrize(
+    ("script", "more"),
+    [
+        (OWN.replace("gradient_checkpointing=True", "**{'packing': training.get('packing')}"), "  packing: true\n"),
+        (OWN, "  packing: false\n"),
+        (OWN.replace("per_device_train_batch_size=training['batch']", "**training"), "  packing: true\n"),
+    ],
+    ids=["read", "off", "all are passed on"],
+)
+def test_keys_that_a_script_may_read_are_none(tmp_path: Path, script: str, more: str) -> None:
+    write(tmp_path, {"train.py": script, "a.yaml": CONFIG + more})
+    assert all(item["rule"] != "CFG015" for item in checked(tmp_path, "a.yaml")["findings"])
+
+
+OPTIONS = (
+    "import argparse\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n\n"
+    "parser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--model', default='Qwen/Qwen2.5-0.5B')\n"
+    "parser.add_argument('--bs', type=int, default=2)\n"
+    "given = parser.parse_args()\n"
+    "model = AutoModelForCausalLM.from_pretrained(given.model)\n"
+    "SFTTrainer(model=model, args=SFTConfig('o', per_device_train_batch_size=given.bs, max_length=64)).train()\n"
+)
+
+
+def batches(folder: Path) -> list[int]:
+    rows = json.loads(memlint(folder, "map", "train.py", "--format", "json", "--isolated").out)["runs"]
+    return [entry["value"] for row in rows for entry in row["keys"] if entry["key"] == "per_device_train_batch_size"]
+
+
+@pytest.mark.parametrize(
+    ("page", "wanted"),
+    [
+        ("", [2]),
+        ("```\npython train.py --bs 16\n```\n", [16]),
+        ("```\npython train.py\npython train.py --bs 16\n```\n", [2, 16]),
+        ("```\npython train.py --bs 16\npython train.py --bs 16 # again\n```\n", [16]),
+        ("```\npython train.py --bs <number>\n```\n", [2]),
+        ("\n".join(f"    python train.py --bs {number}" for number in range(1, 9)), [2]),
+    ],
+    ids=["none", "one", "two", "the same", "open", "many"],
+)
+def test_commands_of_a_page_override_defaults(tmp_path: Path, page: str, wanted: list[int]) -> None:
+    write(tmp_path, {"train.py": OPTIONS, "README.md": page})
+    track(tmp_path)
+    assert batches(tmp_path) == wanted
+
+
+def test_a_fix_changes_no_default_that_a_command_overrides(tmp_path: Path) -> None:
+    write(tmp_path, {"train.py": OPTIONS, "README.md": "```\npython train.py --bs 512\n```\n"})
+    track(tmp_path)
+    memlint(tmp_path, "fix", "train.py", "--unsafe", *CARD)
+    assert "default=2" in (tmp_path / "train.py").read_text()
+    assert "--bs 512" in (tmp_path / "README.md").read_text()
+
+
+def test_a_large_notebook_says_how_it_can_be_read(tmp_path: Path) -> None:
+    for name, code in (("a.ipynb", SFT), ("b.ipynb", "print(1)\n")):
+        made = json.loads(notebook(code))
+        made["cells"][0]["outputs"] = [{"output_type": "stream", "text": "x" * 6_000_000}]
+        write(tmp_path, {name: json.dumps(made)})
+    (found,) = checked(tmp_path, ".")["findings"]
+    assert (found["location"]["path"], found["severity"]) == ("a.ipynb", "info")
+    assert "--clear-output" in found["message"]
+
+
+def track(folder: Path) -> None:
+    """Commands are looked for in files that git tracks."""
+    for words in (("init", "-q"), ("add", "-A")):
+        subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)

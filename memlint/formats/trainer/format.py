@@ -21,7 +21,7 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.issues import conflicts, is_record, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
-from memlint.formats.trainer.model import model_name
+from memlint.formats.trainer.model import keep_packed, model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import apply_preparation
 from memlint.formats.trainer.reader import read_dtype_doubt, skips_rule, unjudged
@@ -134,6 +134,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_preparation(fields, config)
     _under_zero3(fields, config)
     read_start(fields, config.section.document, KEYS)
+    keep_packed(fields, config)
     _data_parallel_size(fields)
     if only_evaluates(config):
         _apply_evaluation(fields, config.is_on("do_predict") and not config.is_on("prediction_loss_only"))

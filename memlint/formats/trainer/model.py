@@ -136,6 +136,12 @@ def _read_packed(fields: Fields, stored: StoredWeights) -> None:
     fields.put("model.quantization.prequantized", True, origin)
 
 
+def keep_packed(fields: Fields, config: TrainerConfig) -> None:
+    """A packed checkpoint stays packed, whatever the value of a switch that nobody knows."""
+    if fields.get("model.quantization.prequantized", False) is True:
+        _read_packed(fields, config.architecture.stored)
+
+
 def loads_in_4_bits(config: TrainerConfig) -> bool:
     return bool(_four_bit_key(config))
 

@@ -56,7 +56,7 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
         program = _program(launched, folders, tracked)
         if program is None or any(_is_open(word) for word in launched.arguments):
             continue
-        line = _line(launched, one, name, text, tracked.root)
+        line = _line(launched, one, name, lines, tracked.root)
         named = {word.text.partition("=")[2] or word.text: word for word in launched.arguments}
         found = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
         files = {word: places[0] for word, places in found if places}
@@ -94,10 +94,9 @@ def _program(launched: LaunchCommand, folders: tuple[str, ...], tracked: Tracked
     return next(found, None)
 
 
-def _line(launched: LaunchCommand, one: Invocation, name: str, text: str, root: str) -> CommandLine:
+def _line(launched: LaunchCommand, one: Invocation, name: str, lines: Lines, root: str) -> CommandLine:
     """The command's options; a value has the place in the page where its word stands."""
     own = posixpath.join(root, name)
-    lines = Lines(text)
     line = command_line(launched, one.variables, world(launched, one.variables, one.wrappers, None))
     named, others = options(launched.arguments)
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import islice
 
 from memlint.repository.python.documents import PythonRepository, documents, may_train
-from memlint.repository.python.readers import Reading, chosen, disagreements, unread, with_places
+from memlint.repository.python.readers import FileReading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
@@ -74,16 +74,16 @@ class ConfigIndex:
         text = self._repository.read(path)
         return text if text is not None and may_train(path, text, self._repository.read) else None
 
-    def _readings(self, scripts: Iterable[tuple[str, str]], path: str) -> Iterator[Reading]:
+    def _readings(self, scripts: Iterable[tuple[str, str]], path: str) -> Iterator[FileReading]:
         display = self._repository.display(path)
         for script, code in scripts:
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own:
                 runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
-                yield Reading(script, runs, _values_here(own[0]))
+                yield FileReading(script, runs, _values_here(own[0]))
 
-    def _with_notes(self, path: str, readings: Sequence[Reading], is_told: bool) -> tuple[Document, ...]:
+    def _with_notes(self, path: str, readings: Sequence[FileReading], is_told: bool) -> tuple[Document, ...]:
         """The runs that count, with what else is to be said of the file."""
         of = chosen(readings, is_told)
         others = tuple(disagreements(of, readings))

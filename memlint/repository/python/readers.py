@@ -19,7 +19,7 @@ DECIDES = re.compile(
 )
 
 
-class Reading(NamedTuple):
+class FileReading(NamedTuple):
     """The runs that a script makes of a configuration file. `runs`: those of the file; `values`: how many values of the
     file the first of them has."""
 
@@ -28,13 +28,13 @@ class Reading(NamedTuple):
     values: int
 
 
-def chosen(readings: Sequence[Reading], is_told: bool) -> Reading:
+def chosen(readings: Sequence[FileReading], is_told: bool) -> FileReading:
     """The script that counts: the first one that a command starts with the file (`is_told`), else the one that makes
     most of the file's values."""
     return readings[0] if is_told else max(readings, key=lambda one: one.values)
 
 
-def disagreements(of: Reading, readings: Sequence[Reading]) -> Iterator[str]:
+def disagreements(of: FileReading, readings: Sequence[FileReading]) -> Iterator[str]:
     """What the other scripts make of the file, in words; nothing of those that make the same of it."""
     for other in readings:
         if other.script != of.script:

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.source.python import builtin_functions
 from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.limits import MAX_DEPTH
-from memlint.source.python.members import attribute, has_decorator, merge
+from memlint.source.python.members import above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
 from memlint.source.python.reader import Call, Frame, Reader
@@ -29,6 +29,8 @@ from memlint.source.python.values import (
     either,
 )
 
+SUPER = "super()"  # in a method's scope: what it gives
+
 
 def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
     """The value of a call."""
@@ -39,6 +41,8 @@ def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
     else:
         target = reader.evaluate(reader, node.func, frame)
     given = arguments(reader, node, frame)
+    if isinstance(target, External) and target.name == "super" and not given.positional:
+        return frame.scope.find(SUPER) or Undetermined("`super()` outside of a method", given.source)
     if isinstance(node.func, ast.Attribute) and owner is not None:
         found = method(reader, owner, node.func.attr, given)
         if found is not None:
@@ -135,6 +139,8 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     frame = Frame(function.module, Scope(function.scope))
     owner = () if function.owner is None or has_decorator(node, "staticmethod") else (function.owner,)
     bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
+    if function.holder is not None and isinstance(function.owner, Instance):
+        frame.scope.names[SUPER] = above(function.holder, function.owner)
     reader.budget.depth += 1
     try:
         if isinstance(node, ast.Lambda):

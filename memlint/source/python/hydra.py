@@ -21,7 +21,7 @@ _PACKAGE = re.compile(r"^#\s*@package\s+([\w.]+)", re.MULTILINE)
 _OWN = "_self_"
 
 
-class Part(NamedTuple):
+class DefaultsEntry(NamedTuple):
     """One entry of a defaults list. `group`: from the folder of configurations, "" of a plain file; `written`: as the
     list has it; `package`: where its values go, "" for where the group says."""
 
@@ -63,11 +63,11 @@ def composed(reader: Reader, folder: str, name: str) -> Table | None:
     line: a choice of a group first, values last. None where the file is not there."""
     files = _Files(reader, folder)
     choices, added, values = files.overrides(reader.command.overrides)
-    for part in (*files.tree(Part("", name)), *added):
+    for part in (*files.tree(DefaultsEntry("", name)), *added):
         for inner in files.tree(part):
             if inner.is_override:
                 choices.setdefault(inner.key, inner.name)
-    found = files.merged(Part("", name), choices, added)
+    found = files.merged(DefaultsEntry("", name), choices, added)
     if found is not None:
         for path, value in values.items():
             override(found, path, value)
@@ -91,29 +91,29 @@ class _Files:
             self._read[path] = (values, header[1] if header else "") if isinstance(values, Table) else None
         return self._read[path]
 
-    def overrides(self, given: Mapping[str, Value]) -> tuple[dict[str, str], list[Part], dict[str, Value]]:
+    def overrides(self, given: Mapping[str, Value]) -> tuple[dict[str, str], list[DefaultsEntry], dict[str, Value]]:
         """`model=big` chooses a file of a group, `+experiment=a` adds one, `lr=1` is a value."""
         choices: dict[str, str] = {}
-        added: list[Part] = []
+        added: list[DefaultsEntry] = []
         values: dict[str, Value] = {}
         for name, value in given.items():
             group, _, package = name.partition("@")
             word = value.value if isinstance(value, Known) else None
             if isinstance(word, str) and self.file(f"{group}/{word}") is not None:
                 choices[name] = word
-                added.append(Part(group, word, group, package))
+                added.append(DefaultsEntry(group, word, group, package))
             else:
                 values[name] = value
         return choices, added, values
 
-    def parts(self, path: str) -> Iterator[Part]:
+    def parts(self, path: str) -> Iterator[DefaultsEntry]:
         """The defaults list of the file at `path`; a group is relative to the file's own, unless it begins with `/`."""
         found = self.file(path)
         entries = found[0].values.get("defaults") if found is not None else None
         for entry in entries.values if isinstance(entries, Items) else ():
             yield from _parts(entry, posixpath.dirname(path))
 
-    def tree(self, part: Part, depth: int = 0) -> Iterator[Part]:
+    def tree(self, part: DefaultsEntry, depth: int = 0) -> Iterator[DefaultsEntry]:
         """The parts below a part, and those below them."""
         for inner in self.parts(_path(part)) if depth < MAX_DEPTH else ():
             yield inner
@@ -121,7 +121,12 @@ class _Files:
                 yield from self.tree(inner, depth + 1)
 
     def merged(
-        self, part: Part, choices: Mapping[str, str], added: list[Part], package: str = "", depth: int = 0
+        self,
+        part: DefaultsEntry,
+        choices: Mapping[str, str],
+        added: list[DefaultsEntry],
+        package: str = "",
+        depth: int = 0,
     ) -> Table | None:
         """The values of a part with those of its defaults list, placed below `package`."""
         found = self.file(_path(part))
@@ -133,7 +138,7 @@ class _Files:
         whole = Table({}, own.source)
         inner = list(self.parts(_path(part)))
         if all(one.name != _OWN for one in inner):
-            inner.append(Part("", _OWN))
+            inner.append(DefaultsEntry("", _OWN))
         known = {one.key for one in inner}
         for one in (*inner, *(one for one in added if one.key not in known)):
             if one.name == _OWN:
@@ -145,11 +150,11 @@ class _Files:
         return whole
 
 
-def _path(part: Part) -> str:
+def _path(part: DefaultsEntry) -> str:
     return posixpath.normpath(posixpath.join(part.group, part.name))
 
 
-def _package(part: Part, above: str, header: str) -> str:
+def _package(part: DefaultsEntry, above: str, header: str) -> str:
     """Where the values of a part go: what the list says, the file's header, else the group below the parent."""
     said = part.package or header
     if said == "_global_":
@@ -168,11 +173,15 @@ def _below(package: str, values: Table) -> Table:
     return values
 
 
-def _parts(entry: Value, own: str) -> Iterator[Part]:
+def _parts(entry: Value, own: str) -> Iterator[DefaultsEntry]:
     """One entry of a defaults list: `name`, `group: name`, `override /group: name`, `group@package: name`."""
     if isinstance(entry, Known) and entry.value:
         name = str(entry.value).removesuffix(".yaml")
-        yield Part("", _OWN) if name == _OWN else Part(own if not name.startswith("/") else "", name.lstrip("/"))
+        yield (
+            DefaultsEntry("", _OWN)
+            if name == _OWN
+            else DefaultsEntry(own if not name.startswith("/") else "", name.lstrip("/"))
+        )
     for key, value in entry.values.items() if isinstance(entry, Table) else ():
         *words, last = str(key).split()
         group, _, package = last.partition("@")
@@ -180,7 +189,9 @@ def _parts(entry: Value, own: str) -> Iterator[Part]:
         names = value.values if isinstance(value, Items) else [value]
         for one in names:
             if isinstance(one, Known) and isinstance(one.value, str):
-                yield Part(path, one.value.removesuffix(".yaml"), group.lstrip("/"), package, "override" in words)
+                yield DefaultsEntry(
+                    path, one.value.removesuffix(".yaml"), group.lstrip("/"), package, "override" in words
+                )
 
 
 LIBRARIES: Mapping[str, Library] = {"@hydra.main": hydra_main}

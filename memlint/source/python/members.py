@@ -53,12 +53,20 @@ def _of_table(owner: Table, name: str) -> Value:
 
 
 def _of_instance(owner: Instance, name: str) -> Value:
-    if name in owner.attributes:
+    if name in owner.attributes and owner.behind is None:
         return owner.attributes[name]
     found = class_member(owner.of, name)
     if isinstance(found, PythonFunction) and found.owner is None:
-        return PythonFunction(found.node, found.module, found.scope, owner)
+        return PythonFunction(found.node, found.module, found.scope, owner.behind or owner, found.holder)
+    if found is None and owner.behind is not None:
+        return External(f"super().{name}")
     return found or Undetermined(f"`{owner.of.name}` has no `{name}` that memlint sees")
+
+
+def above(of: Class, owner: Instance) -> Instance:
+    """What `super()` gives in a method of the class `of` that is called on `owner`."""
+    bases = Class(of.name, of.bases, of.module, of.scope)
+    return Instance(bases, owner.source, owner.behind or owner)
 
 
 def has_decorator(node: FunctionNode, name: str) -> bool:
@@ -73,7 +81,8 @@ def class_member(owner: Class, name: str) -> Value | None:
         return owner.fields[name]
     if name in owner.methods:
         node = owner.methods[name]
-        return PythonFunction(node, owner.module, owner.scope, owner if has_decorator(node, "classmethod") else None)
+        bound = owner if has_decorator(node, "classmethod") else None
+        return PythonFunction(node, owner.module, owner.scope, bound, owner)
     for base in owner.bases:
         found = class_member(base, name) if isinstance(base, Class) else None
         if found is not None:

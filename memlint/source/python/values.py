@@ -118,11 +118,20 @@ class Made:
 
 
 class PythonFunction:
-    """A function or lambda of the repository. `owner`: the object, for a bound method."""
+    """A function or lambda of the repository. `owner`: the object, for a bound method; `holder`: the class that defines
+    a method."""
 
-    __slots__ = ("module", "node", "owner", "scope")
+    __slots__ = ("holder", "module", "node", "owner", "scope")
 
-    def __init__(self, node: FunctionNode, module: SourceText, scope: Scope, owner: Value | None = None) -> None:
+    def __init__(
+        self,
+        node: FunctionNode,
+        module: SourceText,
+        scope: Scope,
+        owner: Value | None = None,
+        holder: Class | None = None,
+    ) -> None:
+        self.holder = holder
         self.node = node
         self.module = module
         self.scope = scope
@@ -146,12 +155,13 @@ class Class:
 
 
 class Instance:
-    """An object of a class of the repository."""
+    """An object of a class of the repository. `behind`: of what `super()` gives, the object itself."""
 
-    __slots__ = ("attributes", "of", "source")
+    __slots__ = ("attributes", "behind", "of", "source")
 
-    def __init__(self, of: Class, source: ValueSource = NOWHERE) -> None:
+    def __init__(self, of: Class, source: ValueSource = NOWHERE, behind: Instance | None = None) -> None:
         self.of = of
+        self.behind = behind
         self.source = source
         self.attributes: dict[str, Value] = {}
 

@@ -269,6 +269,104 @@ def test_what_a_loop_says_in_other_ways(old: str, new: str, key: str, value: Any
     assert keys(LOOP.replace(old, new)).get(key) == value
 
 
+PLUGIN = "gradient_accumulation_steps=4, deepspeed_plugin=DeepSpeedPlugin(%s))"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "engine"),
+    [
+        ("zero_stage=2", {"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}),
+        (
+            "zero_stage=3, offload_optimizer_device='cpu', gradient_clipping=1.0",
+            {
+                "train_micro_batch_size_per_gpu": "auto",
+                "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}},
+            },
+        ),
+        ("hf_ds_config='zero3.json'", "zero3.json"),
+        ("", "?"),  # the environment decides
+        ("zero_stage=3, transformer_moe_cls_names='x'", "?"),
+        ("**given()", "?"),
+    ],
+)
+def test_accelerates_deepspeed_plugin_is_the_engine(arguments: str, engine: Any) -> None:
+    assert keys(LOOP.replace("gradient_accumulation_steps=4)", PLUGIN % arguments))["deepspeed"] == engine
+
+
+def test_fsdp_of_a_loop_is_unknown() -> None:
+    plugin = "gradient_accumulation_steps=4, fsdp_plugin=FullyShardedDataParallelPlugin())"
+    assert keys(LOOP.replace("gradient_accumulation_steps=4)", plugin))["fsdp"] == "?"
+    code = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n{LOOP}"
+    wrapped = keys(code.replace("model.gradient_checkpointing_enable()", "model = FSDP(model, device_id=0)"))
+    assert wrapped["fsdp"] == "?"
+    assert "model_name_or_path" in wrapped
+
+
+ENGINE = """\
+import deepspeed
+from transformers import AutoModelForCausalLM
+
+CONFIG = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 8,
+    "bf16": {"enabled": True},
+    "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}},
+    "zero_optimization": {"stage": 3},
+}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B")
+engine, _, loader, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=CONFIG)
+for batch in loader:
+    loss = engine(**batch).loss
+    engine.backward(loss)
+    engine.step()
+"""
+
+
+def test_deepspeeds_dictionary_says_what_a_loop_trains_with() -> None:
+    found = keys(ENGINE)
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (2, 8)
+    assert (found["bf16"], found["fp16"], found["optim"]) == (True, False, "adamw_torch")
+    assert found["deepspeed"]["zero_optimization"] == {"stage": 3}
+
+
+@pytest.mark.parametrize(("old", "new", "key"), [('"AdamW"', '"OneBitAdam"', "optim"), ("config=CONFIG", "", "optim")])
+def test_what_deepspeeds_dictionary_leaves_open(old: str, new: str, key: str) -> None:
+    assert keys(ENGINE.replace(old, new))[key] == "?"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "key", "value"),
+    [
+        ('LoraConfig(r=64, target_modules=["q_proj"])', "LoraConfig(**given())", "lora_r", "?"),
+        ('LoraConfig(r=64, target_modules=["q_proj"])', "LoraConfig(r=4, **given())", "lora_r", 4),
+        ("quantization_config=bits", "**given()", "load_in_4bit", "?"),
+    ],
+)
+def test_what_a_call_with_unknown_arguments_leaves_out(old: str, new: str, key: str, value: Any) -> None:
+    assert keys(SFT.replace(old, new))[key] == value
+
+
+UNSLOTH = """\
+from unsloth import FastLanguageModel
+from trl import SFTConfig, SFTTrainer
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Qwen2.5-7B", max_seq_length=1024, dtype=None)
+SFTTrainer(model=model, args=SFTConfig("o", per_device_train_batch_size=2)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "dtype"),
+    [
+        ("", "", "bfloat16"),
+        (", dtype=None", "", "bfloat16"),
+        ("dtype=None", "dtype=torch.float16", "float16"),
+        (", dtype=None", ", **given()", None),
+    ],
+)
+def test_unsloth_chooses_the_dtype_that_nobody_says(old: str, new: str, dtype: Any) -> None:
+    assert keys("import torch\n" + UNSLOTH.replace(old, new)).get("dtype") == dtype
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -35,6 +35,11 @@ from tests.source.python.following import followed, handed
         ("use(int('8'))", 8),
         ("use(max(1, 4))", 4),
         ("use(len([1, 2]))", 2),
+        ("import json\nuse(json.loads('{\"a\": [1, 2]}'))", {"a": [1, 2]}),
+        ("import json\nuse(json.loads('{\"a\"'))", "?"),
+        ("use(isinstance([1], ListConfig))", True),
+        ("use(isinstance(1, ListConfig))", False),
+        ("use(isinstance(LoraConfig(r=1), dict))", False),
         ("use([x * 2 for x in (1, 2, 3) if x > 1])", [4, 6]),
         ("use({k: v for k, v in {'a': 1, 'b': None}.items() if v is not None})", {"a": 1}),
         ("use(dict(a=1, **{'b': 2}))", {"a": 1, "b": 2}),
@@ -354,3 +359,42 @@ def test_a_value_that_doubles_stays_small(code: str) -> None:
 def test_a_value_that_holds_itself_twice_is_compared_and_written_at_once() -> None:
     twice = "".join(f"{name} = [1]\n" + f"{name} = [{name}, {name}]\n" * 200 for name in "ab")
     assert handed(f"{twice}use(a == b)") == "?"
+
+
+SUPER = """\
+from abc import ABC
+class Base(ABC):
+    def __init__(self, config):
+        self.config = config
+    def load(self):
+        use([self.name(), self.config["r"]])
+    def name(self):
+        return "base"
+class Middle(Base):
+    def __init__(self, config):
+        super().__init__(config)
+        self.config["r"] = self.config["r"] * 2
+class Last(Middle):
+    def __init__(self, config):
+        super().__init__(config)
+    def name(self):
+        return f"last of {super().name()}"
+Last({"r": 4}).load()
+"""
+
+
+def test_super_is_the_class_above_the_one_that_defines_the_method() -> None:
+    assert handed(SUPER) == ["last of base", 8]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "use(super().x)",
+        "class A:\n    def f(self):\n        return super().f()\nuse(A().f())",
+        "class A:\n    def f(self):\n        return A.f(self)\nuse(A().f())",
+        "class A(Missing):\n    def __init__(self):\n        super().__init__(1)\nuse(A().b)",
+    ],
+)
+def test_super_of_nothing_is_unknown(code: str) -> None:
+    assert handed(code) in ("?", "Made")

@@ -54,7 +54,7 @@ def _checkpointing(value: bool) -> Library:
 
 def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
     """`model, tokenizer = FastLanguageModel.from_pretrained(...)`."""
-    model = Made(given.name, given.positional, given.named, given.source)
+    model = Made(given.name, given.positional, given.named, given.source, None, given.is_open)
     reader.made(model)
     reader.observe(model)
     return Items([model, Made(f"{given.name}.tokenizer", (), {}, given.source)], given.source)
@@ -301,9 +301,9 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("trl.get_peft_config", "trl.trainer.utils.get_peft_config"), _peft_config),
     **dict.fromkeys(("trl.get_quantization_config", "trl.trainer.utils.get_quantization_config"), _quantization_config),
     ".TorchTrainer": _train_loop,
-    ".prepare": _prepare,
+    **dict.fromkeys((".prepare", ".prepare_model"), _prepare),
     "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
-    **dict.fromkeys((".cuda", ".train", ".eval", ".compile"), _same),
+    **dict.fromkeys((".cuda", ".train", ".eval", ".compile", ".for_training", ".for_inference"), _same),
     ".requires_grad_": _frozen,
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},

@@ -264,9 +264,9 @@ def _engine(seen: list[Made], engines: list[Made]) -> Keys:
         if isinstance(config, (Table, Known)):
             return {"deepspeed": config}
         return {"deepspeed": Undetermined("DeepSpeed's configuration is not one that memlint sees", made.source)}
-    for made in seen:
-        if made.last == "Accelerator":
-            return _plugin(made)
+    plugins = [keys for keys in map(_plugin, (made for made in seen if made.last == "Accelerator")) if keys]
+    if plugins:
+        return plugins[0]
     if any(made.last in _WRAPS_SHARDED for made in seen):
         return {"fsdp": Undetermined("the script wraps the model with FSDP by itself")}
     return {}

@@ -1,0 +1,95 @@
+"""Hydra's composition; the expected values are those of hydra 1.3.2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from memlint.source import load
+from memlint.source.document import Document
+from memlint.source.python.follow import follow_script
+from memlint.source.python.reader import CommandLine, ScriptFiles
+from memlint.source.python.text import SourceText, parse
+from memlint.source.python.values import Known, Made
+from tests.source.python.following import shown
+
+SCRIPT = "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(cfg):\n    use(cfg)\nmain()\n"
+FILES = {
+    "config.yaml": "defaults:\n- base\n- model: a\n- _self_\n- optional experiment: none\nseed: 1\nmodel:\n  k0: 99\n",
+    "base.yaml": "lr: 1\ndeep: {x: 2, y: 3}\n",
+    "model/a.yaml": "defaults:\n- attn: a\n- _self_\nk0: 5\nk1: 0\n",
+    "model/b.yaml": "k1: 8\n",
+    "model/attn/a.yaml": "kind: eager\n",
+    "data/c.yaml": "# @package other.place\nrows: 4\n",
+    "experiment/x.yaml": "# @package _global_\ndefaults:\n- override /model: b\n- _self_\nlr: 17\nmodel: {k1: 23}\n",
+}
+PLAIN = {"lr": 1, "deep": {"x": 2, "y": 3}, "model": {"attn": {"kind": "eager"}, "k0": 99, "k1": 0}, "seed": 1}
+
+
+def composed(changed: Mapping[str, str] = {}, **overrides: Any) -> Any:
+    files = {f"conf/{name}": text for name, text in {**FILES, **changed}.items()}
+
+    def document(name: str) -> Document | None:
+        return load(files[name].encode(), name)[0] if name in files else None
+
+    script = parse("train.py", SCRIPT)
+    assert isinstance(script, SourceText)
+    seen: list[Made] = []
+    line = CommandLine(overrides={name: Known(value) for name, value in overrides.items()})
+    follow_script(script, ScriptFiles(lambda name: None, document), seen.append, {}, {}, line)
+    (value,) = [shown(made.positional[0]) for made in seen if made.name == "use"]
+    return value
+
+
+def test_a_defaults_list_is_merged_in_its_order() -> None:
+    assert composed() == PLAIN
+
+
+def test_a_group_of_a_group_lies_below_it() -> None:
+    assert composed()["model"]["attn"] == {"kind": "eager"}
+
+
+def test_the_command_line_chooses_a_group() -> None:
+    assert composed(model="b")["model"] == {"k1": 8, "k0": 99}
+
+
+def test_an_experiment_changes_groups_and_values_at_the_root() -> None:
+    found = composed(experiment="x")
+    assert found["lr"] == 17
+    assert found["model"] == {"k1": 23, "k0": 99}
+
+
+def test_a_header_says_the_package() -> None:
+    assert composed(data="c")["other"] == {"place": {"rows": 4}}
+
+
+@pytest.mark.parametrize(("path", "value"), [("lr", 5), ("deep.x", 7), ("new.key", 1)])
+def test_values_of_the_command_line_come_last(path: str, value: int) -> None:
+    found = composed(**{path: value})
+    for name in path.split("."):
+        found = found[name]
+    assert found == value
+
+
+def test_a_package_in_the_list_is_another_choice() -> None:
+    text = "defaults:\n- model: a\n- model@second: b\n- _self_\n"
+    found = composed({"config.yaml": text}, experiment="x")
+    assert found["second"] == {"k1": 8}
+    assert composed({"config.yaml": text})["model"]["k0"] == 5
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "defaults: 4\n",
+        "defaults: [[1]]\n",
+        "defaults: [config]\n",
+        "defaults: [{model: [a, 4]}]\n",
+        "[]\n",
+        "defaults:\n",
+    ],
+)
+def test_hostile_lists_end(text: str) -> None:
+    composed({"config.yaml": text})
