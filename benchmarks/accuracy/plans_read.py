@@ -1,8 +1,8 @@
 """Plans read beside what an expert does: `python benchmarks/accuracy/plans_read.py`.
 
-data/plans_read.jsonl has a row for each run over its budget: what experts do first (`expert`) with the `source` (the
-framework's documentation, or the thread in which it helped), what memlint offers (`offered`), and the reader's judgement
-before and after the moves that were missing were added: agree, better or worse, with the reason (`why`).
+data/plans_read.jsonl has a row for each run over its budget: what experts do first (`expert`) with its `source` (the
+framework's documentation, or the thread in which it helped), what memlint offers (`offered`), and the judgement of a
+reader before and after moves that were missing were added: agree, better or worse, with the reason (`why`).
 """
 
 from __future__ import annotations
