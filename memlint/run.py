@@ -515,6 +515,7 @@ class Planning(NamedTuple):
     # The field that says how many GPUs share each sequence, where the framework can do it and a file can say it.
     sequence_sharing: str = ""
     critic_has_own_batch: bool = False  # PPO's critic has a micro-batch of its own in the config
+    shares_images: bool = False  # and so can those with images
     sequence_sharing_needs: str = ""  # what has to be installed for it
     offloads_under_fsdp2: bool = False  # FSDP's shards go to host memory under its second version alone
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits

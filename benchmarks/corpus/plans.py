@@ -39,7 +39,7 @@ Counts = collections.Counter[str]
 
 class Planned(NamedTuple):
     """What one run over its budget gets. `any_fits`: a combination of changes fits, whether or not it can be written.
-    `on_one_card`: it is told to run on one of its cards."""
+    `told`: it is told how to start it: with segments that grow, or on one of its cards."""
 
     name: str
     fits: bool
@@ -47,7 +47,7 @@ class Planned(NamedTuple):
     any_fits: bool
     seconds: float
     titles: tuple[str, ...]
-    on_one_card: bool
+    told: bool
 
 
 def main() -> int:
@@ -106,8 +106,8 @@ def _planned(
         if _read_anew(path, analyser, option.tried.contents, index) != promised:
             counts["broken"] += 1
             print(f"  broken promise: {path}: {titles}") if verbose else None
-    on_one_card = any("one of these cards" in fix.title for fix in known.advice)
-    return Planned(f"{path} {index}", bool(fitting), riskless, any_fits, seconds, titles, on_one_card)
+    told = any(word in fix.title for fix in known.advice for word in ("one of these cards", "expandable_segments"))
+    return Planned(f"{path} {index}", bool(fitting), riskless, any_fits, seconds, titles, told)
 
 
 def _read_anew(path: Path, analyser: FileAnalyser, contents: Mapping[str, bytes], index: int) -> int | None:
@@ -168,8 +168,8 @@ def _print(name: str, rows: Mapping[str, Planned], counts: Counts, verbose: bool
 def _more_cards(one: Mapping[str, Planned], four: Mapping[str, Planned], verbose: bool) -> None:
     """Runs that have a plan without risk on one card, and none on four."""
     lost = [name for name, row in one.items() if row.riskless and name in four and not four[name].riskless]
-    told = sum(four[name].on_one_card for name in lost)
-    print(f"a plan without risk on one card and none on four: {len(lost)}, of which {told} are told to run on one")
+    told = sum(four[name].told for name in lost)
+    print(f"a plan without risk on one card and none on four: {len(lost)}, of which {told} are told how to start it")
     for name in lost if verbose else ():
         print(f"  {name}: {one[name].titles} / {four[name].titles}")
 

@@ -22,7 +22,7 @@ from memlint.fixes.attempt import Attempt, attempt, check_finding
 from memlint.fixes.laws import identity
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Found, Judged, Reanalyse
-from memlint.run import Run, get
+from memlint.run import Run, get, replace
 
 Estimator = Callable[[Run], Estimate]
 MAX_PLANS = 3
@@ -98,7 +98,7 @@ def options(
     asked = not any(_is_good_enough(option.plan) for option in fitting)
     hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis), asked) if over else ()
     if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
-        hardware = (*_by_hand(before, failures, bool(fitting)), *_one_card(run, before, hooks), *hardware)
+        hardware = (*_by_hand(before, failures, bool(fitting)), *_elsewhere(run, before, hooks), *hardware)
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
@@ -124,6 +124,20 @@ def _by_hand(before: Estimate, failures: Iterable[Failure], has_plans: bool) -> 
                 safe=False
             )
             return
+
+
+def _elsewhere(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:
+    """Advice where no plan is without a risk as the run is started: with segments of the allocator that grow, and on
+    one of several cards."""
+    grows = hardware_advice.can_grow_segments(run)
+    yield from (tuple(_with_segments(run, before, hooks)) if grows else ()) or _one_card(run, before, hooks)
+
+
+def _with_segments(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:
+    growing = replace(run, {"stack.expandable_segments": True})
+    plan = planner.riskless(growing, hooks.estimate(growing), hooks)
+    if plan is not None and plan.steps:
+        yield hardware_advice.segments(before, plan.estimate, tuple(step.title for step in plan.steps))
 
 
 def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:

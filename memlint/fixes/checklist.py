@@ -15,8 +15,18 @@ from memlint.fixes.proposed_change import ProposedChange
 ORDER = (
     *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference"),
     *("tokens", "log probabilities", "critic batch", "sleep", "waiting", "reference offload", "critic"),
-    *("generator", "engine ranks", "shared sequences"),
-    *("buckets", "overlap", "optimizer", "zero", "fsdp", "checkpoint offload", "precision", "quantization"),
+    *("generator", "engine ranks"),
+    *(
+        "buckets",
+        "overlap",
+        "optimizer",
+        "zero",
+        "fsdp",
+        "shared sequences",
+        "checkpoint offload",
+        "precision",
+        "quantization",
+    ),
     *("images", "tower", "method", "rank", "generations", "completion", "sequence", "gather", "accumulation"),
 )
 

@@ -59,7 +59,7 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
     free = _with_every_free_change(run, before, hooks, field)
     if isinstance(now, Unknown):
         return None
-    size = _rounded(run, field, planner.largest(free, field, 1, hooks, LONGEST))
+    size = _rounded(run, field, planner.largest(free, field, 1, hooks, _most(run, field)))
     if size <= now:
         return None
     first = _resized(run, field, now, size)
@@ -67,8 +67,19 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
     estimate = hooks.estimate(changed)
     if estimate.verdict == "fits":
         return Plan((first,), changed, estimate)
-    rest = next(iter(planner.plans(changed, estimate, hooks, 1)), None)
+    rest = next(iter(planner.plans(changed, estimate, _without_field(hooks, field), 1)), None)
     return None if rest is None or rest.risk else rest._replace(steps=(first, *rest.steps))
+
+
+def _most(run: Run, field: str) -> int:
+    """The largest value to look for: no sequence is longer than the model has positions."""
+    positions = getattr(run.model.architecture, "max_positions", 0) if field == LENGTH else 0
+    return max(positions, run.sequence.length) if positions and isinstance(run.sequence.length, int) else LONGEST
+
+
+def _without_field(hooks: SearchHooks, field: str) -> SearchHooks:
+    """A search that leaves alone what was just made as large as it can be."""
+    return hooks._replace(express=keeping(hooks.express or (lambda *_: ()), (field,)))
 
 
 def _with_every_free_change(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Run:

@@ -533,7 +533,7 @@ def largest(run: Run, field: str, start: int, hooks: SearchHooks = NO_HOOKS, mos
     low = start
     while low * 2 <= most and _fits(run, field, low * 2, hooks):
         low *= 2
-    high = low * 2
+    high = min(low * 2, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if _fits(run, field, middle, hooks) else (low, middle)

@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+import memlint.fixes.attach as attach
 from memlint.findings import Finding
-from memlint.fixes.moves.hardware import advice
-from memlint.fixes.planner import PlanSearch
+from memlint.fixes.moves.hardware import advice, can_grow_segments
+from memlint.fixes.planner import Plan, PlanSearch, SearchHooks
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
+from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
@@ -119,6 +122,27 @@ def test_a_tight_run_is_told_of_segments_that_grow_where_they_are_enough() -> No
 
     assert titles(run, "fits") == ["set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"]
     assert titles(run, "tight") == titles(growing, "fits") == []
+
+
+def test_segments_that_grow_are_told_with_the_changes_that_fit_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
+    run, before = analysis.runs[0], analysis.estimates[0]
+
+    def riskless(of: Run, found: Estimate, hooks: SearchHooks) -> Plan | None:
+        step = ProposedChange("a smaller batch", {})
+        return Plan((step,), of, found) if of.stack.expandable_segments else None
+
+    monkeypatch.setattr(attach.planner, "riskless", riskless)
+    (told,) = attach._elsewhere(run, before, SearchHooks(estimate))
+    assert "expandable_segments" in told.title and "a smaller batch" in told.note and not told.edits
+    assert list(attach._elsewhere(replace(run, {"stack.expandable_segments": True}), before, SearchHooks())) == []
+
+
+def test_an_engine_that_sleeps_on_the_card_keeps_segments_as_they_are() -> None:
+    colocated = {"rollout__generator": "vllm_colocate", "rollout__share": 0.5}
+    assert can_grow_segments(small_run())
+    assert not can_grow_segments(small_run(**colocated, rollout__sleep_level=1))
+    assert not can_grow_segments(small_run(stack__expandable_segments=True))
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.architectures import from_config
 from memlint.findings import Edit
 from memlint.fixes.checklist import ORDER, checklist
 from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan, on_one_card
@@ -11,6 +12,7 @@ from memlint.fixes.planner import PlanSearch
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 from tests.fixes.test_planner import FULL, toy
+from tests.memory.runs import TINY
 
 
 def test_the_largest_batch_keeps_the_global_batch_and_fits() -> None:
@@ -30,6 +32,20 @@ def test_the_longest_sequence_is_a_multiple_and_fits() -> None:
 
     assert plan is not None and plan.estimate.verdict == "fits"
     assert plan.run.sequence.length % 256 == 0 and plan.run.sequence.length > 1024  # type: ignore[operator]
+
+
+def test_what_was_made_as_large_as_it_can_be_is_not_made_smaller() -> None:
+    search = toy(24)
+    one = replace(FULL, {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 16})
+    plan = largest_plan(one, search.estimate(one), search, BATCH)
+    assert plan is not None and [step.group for step in plan.steps].count("batch") == 1
+
+
+def test_no_sequence_is_longer_than_the_model_has_positions() -> None:
+    search, architecture = toy(10_000), from_config({**TINY, "max_position_embeddings": 4096})
+    one = replace(FULL, {"model.architecture": architecture, "sequence.length": 1024})
+    plan = largest_plan(one, search.estimate(one), search, LENGTH)
+    assert plan is not None and plan.run.sequence.length == 4096
 
 
 def test_the_smallest_number_of_cards_is_the_smallest() -> None:

@@ -49,5 +49,7 @@ def test_it_is_for_one_long_sequence_with_flash_attention() -> None:
     assert not shared(attention__implementation="sdpa")
     assert not shared(planning__sequence_sharing="")
     assert not shared(parallelism=Parallelism(1, 1, 1))
+    sees = run().model.architecture._replace(towers=(object(),))
+    assert not shared(model__architecture=sees) and shared(model__architecture=sees, planning__shares_images=True)
     assert not shared(method__stage="grpo")
     assert shared(method__stage="grpo", sequence__unpadded=True)

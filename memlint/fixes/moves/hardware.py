@@ -9,6 +9,7 @@ import memlint.memory.families.lookup as families
 from memlint.findings import Edit, Fix
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
+from memlint.memory.rollout import sleeps
 from memlint.memory.values import Estimate
 from memlint.run import SERVERS, Run, replace
 
@@ -49,14 +50,28 @@ def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
 
 def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """Segments that grow in place leave less unused (PyTorch docs, CUDA semantics, PYTORCH_CUDA_ALLOC_CONF)."""
-    if run.stack.expandable_segments or before.verdict != "tight":
+    if before.verdict != "tight" or not can_grow_segments(run):
         return
-    changes = {"stack.expandable_segments": True}
-    after = estimator(replace(run, changes))
+    after = estimator(replace(run, _GROWING))
     if after.verdict == "fits":
-        title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
-        note = "a variable of the environment: no key of the files says it"
-        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+        yield segments(before, after)
+
+
+def can_grow_segments(run: Run) -> bool:
+    """Older engines that sleep on the same card refuse them (vllm 0.8 device_allocator/cumem.py, "Expandable segments
+    are not compatible with memory pool"); verl switches them on and off by itself (0.9.1 engine_workers.py:768)."""
+    return not run.stack.expandable_segments and not sleeps(run)
+
+
+_GROWING = {"stack.expandable_segments": True}
+
+
+def segments(before: Estimate, after: Estimate, titles: tuple[str, ...] = ()) -> Fix:
+    """Advice to let segments grow, with these changes."""
+    title = "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True where the run is started"
+    more = f"with these changes: {'; '.join(titles)}" if titles else ""
+    note = "; ".join(filter(None, (more, "a variable of the environment: no key of the files says it")))
+    return Fix(title, changes=_GROWING, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 def _card(before: Estimate) -> Iterator[Fix]:

@@ -29,12 +29,14 @@ def shared_sequences(run: Run) -> Iterator[ProposedChange]:
 
 
 def _can_share(run: Run) -> bool:
-    """Ring attention and Ulysses are written for FlashAttention, and for one node's link between its GPUs."""
+    """Ring attention and Ulysses are written for FlashAttention. Images want code that puts their features into a part
+    of the sequence alone."""
     length, attention = run.sequence.length, run.attention.implementation
     alone = run.batch.micro_batch_size == 1 or bool(run.batch.max_tokens)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     long = isinstance(length, int) and length >= _LONG
-    return bool(run.planning.sequence_sharing) and alone and flash and long and _padding_is_removed(run)
+    sees = bool(getattr(run.model.architecture, "towers", ())) and not run.planning.shares_images
+    return bool(run.planning.sequence_sharing) and alone and flash and long and not sees and _padding_is_removed(run)
 
 
 def _padding_is_removed(run: Run) -> bool:

@@ -13,6 +13,9 @@ PLANNING = (
         "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
     ),
     Behaviour(
+        "planning.shares_images", True, "ms-swift 4.6.0 sequence_parallel/sequence_parallel.py, pre-forward hook"
+    ),
+    Behaviour(
         "planning.sequence_sharing",
         "parallelism.sequence_parallel_size",
         "ms-swift 4.6.0 arguments/base_args/template_args.py:91",

@@ -24,6 +24,7 @@ FSDP = (
     Behaviour(
         "planning.sequence_sharing", "parallelism.sequence_parallel_size", "verl 0.9.1 trainer/config/engine/fsdp.yaml"
     ),
+    Behaviour("planning.shares_images", True, "verl 0.9.1 models/transformers/monkey_patch.py, Ulysses for VLMs"),
     Behaviour("planning.offloads_under_fsdp2", True, "verl 0.9.1 trainer/config/engine/fsdp.yaml, offload_policy"),
     Behaviour("batch.auto_find", False, "verl has no such search"),
     Behaviour("parallelism.fsdp.backward_prefetch", "BACKWARD_PRE", "torch FullyShardedDataParallel's default"),
