@@ -18,7 +18,7 @@ from memlint.memory.sharding.zero.layout import (
 )
 from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
 from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, Replay, replay
-from memlint.memory.values import ModelState, Tensor, Unit, UnitState, with_tensors
+from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, with_tensors
 from memlint.run import UNKNOWN, Run
 
 _EXPERTS = ".experts"
@@ -219,9 +219,19 @@ def _units(
         UnitState(
             gathered_forward=secondary + layout.element * elements.forward,
             gathered_backward=secondary + layout.element * elements.backward,
-            moments=moments,
+            moments=_with_released(moments, elements, layout.element),
         )
         for elements, moments in zip(gathered.units, reduced, strict=True)
+    )
+
+
+def _with_released(moments: tuple[Moment, ...], elements: Gathered, element: int) -> tuple[Moment, ...]:
+    """The moments of a unit's repetitions with what each has gathered less than the unit at most."""
+    if len(elements.each_backward) != len(moments):
+        return moments
+    return tuple(
+        moment._replace(released=element * (elements.backward - own))
+        for moment, own in zip(moments, elements.each_backward, strict=True)
     )
 
 

@@ -38,10 +38,12 @@ class PrefetchSettings(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Most elements held at once while a unit runs."""
+    """Most elements held at once while a unit runs. `each_backward`: in the backward of each repetition, the last one
+    first; empty where not all of them were replayed."""
 
     forward: int
     backward: int
+    each_backward: tuple[int, ...] = ()
 
 
 class Replay(NamedTuple):
@@ -65,7 +67,7 @@ class RepeatedUnit(NamedTuple):
 
 
 class _Call(NamedTuple):
-    unit: int
+    place: int  # of the repetition of a unit that it belongs to, among all repetitions of all units
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
@@ -84,47 +86,50 @@ def replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Repla
 @lru_cache(maxsize=512)
 def _replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Replay:
     sizes: list[int] = []
-    forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, settings)]
+    owners = [number for number, unit in enumerate(units) for _ in range(_replayed(unit, settings))]
+    forward = [[_call(place, module, sizes) for module in units[number].modules] for place, number in enumerate(owners)]
     order = [call for calls in forward for call in calls]
     forward_end = len(order)
-    order.append(_Call(len(units) - 1, (), 0))  # the model itself
-    for calls in reversed(forward):
-        if units[calls[0].unit].checkpointed:
+    order.append(_Call(len(owners) - 1, (), 0))  # the model itself
+    for number, calls in zip(reversed(owners), reversed(forward), strict=True):
+        if units[number].checkpointed:
             order.extend(calls)
-        if units[calls[0].unit].backward:
+        if units[number].backward:
             order.extend(reversed(calls))
     coordinator = _Coordinator(sizes, order, settings)
-    before = _peaks(coordinator, range(forward_end), len(units))
+    before = _peaks(coordinator, range(forward_end), len(owners))
     at_loss = coordinator.held_elements
     at_loss_backward = coordinator.call(forward_end)
-    after = _peaks(coordinator, range(forward_end + 1, len(order)), len(units))
-    return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss, at_loss_backward)
+    after = _peaks(coordinator, range(forward_end + 1, len(order)), len(owners))
+    found = []
+    for number, unit in enumerate(units):
+        places = slice(owners.index(number), owners.index(number) + owners.count(number))
+        each = tuple(reversed(after[places]))
+        found.append(Gathered(max(before[places]), max(each), each if len(each) == unit.repeat else ()))
+    return Replay(tuple(found), at_loss, at_loss_backward)
 
 
-def _peaks(coordinator: _Coordinator, calls: range, units: int) -> list[int]:
-    peaks = [0] * units
+def _peaks(coordinator: _Coordinator, calls: range, places: int) -> list[int]:
+    peaks = [0] * places
     for index in calls:
         held = coordinator.call(index)
-        unit = coordinator.calls[index].unit
-        if held > peaks[unit]:
-            peaks[unit] = held
+        place = coordinator.calls[index].place
+        if held > peaks[place]:
+            peaks[place] = held
     return peaks
 
 
-def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], settings: PrefetchSettings) -> list[list[_Call]]:
-    """The module calls of each repetition of a unit; repetitions beyond which nothing changes are left out."""
-    return [
-        [_call(number, module, sizes) for module in unit.modules]
-        for _ in range(min(unit.repeat, _units_to_replay(unit, settings)))
-    ]
+def _replayed(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
+    """Repetitions of a unit that are replayed; those beyond which nothing changes are left out."""
+    return min(unit.repeat, _units_to_replay(unit, settings))
 
 
-def _call(number: int, module: ModuleCall, sizes: list[int]) -> _Call:
+def _call(place: int, module: ModuleCall, sizes: list[int]) -> _Call:
     if module.tied:
-        return _Call(number, (0,), sizes[0] + module.persistent)
+        return _Call(place, (0,), sizes[0] + module.persistent)
     first = len(sizes)
     sizes.extend(module.gathered)
-    return _Call(number, tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
+    return _Call(place, tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
 
 
 def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
