@@ -229,10 +229,19 @@ def _with_released(moments: tuple[Moment, ...], elements: Gathered, element: int
     """The moments of a unit's repetitions with what each has gathered less than the unit at most."""
     if len(elements.each_backward) != len(moments):
         return moments
+    most = element * elements.backward
     return tuple(
-        moment._replace(released=element * (elements.backward - own))
-        for moment, own in zip(moments, elements.each_backward, strict=True)
+        _fullest(moment, most, element * again, element * own)
+        for moment, (again, own) in zip(moments, elements.each_backward, strict=True)
     )
+
+
+def _fullest(moment: Moment, most: int, again: int, own: int) -> Moment:
+    """A repetition's moment with the bytes that are gathered then: while its forward is computed `again`, beside the
+    gradients that its backward begins with, or in its `own` backward, as its gradients come. `most`: in any."""
+    if moment.begin + again > moment.live + own:
+        return moment._replace(live=moment.begin, end=max(0, moment.end + own - again), released=most - again)
+    return moment._replace(released=most - own)
 
 
 def _reduction_settings(run: Run, layout: ZeroLayout) -> ReductionSettings:

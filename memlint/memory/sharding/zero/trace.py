@@ -38,12 +38,12 @@ class PrefetchSettings(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Most elements held at once while a unit runs. `each_backward`: in the backward of each repetition, the last one
-    first; empty where not all of them were replayed."""
+    """Most elements held at once while a unit runs. `each_backward`: in each repetition, the last one first, while its
+    forward is computed again and in its own backward; empty where not all of them were replayed."""
 
     forward: int
     backward: int
-    each_backward: tuple[int, ...] = ()
+    each_backward: tuple[tuple[int, int], ...] = ()
 
 
 class Replay(NamedTuple):
@@ -67,7 +67,6 @@ class RepeatedUnit(NamedTuple):
 
 
 class _Call(NamedTuple):
-    place: int  # of the repetition of a unit that it belongs to, among all repetitions of all units
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
@@ -87,33 +86,44 @@ def replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Repla
 def _replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Replay:
     sizes: list[int] = []
     owners = [number for number, unit in enumerate(units) for _ in range(_replayed(unit, settings))]
-    forward = [[_call(place, module, sizes) for module in units[number].modules] for place, number in enumerate(owners)]
+    forward = [[_call(module, sizes) for module in units[number].modules] for number in owners]
     order = [call for calls in forward for call in calls]
+    places = [place for place, calls in enumerate(forward) for _ in calls]
     forward_end = len(order)
-    order.append(_Call(len(owners) - 1, (), 0))  # the model itself
-    for number, calls in zip(reversed(owners), reversed(forward), strict=True):
-        if units[number].checkpointed:
+    order.append(_Call((), 0))  # the model itself
+    places.append(0)
+    for place in range(len(owners) - 1, -1, -1):
+        calls, unit = forward[place], units[owners[place]]
+        if unit.checkpointed:
             order.extend(calls)
-        if units[number].backward:
+            places.extend([len(owners) + place] * len(calls))
+        if unit.backward:
             order.extend(reversed(calls))
+            places.extend([place] * len(calls))
     coordinator = _Coordinator(sizes, order, settings)
-    before = _peaks(coordinator, range(forward_end), len(owners))
+    before = _peaks(coordinator, places, range(forward_end), len(owners))
     at_loss = coordinator.held_elements
     at_loss_backward = coordinator.call(forward_end)
-    after = _peaks(coordinator, range(forward_end + 1, len(order)), len(owners))
-    found = []
-    for number, unit in enumerate(units):
-        places = slice(owners.index(number), owners.index(number) + owners.count(number))
-        each = tuple(reversed(after[places]))
-        found.append(Gathered(max(before[places]), max(each), each if len(each) == unit.repeat else ()))
-    return Replay(tuple(found), at_loss, at_loss_backward)
+    after = _peaks(coordinator, places, range(forward_end + 1, len(order)), 2 * len(owners))
+    pairs = list(zip(after[len(owners) :], after, strict=False))
+    found = tuple(_gathered(unit.repeat, number, owners, before, pairs) for number, unit in enumerate(units))
+    return Replay(found, at_loss, at_loss_backward)
 
 
-def _peaks(coordinator: _Coordinator, calls: range, places: int) -> list[int]:
-    peaks = [0] * places
+def _gathered(repeat: int, number: int, owners: list[int], before: list[int], pairs: list[tuple[int, int]]) -> Gathered:
+    """What the repetitions of one unit held in the forward, and in recomputation and backward."""
+    forward = (held for owner, held in zip(owners, before, strict=True) if owner == number)
+    each = tuple(pair for owner, pair in zip(owners, pairs, strict=True) if owner == number)[::-1]
+    whole = each if len(each) == repeat else ()
+    return Gathered(max(forward, default=0), max(map(max, each), default=0), whole)
+
+
+def _peaks(coordinator: _Coordinator, places: list[int], calls: range, count: int) -> list[int]:
+    """Most elements held at once by place: a repetition of a unit, or its recomputation."""
+    peaks = [0] * count
     for index in calls:
         held = coordinator.call(index)
-        place = coordinator.calls[index].place
+        place = places[index]
         if held > peaks[place]:
             peaks[place] = held
     return peaks
@@ -124,12 +134,12 @@ def _replayed(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
     return min(unit.repeat, _units_to_replay(unit, settings))
 
 
-def _call(place: int, module: ModuleCall, sizes: list[int]) -> _Call:
+def _call(module: ModuleCall, sizes: list[int]) -> _Call:
     if module.tied:
-        return _Call(place, (0,), sizes[0] + module.persistent)
+        return _Call((0,), sizes[0] + module.persistent)
     first = len(sizes)
     sizes.extend(module.gathered)
-    return _Call(place, tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
+    return _Call(tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
 
 
 def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
