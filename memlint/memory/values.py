@@ -48,10 +48,13 @@ def with_tensors(units: tuple[Unit, ...], change: Callable[[Tensor], Tensor]) ->
 
 class Moment(NamedTuple):
     """Bytes of gradients and their buffers in one unit's backward, whatever unit left them: the most beside its
-    activations, and the most when these are gone."""
+    activations, and the most when these are gone. `released`: of the parameters that are gathered in the backward of
+    such units at most, those that are not gathered in this one's. `begin`: what is there when it begins."""
 
     live: int
     end: int
+    released: int = 0
+    begin: int = 0
 
 
 class UnitState(NamedTuple):

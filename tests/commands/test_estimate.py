@@ -105,3 +105,62 @@ def test_optimizers(tmp_path: Path) -> None:
     assert sizes["adamw_bnb_8bit"] == (2 * (1 + 4 / 256),) * 2
     assert all(one["source"] for one in found)
     assert "in managed memory" in memlint(tmp_path, "optimizers").out
+
+
+CHAT = "model_name_or_path: meta-llama/Meta-Llama-3-70B-Instruct\ntemplate: llama3\ninfer_backend: huggingface\n"
+IMAGES = """\
+model_name_or_path: Qwen/Qwen2.5-VL-7B-Instruct
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_target: all
+dataset: mllm_demo
+template: qwen2_vl
+cutoff_len: 4096
+output_dir: out
+per_device_train_batch_size: 1
+bf16: true
+"""
+TENSOR_PARALLEL = """\
+base_model: meta-llama/Meta-Llama-3-8B
+tensor_parallel_size: 2
+dp_shard_size: 2
+fsdp_version: 2
+fsdp_config: {auto_wrap_policy: TRANSFORMER_BASED_WRAP, transformer_layer_cls_to_wrap: LlamaDecoderLayer}
+datasets: [{path: x, type: alpaca}]
+sequence_len: 2048
+micro_batch_size: 1
+gradient_accumulation_steps: 1
+bf16: true
+learning_rate: 1e-5
+num_epochs: 1
+optimizer: adamw_torch_fused
+"""
+
+
+def test_inference_has_a_line_for_its_cache_a_finding_and_no_plan_of_training(tmp_path: Path) -> None:
+    (tmp_path / "chat.yaml").write_text(CHAT)
+    on_one = ("chat.yaml", "--gpu", "A100-80GB", "--gpus", "1", "--isolated")
+    cache = [line for line in memlint(tmp_path, "estimate", *on_one).out.splitlines() if line.startswith("  KV cache")]
+    assert [line.split()[2] for line in cache] == ["-"]  # nothing while it loads
+    assert "MEM008" in memlint(tmp_path, "check", *on_one).out
+    plan = memlint(tmp_path, "plan", *on_one).out
+    assert "largest micro batch: none fits" in plan
+    assert "ZeRO" not in plan and "optimizer" not in plan
+
+
+def test_images_that_a_figure_stands_for_are_said(tmp_path: Path) -> None:
+    (tmp_path / "images.yaml").write_text(IMAGES)
+    (tmp_path / "small.yaml").write_text(IMAGES + "image_max_pixels: 65536\n")
+    assert "images in a sample: none in the table" in memlint(tmp_path, "estimate", "images.yaml", "--isolated").out
+    large, small = (
+        memlint(tmp_path, "estimate", name, "--images", "2", "--isolated").out for name in ("images.yaml", "small.yaml")
+    )
+    assert "images in a sample: 2 of 729 tokens each" in large
+    assert "images in a sample: 2 of 81 tokens each" in small
+
+
+def test_parameters_are_the_models_with_those_of_a_gpu_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(TENSOR_PARALLEL)
+    said = memlint(tmp_path, "estimate", "run.yaml", "--gpu", "A100-80GB", "--gpus", "4", "--isolated").out
+    assert "8.03 B parameters (4.28 B per GPU), 8.03 B train (100 %)" in said

@@ -248,6 +248,7 @@ def _backward(setting: dict[str, Any], units: tuple[Unit, ...], state: ModelStat
             whole = own.gradient_kept if setting["engine"] in ("plain", "ddp") else 0  # not in `gradient_live` there
             here = kept + own.gathered_backward + whole
             moment = own.moments[passed] if own.moments else Moment(own.gradient_live, own.gradient_end)
+            here -= moment.released
             peak = max(peak, here + moment.live + alive, here + moment.end)
             kept += own.gradient_kept
     return peak

@@ -6,11 +6,13 @@ import html
 import json
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 import memlint.report.card_figures as card_figures
 from memlint.card_bytes import CardBytes
+from memlint.expressions.functions import gib as rounded
 from memlint.report.outputs import OUTPUTS
 from memlint.report.units import gib
 from tests.commands.history import Repository
@@ -119,6 +121,75 @@ def test_a_change_has_the_same_delta_before_and_after_it_is_made(tmp_path: Path,
     said = memlint(repository.folder, "diff", "HEAD", *CARD[:4]).out
     told = f"peak  {card_figures.change(whole, after)} on 1 x A100-80GB, -{gib(whole.figure - after.figure)}:"
     assert told in said
+
+
+# A run of 14.8 GiB: its card decides whether it is said to fit barely, to be tight or likely out of memory.
+FULL = """\
+model_name_or_path: Qwen/Qwen2.5-1.5B
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca_en_demo
+template: qwen
+cutoff_len: {length}
+output_dir: out
+per_device_train_batch_size: 1
+pure_bf16: true
+"""
+VERDICTS = {
+    "barely fits": ("V100-16GB", 1024),
+    "tight": ("T4", 1024),
+    "likely out of memory": ("RTX4090", 8192),
+    "out of memory": ("T4", 8192),
+}
+
+
+class Verdict(NamedTuple):
+    """A folder with one run, its card as arguments, the words of its verdict, and what it takes of the card."""
+
+    folder: Path
+    on_card: tuple[str, ...]
+    words: str
+    found: CardBytes
+
+
+@pytest.fixture(scope="module", params=VERDICTS)
+def verdict(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    card, length = VERDICTS[request.param]
+    root = tmp_path_factory.mktemp("verdict")
+    (root / "run.yaml").write_text(FULL.format(length=length))
+    on_card = ("--gpu", card, "--gpus", "1", "--isolated")
+    checked = json.loads(memlint(root, "check", "run.yaml", "--format", "json", "--no-fixes", *on_card).out)
+    found, said = run_of(checked)
+    assert said == request.param
+    return Verdict(root, on_card, said, found)
+
+
+def test_a_verdict_has_the_same_words_and_figures_in_every_output(verdict: Verdict) -> None:
+    outputs = {
+        "estimate": ("estimate", "run.yaml"),
+        "plan": ("plan", "run.yaml"),
+        "markdown": ("check", "run.yaml", "--format", "markdown", "--no-fixes"),
+        "html": ("check", "run.yaml", "--format", "html", "--no-fixes"),
+    }
+    said = {
+        name: plain(name, memlint(verdict.folder, *command, *verdict.on_card).out) for name, command in outputs.items()
+    }
+    assert [name for name in said if verdict.words not in said[name]] == []
+    assert [name for name in said if card_figures.figure(verdict.found) not in said[name]] == []
+    explained = card_figures.why_barely(verdict.found) in said["estimate"]
+    assert explained == (verdict.words == "barely fits")
+
+
+@pytest.mark.parametrize("output", sorted(set(OUTPUTS) - {"json"}))
+def test_a_finding_speaks_of_the_run_as_the_run_is_spoken_of(output: str, verdict: Verdict) -> None:
+    """SARIF and its like have findings alone: what these say of the card is the run's own figure, low and high end."""
+    command = ("check", "run.yaml", "--format", output, "--no-fixes")
+    said = plain(output, memlint(verdict.folder, *command, *verdict.on_card).out)
+    found, words = verdict.found, verdict.words
+    told = f"{rounded(found.figure)} needed ({rounded(found.low)} to {rounded(found.high)})"  # a message rounds to 0.1
+    assert (told in said) == (words != "barely fits")
+    assert (f"{words}: " in said or f"{words} in the " in said) == (words != "barely fits")
 
 
 def test_the_words_of_a_verdict() -> None:

@@ -188,18 +188,19 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
         segment = segments[index]
         saved_by_one = segment.sizes.peak(segment.profile.live_until_backward)
         saved -= segment.repeat * saved_by_one
-        own = segment.sizes.peak(segment.profile.backward) + segment.gathered_backward
+        own = segment.sizes.peak(segment.profile.backward)
         around = saved + segment.concurrent_activations + kept_activations
         for passed, moment in _moments(segment):
             activations = around + (segment.repeat - 1 - passed) * saved_by_one + passed * segment.kept_after_backward
-            total = activations + gradients + moment.live + own
+            gathered = segment.gathered_backward - moment.released
+            total = activations + gradients + moment.live + own + gathered
             if total > best.total:
                 here = gradients + moment.live
-                best = PeakPosition(total, index, activations, here, segment.gathered_backward)
-            total = activations + gradients + moment.end + segment.gathered_backward
+                best = PeakPosition(total, index, activations, here, gathered)
+            total = activations + gradients + moment.end + gathered
             if total > best.total:
                 here = gradients + moment.end
-                best = PeakPosition(total, index, activations, here, segment.gathered_backward, without_own=True)
+                best = PeakPosition(total, index, activations, here, gathered, without_own=True)
         if segment.product is not _NO_PRODUCT:
             best = max(best, _at_product(segment.product, index, around, gradients, backward=True), key=_total)
         gradients += segment.repeat * segment.gradient_kept

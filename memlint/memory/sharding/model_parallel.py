@@ -16,11 +16,12 @@ _EXPERTS = ".experts."
 
 def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     """The units in the dtype that operations read: DeepSpeed casts every floating parameter to its half dtype,
-    FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then."""
+    FSDP's mixed precision gathers in it. Nothing is left for autocast to cast or cache then. Under FSDP1 frozen weights
+    may need gradients."""
     engine = run.parallelism.engine
     if engine not in ("deepspeed", "fsdp"):
         return _mixed_halves_as_fp32(run, units)
-    from memlint.memory.sharding.fsdp.plan import compute_dtype
+    from memlint.memory.sharding.fsdp.plan import compute_dtype, with_flat_gradients
     from memlint.memory.sharding.zero.layout import engine_dtype, is_quantized
 
     dtype = engine_dtype(run) if engine == "deepspeed" else compute_dtype(run)
@@ -28,7 +29,8 @@ def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     def computed(tensor: Tensor) -> Tensor:
         return tensor if is_quantized(tensor) else _in_dtype(tensor, dtype)
 
-    return with_tensors(units, computed)
+    found = with_tensors(units, computed)
+    return with_flat_gradients(run, found) if engine == "fsdp" else found
 
 
 _OTHER_HALF_DTYPE = {"float16": "bfloat16", "bfloat16": "float16"}

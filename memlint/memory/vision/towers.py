@@ -154,7 +154,7 @@ def _at_once(state: UnitState) -> UnitState:
     """A unit's state without moments of its own: a tower's segments are not its units."""
     if not state.moments:
         return state
-    live, end = (max(sizes) for sizes in zip(*state.moments, strict=True))
+    live, end = (max(sizes) for sizes in zip(*((one.live, one.end) for one in state.moments), strict=True))
     return state._replace(gradient_live=live, gradient_end=end, moments=())
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
-from memlint.memory.values import Tensor, Unit
+from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import Run
 
 
@@ -92,6 +93,20 @@ def has_decoder_apart(run: Run, units: tuple[Unit, ...]) -> bool:
     if fsdp.version == 2 or fsdp.wrap != "size" or is_adapted(run) or len(units) < 2:
         return False
     return sum(_count(divide(run, unit)[1]) * unit.repeat for unit in units[:-1]) >= fsdp.min_num_params
+
+
+def with_flat_gradients(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """The units as autograd sees them: FSDP1's modules compute with views of flat parameters. Where one trains in part,
+    views of its frozen weights need a gradient as well, so that layers below the trained ones keep what a backward
+    needs (torch 2.13 distributed/fsdp/_flat_param.py, `_get_unflat_views_unaligned`)."""
+    if run.parallelism.fsdp.version == 2 or is_adapted(run):
+        return units
+    divided = [divide(run, unit) for unit in units]
+    rests = [rest for _, rest in divided]
+    parts = (rests[:-1], rests[-1:]) if has_decoder_apart(run, units) else (rests,)
+    flat = [group for inner, _ in divided for group in inner] + [list(chain(*part)) for part in parts]
+    reached = {id(tensor) for group in flat if any(one.trainable for one in group) for tensor in group}
+    return with_tensors(units, lambda tensor: tensor._replace(trainable=True) if id(tensor) in reached else tensor)
 
 
 def is_adapted(run: Run) -> bool:

@@ -83,11 +83,15 @@ def reduction_moments(
     found = []
     for unit in units:
         own = [next(moments) for _ in range(unit.repeat)][::-1]
-        found.append(tuple(Moment(one.live + shared, one.end + shared) for one in own) if shared else tuple(own))
+        found.append(tuple(_with_more(one, shared) for one in own) if shared else tuple(own))
     if len(units) > 1:
         largest = max((tensor.numel for tensor in units[-1].tensors if tensor.trainable), default=0)
         found[-1] = (Moment(max(settings.element * largest, shared), found[-1][0].end),)
     return tuple(found)
+
+
+def _with_more(moment: Moment, more: int) -> Moment:
+    return Moment(moment.live + more, moment.end + more, begin=moment.begin + more)
 
 
 # The elements of a unit's trainable tensors and whether weight decay applies to each, and how often the unit repeats.
@@ -148,14 +152,14 @@ class _Reduction:
         found = []
         missing = sum(map(len, self.units))
         for unit in reversed(self.units):
-            self.peak = self.peak_with_arriving = self._now()
+            begin = self.peak = self.peak_with_arriving = self._now()
             for gradient in reversed(unit):
                 self._arrive(gradient)
             missing -= len(unit)
             live = self.peak
             if unit and not missing:
                 self._finish()
-            found.append(Moment(live, max(self.peak_with_arriving, self._now())))
+            found.append(Moment(live, max(self.peak_with_arriving, self._now()), begin=begin))
         return found[::-1]
 
     def _now(self) -> int:

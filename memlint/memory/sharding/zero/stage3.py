@@ -18,7 +18,7 @@ from memlint.memory.sharding.zero.layout import (
 )
 from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
 from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, Replay, replay
-from memlint.memory.values import ModelState, Tensor, Unit, UnitState, with_tensors
+from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, with_tensors
 from memlint.run import UNKNOWN, Run
 
 _EXPERTS = ".experts"
@@ -223,10 +223,29 @@ def _units(
         UnitState(
             gathered_forward=secondary + layout.element * elements.forward,
             gathered_backward=secondary + layout.element * elements.backward,
-            moments=moments,
+            moments=_with_released(moments, elements, layout.element),
         )
         for elements, moments in zip(gathered.units, reduced, strict=True)
     )
+
+
+def _with_released(moments: tuple[Moment, ...], elements: Gathered, element: int) -> tuple[Moment, ...]:
+    """The moments of a unit's repetitions with what each has gathered less than the unit at most."""
+    if len(elements.each_backward) != len(moments):
+        return moments
+    most = element * elements.backward
+    return tuple(
+        _fullest(moment, most, element * again, element * own)
+        for moment, (again, own) in zip(moments, elements.each_backward, strict=True)
+    )
+
+
+def _fullest(moment: Moment, most: int, again: int, own: int) -> Moment:
+    """A repetition's moment with the bytes that are gathered then: while its forward is computed `again`, beside the
+    gradients that its backward begins with, or in its `own` backward, as its gradients come. `most`: in any."""
+    if moment.begin + again > moment.live + own:
+        return moment._replace(live=moment.begin, end=max(0, moment.end + own - again), released=most - again)
+    return moment._replace(released=most - own)
 
 
 def _reduction_settings(run: Run, layout: ZeroLayout) -> ReductionSettings:

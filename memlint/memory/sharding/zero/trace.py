@@ -38,10 +38,12 @@ class PrefetchSettings(NamedTuple):
 
 
 class Gathered(NamedTuple):
-    """Most elements held at once while a unit runs."""
+    """Most elements held at once while a unit runs. `each_backward`: in each repetition, the last one first, while its
+    forward is computed again and in its own backward; empty where not all of them were replayed."""
 
     forward: int
     backward: int
+    each_backward: tuple[tuple[int, int], ...] = ()
 
 
 class Replay(NamedTuple):
@@ -65,7 +67,6 @@ class RepeatedUnit(NamedTuple):
 
 
 class _Call(NamedTuple):
-    unit: int
     parameters: tuple[int, ...]  # indexes of parameters
     numel: int  # persistent ones included: what counts for the reuse distance
 
@@ -84,47 +85,61 @@ def replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Repla
 @lru_cache(maxsize=512)
 def _replay(units: tuple[RepeatedUnit, ...], settings: PrefetchSettings) -> Replay:
     sizes: list[int] = []
-    forward = [calls for i, unit in enumerate(units) for calls in _forward_calls(i, unit, sizes, settings)]
+    owners = [number for number, unit in enumerate(units) for _ in range(_replayed(unit, settings))]
+    forward = [[_call(module, sizes) for module in units[number].modules] for number in owners]
     order = [call for calls in forward for call in calls]
+    places = [place for place, calls in enumerate(forward) for _ in calls]
     forward_end = len(order)
-    order.append(_Call(len(units) - 1, (), 0))  # the model itself
-    for calls in reversed(forward):
-        if units[calls[0].unit].checkpointed:
+    order.append(_Call((), 0))  # the model itself
+    places.append(0)
+    for place in range(len(owners) - 1, -1, -1):
+        calls, unit = forward[place], units[owners[place]]
+        if unit.checkpointed:
             order.extend(calls)
-        if units[calls[0].unit].backward:
+            places.extend([len(owners) + place] * len(calls))
+        if unit.backward:
             order.extend(reversed(calls))
+            places.extend([place] * len(calls))
     coordinator = _Coordinator(sizes, order, settings)
-    before = _peaks(coordinator, range(forward_end), len(units))
+    before = _peaks(coordinator, places, range(forward_end), len(owners))
     at_loss = coordinator.held_elements
     at_loss_backward = coordinator.call(forward_end)
-    after = _peaks(coordinator, range(forward_end + 1, len(order)), len(units))
-    return Replay(tuple(Gathered(*pair) for pair in zip(before, after, strict=True)), at_loss, at_loss_backward)
+    after = _peaks(coordinator, places, range(forward_end + 1, len(order)), 2 * len(owners))
+    pairs = list(zip(after[len(owners) :], after, strict=False))
+    found = tuple(_gathered(unit.repeat, number, owners, before, pairs) for number, unit in enumerate(units))
+    return Replay(found, at_loss, at_loss_backward)
 
 
-def _peaks(coordinator: _Coordinator, calls: range, units: int) -> list[int]:
-    peaks = [0] * units
+def _gathered(repeat: int, number: int, owners: list[int], before: list[int], pairs: list[tuple[int, int]]) -> Gathered:
+    """What the repetitions of one unit held in the forward, and in recomputation and backward."""
+    forward = (held for owner, held in zip(owners, before, strict=True) if owner == number)
+    each = tuple(pair for owner, pair in zip(owners, pairs, strict=True) if owner == number)[::-1]
+    whole = each if len(each) == repeat else ()
+    return Gathered(max(forward, default=0), max(map(max, each), default=0), whole)
+
+
+def _peaks(coordinator: _Coordinator, places: list[int], calls: range, count: int) -> list[int]:
+    """Most elements held at once by place: a repetition of a unit, or its recomputation."""
+    peaks = [0] * count
     for index in calls:
         held = coordinator.call(index)
-        unit = coordinator.calls[index].unit
-        if held > peaks[unit]:
-            peaks[unit] = held
+        place = places[index]
+        if held > peaks[place]:
+            peaks[place] = held
     return peaks
 
 
-def _forward_calls(number: int, unit: RepeatedUnit, sizes: list[int], settings: PrefetchSettings) -> list[list[_Call]]:
-    """The module calls of each repetition of a unit; repetitions beyond which nothing changes are left out."""
-    return [
-        [_call(number, module, sizes) for module in unit.modules]
-        for _ in range(min(unit.repeat, _units_to_replay(unit, settings)))
-    ]
+def _replayed(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
+    """Repetitions of a unit that are replayed; those beyond which nothing changes are left out."""
+    return min(unit.repeat, _units_to_replay(unit, settings))
 
 
-def _call(number: int, module: ModuleCall, sizes: list[int]) -> _Call:
+def _call(module: ModuleCall, sizes: list[int]) -> _Call:
     if module.tied:
-        return _Call(number, (0,), sizes[0] + module.persistent)
+        return _Call((0,), sizes[0] + module.persistent)
     first = len(sizes)
     sizes.extend(module.gathered)
-    return _Call(number, tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
+    return _Call(tuple(range(first, len(sizes))), sum(module.gathered) + module.persistent)
 
 
 def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
