@@ -133,6 +133,7 @@ COVERED = {
     "tests/fixes/test_attach.py": ("fixes.consequences", "fixes.moves.hardware"),
     "tests/fixes/test_attempt.py": ("fixes.apply",),
     "tests/fixes/test_costs.py": ("fixes.step_time",),
+    "tests/fixes/test_goals.py": ("fixes.checklist",),
     "tests/fixes/test_edits.py": ("fixes.edits.apply", "fixes.edits.json", "fixes.edits.scalars", "fixes.edits.yaml"),
     "tests/fixes/test_second_opinion.py": ("fixes.edits.second_opinion",),
     "tests/fixes/test_moves.py": ("fixes.moves.catalog", "fixes.moves.host"),
