@@ -21,7 +21,6 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
     "parallelism": ("find_unused_parameters",),
     "saving": ("only_model",),
 }
-_STORAGE_DTYPE = "uint8"  # of quantised weights: other names for the same bytes
 _PLANNING = Planning()
 
 
@@ -50,8 +49,4 @@ def canonical(run: Run) -> Run:
         part = getattr(run, section.name)
         if section.read(part) != section.values:
             changes[section.name] = part._replace(**section.defaults)
-    quantization = run.model.quantization
-    if quantization.storage_dtype != _STORAGE_DTYPE:
-        stored = quantization._replace(storage_dtype=_STORAGE_DTYPE)
-        changes["model"] = run.model._replace(quantization=stored)
     return run._replace(**changes)

@@ -130,7 +130,7 @@ def test_a_row_opens_by_keyboard_and_shows_everything(opened: browser.Browser) -
 def test_what_if_speaks_as_a_fix_does(opened: browser.Browser) -> None:
     path = "examples/llamafactory/qwen2_5_1_5b_eager_long.yaml"
     run = json.loads(memlint(ROOT, "check", path, "--format", "json").out)
-    (fix,) = [one for one in run["findings"][1]["fixes"] if one["title"].startswith("sequences of")]
+    (fix,) = [one for one in run["findings"][1]["fixes"] if one["title"].startswith("micro batch")]
     opened.run(f"[...{ROWS}].find((row) => row.textContent.includes('{path}')).click()")
     answer = "document.querySelector('.answer').textContent"
     chosen = "[...document.querySelectorAll('.whatif select')].map((node) => node.selectedOptions[0].textContent)"
@@ -138,11 +138,13 @@ def test_what_if_speaks_as_a_fix_does(opened: browser.Browser) -> None:
     assert opened.run(answer).startswith("as it is now; peak ")
     assert opened.run(answer).endswith("; out of memory")
 
-    tokens = "document.querySelectorAll('.whatif select')[1]"
-    opened.run(f"{tokens}.value = '1'; {tokens}.dispatchEvent(new Event('change'))")
+    rows = "document.querySelectorAll('.whatif select')[0]"
+    half = f"[...{rows}.options].find((node) => node.textContent === '2').value"
+    opened.run(f"{rows}.value = {half}; {rows}.dispatchEvent(new Event('change'))")
     words = opened.run("[...document.querySelectorAll('.finding li')].map((node) => node.textContent)")
-    assert opened.run(answer) in "\n".join(words)
-    assert opened.run(answer).startswith(f"{fix['title']}; peak ")
+    changed, figures = opened.run(answer).split("; ", 1)
+    assert fix["title"].startswith(f"{changed}, accumulation")
+    assert f"{fix['title']}; {figures}" in "\n".join(words)
 
     opened.run("document.querySelector('.grid tbody button').click()")
     assert opened.run(answer).startswith("micro batch 4 -> 1, sequences of 8192 -> 2048 tokens; peak 86.27 -> ")

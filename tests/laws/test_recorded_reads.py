@@ -60,6 +60,7 @@ EXCEPTIONS = {
     "lint/select_files.py": ({"os.listdir", "os.path.exists"}, _FOUND_ANEW),
     "lint/plugin_choice.py": ({"os.path.isdir"}, _NOT_KEPT),
     "plugins/__init__.py": ({"os.path.isdir", "os.path.isfile"}, _NOT_KEPT),
+    "lint/pool.py": ({"open"}, "asks how many processors there are"),
     "lint/preflight.py": ({"os.path.isfile"}, "chooses the files that `memlint run` checks"),
     "lint/baseline.py": ({"open", "os.path.exists"}, "applied to the results, not part of them"),
     "lint/settings_table.py": ({"open", "os.path.realpath"}, "prints the settings instead of a check"),

@@ -22,7 +22,7 @@ def _attributes() -> set[str]:
 
 
 def test_nothing_in_memory_reads_the_fields_that_are_left_out() -> None:
-    unread = {field for fields in UNREAD.values() for field in fields} | {"storage_dtype", "planning"}
+    unread = {field for fields in UNREAD.values() for field in fields} | {"planning"}
     assert not unread & _attributes()
 
 
@@ -41,7 +41,6 @@ def test_runs_that_differ_in_them_have_one_estimate() -> None:
             "optimizer.learning_rate": 1e-3,
             "optimizer.max_grad_norm": 0.3,
             "saving.only_model": True,
-            "model.quantization.storage_dtype": "bfloat16",
             "planning.lora_dropout": 0.1,
         },
     )
