@@ -92,18 +92,26 @@ def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
 
 
 def _with_completions_alone(run: Run, found: Estimate) -> Estimate:
-    """The estimate of a run whose prompts have no bound: what it allocates at least, with completions alone."""
+    """The estimate of a run whose prompts have no bound: what it allocates at least.
+
+    The reason says what completions as long as they may be need. They may all be shorter, so the lower bound that
+    rules rely on is that of a single token.
+    """
     written = run.sequence.max_new_tokens
     if not isinstance(written, int) or not written:
         return found
-    least = estimate_uncached(run._replace(sequence=run.sequence._replace(length=written)))
-    (missing,) = found.unknown
-    low = least.allocated_low_bytes or least.allocated_bytes
-    if low is None:
+    whole, certain = (_with_completions(run, length) for length in (written, 1))
+    low, least = (one.allocated_low_bytes or one.allocated_bytes for one in (whole, certain))
+    if low is None or least is None:
         return found
-    reason = f"{missing.reason}: at least {_gib(low)} with completions alone"
-    facts = {"parameters": least.parameters, "trainable_parameters": least.trainable_parameters}
-    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, **facts)
+    (missing,) = found.unknown
+    reason = f"{missing.reason}: at least {_gib(low)} where completions have {written} tokens"
+    facts = {"parameters": whole.parameters, "trainable_parameters": whole.trainable_parameters}
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=least, **facts)
+
+
+def _with_completions(run: Run, length: int) -> Estimate:
+    return estimate_uncached(run._replace(sequence=run.sequence._replace(length=length, max_new_tokens=length)))
 
 
 def _with_merged_model(run: Run, found: Estimate) -> Estimate:
