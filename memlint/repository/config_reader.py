@@ -22,6 +22,7 @@ _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
+_UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _FEWEST_KEYS = 3  # of one config that a script reads before they are its own
 
@@ -33,11 +34,13 @@ def reader_of(
     pages: Iterable[str],
     scripts: Sequence[Script],
     resolve: Callable[[str], Collection[str]],
+    beside: Callable[[str, str], Collection[str]],
 ) -> ConfigReader:
     """Who reads the file `config` (relative to the root) with these `keys`; `ConfigReader()` where nothing tells.
 
     `launches`: the commands that launch it. `pages`: texts with commands that may name it. `scripts`: the repository's
-    Python files that parse arguments or load YAML. `resolve`: the tracked files that a word of a page may name.
+    Python files that parse arguments or load YAML. `resolve`: the tracked files that a word of a page may name, as
+    absolute paths. `beside`: those that a word of the script at a path may name, relative to the root.
     """
     by_path = {script.path: script for script in scripts}
     if any(launch.launcher == "trl" for launch in launches):
@@ -52,8 +55,10 @@ def reader_of(
                 return found
         if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
             return ConfigReader("framework")
-    for ties in (_names_file, _names_folder):
-        found = _of_scripts((script for script in scripts if ties(script, config)), keys, scripts)
+    naming = (script for script in scripts if _names_file(script, config, beside))
+    near = (script for script in scripts if _names_folder(script, config))
+    for some in (naming, near):
+        found = _of_scripts(some, keys, scripts)
         if found.kind:
             return found
     return _of_keys(keys, scripts)
@@ -105,9 +110,21 @@ def _of_scripts(tied: Iterable[Script], keys: Collection[str], scripts: Sequence
     return ConfigReader()
 
 
-def _names_file(script: Script, config: str) -> bool:
+def _names_file(script: Script, config: str, beside: Callable[[str, str], Collection[str]]) -> bool:
     name = posixpath.basename(config).encode()
-    return any(posixpath.basename(word) == name for word in _QUOTED.findall(script.text))
+    words = {word.decode("utf-8", "replace") for word in _QUOTED.findall(script.text) if word.endswith(name)}
+    return any(_may_mean(word, config, beside(word, script.path)) for word in words)
+
+
+def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
+    """Whether a path in a script may be the config's. `found`: the files that it names from the script's folder or one
+    above; where there are none, the script may have changed the folder, or lack its beginning or have one too many."""
+    if found:
+        return config in found
+    if _OPEN.search(word):
+        return posixpath.basename(word) == posixpath.basename(config)
+    path, whole = f"/{_UPWARDS.sub('', word)}", f"/{config}"
+    return path.endswith(whole) or whole.endswith(path)
 
 
 def _names_folder(script: Script, config: str) -> bool:

@@ -359,6 +359,7 @@ class Workspace:
                 index.pages(),
                 self._survey().scripts,
                 lambda word: [posixpath.join(self.root, one) for one in index.named(word, name)],
+                lambda word, script: index.named(word, posixpath.relpath(script, self.root)),
             )
             self._readers[key] = found._replace(path=self.display_path(found.path))
         return self._readers[key]

@@ -46,6 +46,11 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
         ({"train_py": READER}, JUDGED),  # reads some YAML
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
+        ({"src__train_py": 'yaml.safe_load(open("../configs/sft.yaml"))'}, ["CFG013"]),
+        ({"src__train_py": 'yaml.safe_load(open("/work/configs/sft.yaml"))'}, ["CFG013"]),
+        ({"src__train_py": 'yaml.safe_load(open(f"{HERE}/sft.yaml"))'}, ["CFG013"]),
+        ({"src__train_py": 'yaml.safe_load(open(HERE + "sft.yaml"))'}, ["CFG013"]),
+        ({"src__train_py": 'yaml.safe_load(open("data/sft.yaml"))'}, JUDGED),  # another file of that name
         ({"train_py": 'for name in glob("configs/*.yaml"): yaml.safe_load(open(name))'}, ["CFG013"]),
         ({"train_py": 'import hydra\n@hydra.main(config_path="./configs")\ndef main(cfg): pass\n'}, ["CFG013"]),
         ({"src__train_py": 'import hydra\n@hydra.main(config_path="../configs")\ndef main(cfg): pass\n'}, ["CFG013"]),
@@ -124,3 +129,10 @@ def test_a_class_in_place_of_trl_s_takes_lora_s_targets_its_own_way() -> None:
 
     assert targets() == {"PEF004", "PEF025"}  # reports fold one into the other
     assert targets(run_py=declared) == set()
+
+
+def test_a_script_means_the_file_of_its_own_folder() -> None:
+    other = {"other/sft.yaml": "seed: 1\n", "other/train.py": 'import yaml\nyaml.safe_load(open("sft.yaml"))\n'}
+    workspace = in_memory({"configs/sft.yaml": CONFIG, **other})
+    found = Engine(tuple(shipped())).analyse(workspace.documents("configs/sft.yaml")[0], workspace.context())
+    assert rules(found) == JUDGED
