@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
 from memlint.source.load import in_dialect
@@ -63,10 +63,7 @@ def composed(reader: Reader, folder: str, name: str) -> Table | None:
     line: a choice of a group first, values last. None where the file is not there."""
     files = _Files(reader, folder)
     choices, added, values = files.overrides(reader.command.overrides)
-    for part in (*files.tree(DefaultsEntry("", name)), *added):
-        for inner in files.tree(part):
-            if inner.is_override:
-                choices.setdefault(inner.key, inner.name)
+    files.choose((*files.parts(name), *added), choices)
     found = files.merged(DefaultsEntry("", name), choices, added)
     if found is not None:
         for path, value in values.items():
@@ -113,12 +110,16 @@ class _Files:
         for entry in entries.values if isinstance(entries, Items) else ():
             yield from _parts(entry, posixpath.dirname(path))
 
-    def tree(self, part: DefaultsEntry, depth: int = 0) -> Iterator[DefaultsEntry]:
-        """The parts below a part, and those below them."""
-        for inner in self.parts(_path(part)) if depth < MAX_DEPTH else ():
-            yield inner
-            if inner.name != _OWN and not inner.is_override:
-                yield from self.tree(inner, depth + 1)
+    def choose(self, entries: Sequence[DefaultsEntry], choices: dict[str, str], depth: int = 0) -> None:
+        """Add to `choices` what the `override` entries of a defaults list say, then those of the lists below: the first
+        one counts, and the last file of a list is looked at first (hydra 1.3.8 _internal/defaults_list.py, lines 115
+        and 533)."""
+        for one in entries:
+            if one.is_override:
+                choices.setdefault(one.key, one.name)
+        for one in reversed(entries):
+            if one.name != _OWN and not one.is_override and depth < MAX_DEPTH:
+                self.choose(tuple(self.parts(_path(_chosen(one, choices)))), choices, depth + 1)
 
     def merged(
         self,
@@ -144,10 +145,14 @@ class _Files:
             if one.name == _OWN:
                 merge_deep(whole, _below(package, values))
             elif not one.is_override:
-                chosen = one._replace(name=choices.get(one.key, one.name) if one.written else one.name)
-                below = self.merged(chosen, choices, [], package, depth + 1)
+                below = self.merged(_chosen(one, choices), choices, [], package, depth + 1)
                 merge_deep(whole, below if below is not None else Table({}))
         return whole
+
+
+def _chosen(part: DefaultsEntry, choices: Mapping[str, str]) -> DefaultsEntry:
+    """A part with the file of its group that is chosen."""
+    return part._replace(name=choices.get(part.key, part.name)) if part.written else part
 
 
 def _path(part: DefaultsEntry) -> str:

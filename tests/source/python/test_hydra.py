@@ -93,3 +93,19 @@ def test_a_package_in_the_list_is_another_choice() -> None:
 )
 def test_hostile_lists_end(text: str) -> None:
     composed({"config.yaml": text})
+
+
+def test_a_list_overrides_what_another_file_of_it_chooses() -> None:
+    """The first override counts: a list's own, then those of the files that it names."""
+    config = "defaults:\n- base\n- override model: c\n- _self_\n"
+    files = {"config.yaml": config, "base.yaml": "defaults:\n- model: a\n- deep\nlr: 1\n"}
+    files |= {"deep.yaml": "defaults:\n- override /model: b\n", "model/c.yaml": "k1: 6\n"}
+    assert composed(files)["model"] == {"k1": 6}
+
+
+@pytest.mark.parametrize(("experiment", "rows"), [({}, 5), ({"experiment": "x"}, 4)])
+def test_overrides_of_a_file_that_is_not_chosen_say_nothing(experiment: dict[str, str], rows: int) -> None:
+    files = {"config.yaml": "defaults:\n- data: c\n- model: a\n- _self_\n- optional experiment: none\n"}
+    files |= {"model/a.yaml": "defaults:\n- override /data: d\n- _self_\nk1: 0\n"}
+    files |= {"data/d.yaml": "# @package other.place\nrows: 5\n"}
+    assert composed(files, **experiment)["other"] == {"place": {"rows": rows}}
