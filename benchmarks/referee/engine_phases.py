@@ -202,18 +202,23 @@ def _openrlhf_logps(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, Any]:
     return _CrossEntropy.apply(output["logits"].view(-1, output["logits"].shape[-1])), output
 
 
-def _openrlhf_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
-    (model,) = models
-    model.eval()
-    for name in ("log_probabilities", "reference"):
-        tracker.begin(name)
-        with torch.no_grad():
-            _openrlhf_logps(model, ids)
-    _prepared(model, tracker)
-    tracker.begin("forward")
-    loss, held = _openrlhf_logps(model, ids)
-    tracker.begin("after")
-    del loss, held
+def _with_reference(log_probabilities: Callable[[Any, torch.Tensor], Any]) -> Step:
+    """A step without a backward: log-probabilities of the policy and of a reference like it, then those that train."""
+
+    def step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+        (model,) = models
+        model.eval()
+        for name in ("log_probabilities", "reference"):
+            tracker.begin(name)
+            with torch.no_grad():
+                log_probabilities(model, ids)
+        _prepared(model, tracker)
+        tracker.begin("forward")
+        held = log_probabilities(model, ids)
+        tracker.begin("after")
+        del held
+
+    return step
 
 
 def _llamafactory_logps(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -245,20 +250,6 @@ def _verl_logps(model: Any, ids: torch.Tensor) -> torch.Tensor:
     return found
 
 
-def _verl_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
-    (model,) = models
-    model.eval()
-    for name in ("log_probabilities", "reference"):
-        tracker.begin(name)
-        with torch.no_grad():
-            _verl_logps(model, ids)
-    _prepared(model, tracker)
-    tracker.begin("forward")
-    loss = _verl_logps(model, ids)
-    tracker.begin("after")
-    del loss
-
-
 def _pair(case: dict[str, Any]) -> fake_step.Models:
     return fake_step.model_of(case), fake_step.model_of(case)
 
@@ -266,9 +257,9 @@ def _pair(case: dict[str, Any]) -> fake_step.Models:
 ENGINES: dict[str, tuple[Callable[[int, int], dict[str, Any]], Step, Callable[[dict[str, Any]], fake_step.Models]]] = {
     "ms-swift GRPO": (swift, _swift_step, fake_step.alone),
     "TRL Online DPO": (online_dpo, _online_step, _pair),
-    "OpenRLHF GRPO": (openrlhf, _openrlhf_step, fake_step.alone),
+    "OpenRLHF GRPO": (openrlhf, _with_reference(_openrlhf_logps), fake_step.alone),
     "LLaMA-Factory DPO": (llamafactory, _llamafactory_step, _pair),
-    "verl GRPO": (verl, _verl_step, fake_step.alone),
+    "verl GRPO": (verl, _with_reference(_verl_logps), fake_step.alone),
 }
 
 

@@ -78,9 +78,8 @@ _AWAY = ("offloads_weights", "offloads_optimizer")
 def waiting(run: Run) -> Iterator[ProposedChange]:
     """Optimizer states, and then the weights as well, in host memory while an engine on the same cards writes
     completions: they have nothing to do then."""
-    share = run.rollout.share
     own = run.rollout
-    if not isinstance(share, float) or share <= 0 or run.parallelism.fsdp.cpu_offload or own.offloads_weights:
+    if not isinstance(own.share, float) or own.share <= 0 or run.parallelism.fsdp.cpu_offload or own.offloads_weights:
         return
     states = {} if own.offloads_optimizer else {"rollout.offloads_optimizer": True}
     if states and run.offload.optimizer == "none":
