@@ -17,6 +17,8 @@ class IssueRule(NamedTuple):
     why: str
 
 
+# Codes of what is said of a key's name, not of its value.
+OF_NAMES = ("unknown-key", "removed-key", "renamed-key")
 ISSUES: Mapping[str, IssueRule] = {
     "unknown-key": IssueRule(
         "CFG001",

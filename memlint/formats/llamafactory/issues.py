@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.base import Context, Issue
+from memlint.formats.issues import OF_NAMES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.releases import with_libraries
@@ -105,16 +106,13 @@ def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[
     return (foreign[0]._replace(severity="warning", message=message), *rest)
 
 
-_OF_NAMES = ("unknown-key", "removed-key", "renamed-key")  # what is said of a key's name
-
-
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    if not isinstance(key, str) or issue.code not in (*_OF_NAMES, "bad-value"):
+    if not isinstance(key, str) or issue.code not in (*OF_NAMES, "bad-value"):
         return False
     declared = next(filter(None, (view.context.field_annotations(key, below) for below in V0_ARGUMENTS)), "")
-    if issue.code in _OF_NAMES:
+    if issue.code in OF_NAMES:
         return bool(declared)
     return f'"{view.section.value.get(key)}"' in declared.replace("'", '"')
 

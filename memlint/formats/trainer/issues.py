@@ -13,6 +13,7 @@ from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, interpolated
+from memlint.formats.issues import OF_NAMES
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.config import TrainerConfig
@@ -28,8 +29,6 @@ from memlint.source.flags import flag_of
 _NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
-# What is said of a key's name.
-_OF_NAMES = ("unknown-key", "removed-key", "renamed-key")
 _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
@@ -70,7 +69,7 @@ def _of_script(issue: Issue, document: Document) -> Issue:
     """An issue of an argument's name, where a script passes the argument on and its value stands in a configuration
     file: the name is the script's, and renaming the file's key would break what the script reads."""
     start = document.start
-    if issue.code not in _OF_NAMES or document.syntax != "python" or start is None or start.entry == document.path:
+    if issue.code not in OF_NAMES or document.syntax != "python" or start is None or start.entry == document.path:
         return issue
     message = f"{issue.message}, where {start.entry} passes this value on"
     return issue._replace(message=message, edit=None, suggestion="")
