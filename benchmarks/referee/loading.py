@@ -23,6 +23,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
+from benchmarks.referee.sharding.run import free_shared_buffers
 
 SIZES = {"hidden_size": 1024, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 8000}
 DENSE = {**SIZES, "num_hidden_layers": 8, "intermediate_size": 4096}
@@ -75,6 +76,7 @@ def load(folder: str, dtype: str, engine: str) -> None:
     print(f"{Path(folder).name:8} {dtype:9} {engine:14} rank {dist.get_rank()}: {words}", flush=True)
     dist.barrier()
     del told
+    free_shared_buffers(os.environ["MASTER_PORT"])
     os._exit(0)
 
 

@@ -95,6 +95,7 @@ def run(setting: dict[str, Any], measure: Measure = measured) -> dict[str, Any]:
         for worker in workers:
             if worker.is_alive():
                 worker.kill()
+        free_shared_buffers(port)
         outcomes = [_read(Path(folder, f"{rank}.json")) for rank in range(world)]
     errors = [outcome["error"] for outcome in outcomes if "error" in outcome]
     return {"error": errors[0]} if errors else {"ranks": outcomes}
@@ -119,6 +120,12 @@ def _work(setting: dict[str, Any], rank: int, world: int, port: int, folder: str
     except BaseException:
         target.write_text(json.dumps({"error": traceback.format_exc()}))
     os._exit(0)
+
+
+def free_shared_buffers(port: int | str) -> None:
+    """Deletes the 66 MiB of shared memory that DeepSpeed leaves behind for each rank (csrc/cpu/comm/shm.cpp)."""
+    for left in Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{port}_*"):
+        left.unlink(missing_ok=True)
 
 
 def _port() -> int:
