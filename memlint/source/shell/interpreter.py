@@ -9,14 +9,16 @@ goes on: whoever starts the script gives it what it needs. Every loop, depth and
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from memlint.source.shell import builtins, filters, patterns
+from memlint.source.shell import builtins, patterns
+from memlint.source.shell.branches import bind_case, case_body, if_branches
 from memlint.source.shell.conditions import Conditions, negated
 from memlint.source.shell.expansion import Expander, WorkLimitReached
 from memlint.source.shell.invocation import Invocation, Surroundings
+from memlint.source.shell.programs import NUMBER_OF_GPUS, counts_gpus, lists_gpus, printed
+from memlint.source.shell.redirections import given_text, written_file
 from memlint.source.shell.state import ShellFunction, State, Truth, Variable, merged, path_in
 from memlint.source.shell.text import (
     Text,
@@ -198,7 +200,7 @@ class Interpreter:
         return yes(state) + no(other)
 
     def _if(self, node: Node, source: Source, state: State) -> States:
-        branches = _branches(node)
+        branches = if_branches(node)
 
         def from_branch(index: int, state: State) -> States:
             if index == len(branches):
@@ -230,7 +232,7 @@ class Interpreter:
             None if plain is None else next((item for item in items if self._matches(item, plain, source, state)), None)
         )
         if plain is not None:
-            ended = self._row(_case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
+            ended = self._row(case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
             if not assumed(value) or any(not one.is_dead for one in ended):
                 return self._fewer(ended, node)
             self._required |= assumed(value)
@@ -238,9 +240,9 @@ class Interpreter:
         for item in items:
             way = state.copy()
             way.conditions += (item.start_point[0] + 1,)
-            _bind(value, item, source, way)
+            bind_case(value, item, source, way)
             if item is not chosen or plain is None:
-                found += self._row(_case_body(item), source, [way])
+                found += self._row(case_body(item), source, [way])
         return self._fewer(found or [state], node)
 
     def _matches(self, item: Node, value: str, source: Source, state: State) -> bool:
@@ -331,8 +333,10 @@ class Interpreter:
     def _redirected(self, node: Node, source: Source, state: State) -> States:
         body = node.child_by_field_name("body")
         redirects = [child for child in node.children if child.type.endswith("_redirect")]
-        given = next((self._given_text(one, source, state) for one in redirects if one.type != "file_redirect"), None)
-        target = self._written_file(redirects, source, state)
+        given = next(
+            (given_text(self.expander, one, source, state) for one in redirects if one.type != "file_redirect"), None
+        )
+        target = written_file(self.expander, redirects, source, state)
         outer, before = state.output, state.input
         if given is not None:
             state.input = given
@@ -348,39 +352,6 @@ class Interpreter:
                 one.output = outer
             one.input = before
         return self._row(rest, source, states) if rest else states
-
-    def _given_text(self, redirect: Node, source: Source, state: State) -> Text | None:
-        if redirect.type == "herestring_redirect":
-            return joined((self.expander.text(redirect.named_children[-1], source, state), literal("\n")))
-        body = next((child for child in redirect.children if child.type == "heredoc_body"), None)
-        start = next((child for child in redirect.children if child.type == "heredoc_start"), None)
-        if body is None or start is None:
-            return None
-        return self.expander.heredoc(body, source, state, source.of(start)[:1] in "'\"\\")
-
-    def _written_file(self, redirects: Sequence[Node], source: Source, state: State) -> tuple[str, bool] | None:
-        for redirect in redirects:
-            found = self._file_redirect(redirect, source, state) if redirect.type == "file_redirect" else None
-            found = found or next(
-                (
-                    inside
-                    for child in redirect.children
-                    if child.type == "file_redirect" and (inside := self._file_redirect(child, source, state))
-                ),
-                None,
-            )
-            if found:
-                return found
-        return None
-
-    def _file_redirect(self, redirect: Node, source: Source, state: State) -> tuple[str, bool] | None:
-        operator = next((child.type for child in redirect.children if not child.is_named), "")
-        target = redirect.child_by_field_name("destination")
-        descriptor = redirect.child_by_field_name("descriptor")
-        if operator not in (">", ">>") or target is None or (descriptor is not None and source.of(descriptor) != "1"):
-            return None
-        path = path_in(state.folder, self.expander.text(target, source, state))
-        return (path, operator == ">>") if path and not path.startswith("/dev/") else None
 
     def _assignment(self, node: Node, source: Source, state: State) -> States:
         builtins.assign(self.expander, node, source, state)
@@ -408,7 +379,7 @@ class Interpreter:
         assigned = [child for child in node.children if child.type == "variable_assignment"]
         strings = [child for child in node.children if child.type == "herestring_redirect"]
         if strings:
-            state.input = self._given_text(strings[0], source, state)
+            state.input = given_text(self.expander, strings[0], source, state)
         if name is None:
             for child in assigned:
                 builtins.assign(self.expander, child, source, state)
@@ -579,28 +550,9 @@ class Interpreter:
         self._record(words, alone, state, wrappers, is_outside)
 
     def _output(self, name: str, words: tuple[Word, ...], state: State) -> Text:
-        gpus = self._gpus(name, words)
-        if gpus is not None:
-            return gpus
-        if name == "cat" and len(words) == 2 and (path := path_in(state.folder, words[1].pieces)) in state.files:
-            return state.files[path or ""]
-        if name == "cat" and len(words) == 1 and state.input is not None:
-            return state.input
-        found = filters.printed(name, [word.pieces for word in words[1:]], state.input)
-        if found is None:
-            return unknown(f"$({name})", f"what `{name or words[0].text[:40]}` prints is not known")
-        if name in ("realpath", "readlink") and known(found) is not None and (full := path_in(state.folder, found)):
-            return literal(full)
-        return found
-
-    def _gpus(self, name: str, words: tuple[Word, ...]) -> Text | None:
-        """Programs that tell the machine's GPUs: a line for each, or their number."""
-        lists = name == "nvidia-smi" and any(
-            word.text in ("-L", "--list-gpus") or word.text.startswith("--query-gpu") for word in words
-        )
-        counts = name.startswith("python") and any("device_count" in word.text for word in words)
-        if not lists and not counts:
-            return None
+        lists = lists_gpus(name, words)
+        if not lists and not counts_gpus(name, words):
+            return printed(name, words, state)
         self.asked_for_gpus = True
         number = self.surroundings.gpus
         if number is None:
@@ -654,9 +606,6 @@ class Interpreter:
         return None if path in self.expander.given else self.surroundings.find(path, kind) == path
 
 
-NUMBER_OF_GPUS = "it depends on the number of GPUs"
-
-
 def _goes_on(state: State) -> bool:
     return not state.is_dead and not state.left
 
@@ -670,38 +619,6 @@ def _without_left(states: States, words: tuple[str, ...]) -> States:
         if one.left in words:
             one.left = ""
     return states
-
-
-def _branches(node: Node) -> list[tuple[list[Node], list[Node]]]:
-    """(condition, body) of each branch of an `if`; the condition of `else` is empty."""
-    found: list[tuple[list[Node], list[Node]]] = [([], [])]
-    in_body = False
-    for child in node.children:
-        if child.type == "elif_clause":
-            found += _branches(child)
-        elif child.type == "else_clause":
-            found.append(([], [one for one in child.children if one.is_named]))
-        elif child.type == "then":
-            in_body = True
-        elif child.is_named:
-            found[0][in_body].append(child)
-    return found
-
-
-def _bind(value: Text, item: Node, source: Source, state: State) -> None:
-    """In the branch `train)` of `case "$MODE"` the variable has that value."""
-    patterns_ = item.children_by_field_name("value")
-    name = value[0].text[2:-1] if len(value) == 1 and value[0].unknown else ""
-    text = source.of(patterns_[0]) if len(patterns_) == 1 else "*"
-    if name.isidentifier() and re.fullmatch(r"[\w.-]+", text):
-        state.set(name, literal(text))
-
-
-def _case_body(item: Node | None) -> list[Node]:
-    if item is None:
-        return []
-    values = {one.id for one in item.children_by_field_name("value")}
-    return [child for child in item.children if child.is_named and child.id not in values]
 
 
 _STATEMENTS: dict[str, Callable[[Interpreter, Node, Source, State], States]] = {
