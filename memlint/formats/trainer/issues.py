@@ -22,7 +22,6 @@ from memlint.formats.trainer.meant import meant_issues, refused_text
 from memlint.formats.trainer.reader import is_brought, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
-from memlint.formats.versions import NO_EVIDENCE
 from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
@@ -186,9 +185,8 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
         return issue._replace(message=message)
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
-    scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
-    if scripts_may and config.context.field_annotations(issue.pointer[0]):
-        return None
+    if config.section.document.syntax != "python" and config.context.field_annotations(str(issue.pointer[0])):
+        return None  # an argument class of the repository has it
     return issue._replace(severity="warning" if framework in config.stated else "info")
 
 

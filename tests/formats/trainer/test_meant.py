@@ -141,6 +141,12 @@ def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     assert not issues({**TRAINER, "debug": False}, python)
 
 
+def test_an_argument_that_a_class_of_the_repository_has_is_not_gone() -> None:
+    python = "@dataclass\nclass Mine(TrainingArguments):\n    overwrite_output_dir: bool = False\n"
+    assert [issue.code for issue in issues({**TRAINER, "overwrite_output_dir": True})] == ["removed-key"]
+    assert not issues({**TRAINER, "overwrite_output_dir": True}, python)
+
+
 def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
     content = {**renamed(TRL, "lora_r", "lora_alpha"), "torch_dtype": "bfloat16"}
     workspace = in_memory({"train.yaml": yaml.safe_dump(content)})
