@@ -204,12 +204,14 @@ def _parsers(config: TrainerConfig) -> frozenset[str]:
     return config.context.config_reader(config.section.document.path, keys).parsers
 
 
-def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
+def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
     """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
     (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
     key = issue.pointer[-1]
     if config.section.document.syntax == "json":
         return issue
+    if key not in _FAILS_AT_ONCE and key in config.context.converted_arguments():
+        return None
     when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
     number = as_number(value)
     by_parser = bool(_parsers(config) & _PASS_TEXT_ON)

@@ -141,10 +141,11 @@ def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     assert not issues({**TRAINER, "debug": False}, python)
 
 
-def test_an_argument_that_a_class_of_the_repository_has_is_not_gone() -> None:
-    python = "@dataclass\nclass Mine(TrainingArguments):\n    overwrite_output_dir: bool = False\n"
-    assert [issue.code for issue in issues({**TRAINER, "overwrite_output_dir": True})] == ["removed-key"]
-    assert not issues({**TRAINER, "overwrite_output_dir": True}, python)
+def test_text_that_the_program_makes_a_number_of() -> None:
+    python = "args = HfArgumentParser(Mine).parse_yaml_file('train.yaml')\nrate = {}(args.learning_rate)\n"
+    content = {**TRAINER, "learning_rate": "1e-5"}
+    for convert, codes in (("float", []), ("print", ["string-number"])):
+        assert [issue.code for issue in issues(content, python.format(convert))] == codes
 
 
 def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
