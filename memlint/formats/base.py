@@ -130,6 +130,7 @@ class Context(NamedTuple):
     in files whose path has the folders `below`; "" where no dataclass has it.
     `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
     `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
+    `converted_arguments()`: those that its code makes numbers of (`float(args.learning_rate)`).
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
     `is_filled_in(path)`: whether a script runs envsubst over the config at `path` before anything reads it.
@@ -138,7 +139,7 @@ class Context(NamedTuple):
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last nine may search the whole repository. Call them only before reporting something; call `launch_commands`
+    The last ten may search the whole repository. Call them only before reporting something; call `launch_commands`
     only where a config leaves its engine or the number of GPUs open.
     """
 
@@ -161,6 +162,7 @@ class Context(NamedTuple):
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     filled_arguments: Callable[[], frozenset[str]] = frozenset
+    converted_arguments: Callable[[], frozenset[str]] = frozenset
     chat_templates: Callable[[], frozenset[str]] = frozenset
     own_refusals: Callable[[], frozenset[str]] = frozenset
     own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset

@@ -20,6 +20,7 @@ from memlint.source.placeholders import is_placeholder
 
 MAX_REFERENCE = 4096  # PATH_MAX on Linux
 _MOST_TRIED = 3  # paths that a message names
+_LFS_POINTER = "version https://git-lfs.github.com/spec/"
 _URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 
 
@@ -131,9 +132,12 @@ def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document |
             return MissingFile("cyclic", f"`{_short(reference)}` leads back to a file that references it", (target,))
         parents[target] = source
         try:
-            return files.read(target)
+            found = files.read(target)
         except OSError as error:
             return MissingFile("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
+        if found.text.startswith(_LFS_POINTER):
+            return MissingFile("outside", f"`{_short(reference)}` is kept by Git LFS, and its content is not here")
+        return found
 
     return read
 

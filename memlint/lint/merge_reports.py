@@ -16,6 +16,7 @@ from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
 _OF_A_SCRIPT = re.compile(r", where \S+ passes this value on$")
+_FIGURE = re.compile(r"(?<![\w./`-])\d+(?:\.\d+)?(?![\w/`-])")  # in a message; no part of a name
 MANY = 256  # from this many reports on, they are packed: few are kept as they are
 
 
@@ -166,14 +167,23 @@ def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
     """The findings without those that another one of the same rule and line begins with and says more than: a file
     alone knows less of a run than the config that names it, and a script points to the value where a file points to
     the key. Nor those that the same rule says more severely of the same place, for the same reason. What several
-    scripts make of one value is said of the first."""
+    scripts make of one value is said of the first, and so is what several commands say of one place in other figures
+    (a loop over models)."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
-    for item in found:
+    for item in _without_other_figures(found):
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
     for group in groups.values():
         for item in _of_first_scripts(group):
             if not any(_says_more(one.message, item.message) or _is_graver(one, item) for one in group):
                 yield item
+
+
+def _without_other_figures(found: Iterable[Finding]) -> Iterable[Finding]:
+    """The first of those findings of a rule on one place that differ in their figures alone."""
+    first: dict[tuple[object, ...], Finding] = {}
+    for item in found:
+        first.setdefault((item.location, item.rule, _FIGURE.sub("0", item.message)), item)
+    return first.values()
 
 
 def _of_first_scripts(group: Iterable[Finding]) -> Iterator[Finding]:

@@ -105,9 +105,9 @@ _TRAINER = re.compile(rb"\b(\w*Trainer)\s*\(")
 _TRAINERS = re.compile(rb"(?:Seq2Seq|SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|Reward|PPO|OnlineDPO|GKD|PRM|BCO)?Trainer")
 
 
-def _has_own_trainer(script: Script) -> bool:
+def has_own_trainer(script: bytes) -> bool:
     """Whether all trainers that a script makes are classes of other names than those of transformers and TRL."""
-    names = _TRAINER.findall(script.text)
+    names = _TRAINER.findall(script)
     return bool(names) and not any(map(_TRAINERS.fullmatch, names))
 
 
@@ -116,11 +116,11 @@ def _of_scripts(tied: Iterable[Script], keys: Collection[str], scripts: Sequence
     found = list(tied)
     for script in found:
         if script.parsers:
-            return ConfigReader("framework", script.path, script.parsers, _has_own_trainer(script))
+            return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
     loads = any(script.reads_yaml and not script.parsers for script in scripts)
     for script in found:
         if script.reads_yaml or (loads and len(_keys_read(script, keys)) >= _FEWEST_KEYS):
-            return ConfigReader("script", script.path)
+            return ConfigReader("script", script.path, has_own_trainer=has_own_trainer(script.text))
     return ConfigReader()
 
 
@@ -174,7 +174,7 @@ def _of_keys(keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:
     fewest = max(_FEWEST_KEYS, (len(keys) + 1) // 2)
     for script in scripts:
         if script.reads_yaml and not script.parsers and len(_keys_read(script, keys)) >= fewest:
-            return ConfigReader("script", script.path)
+            return ConfigReader("script", script.path, has_own_trainer=has_own_trainer(script.text))
     return ConfigReader()
 
 

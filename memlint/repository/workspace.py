@@ -175,6 +175,7 @@ class Workspace:
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
+        functions |= {"converted_arguments": self.converted_arguments}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
@@ -213,6 +214,10 @@ class Workspace:
     def own_refusals(self) -> frozenset[str]:
         """The words with which argument classes of a copy of LLaMA-Factory in the repository raise."""
         return self._survey.get().refusals
+
+    def converted_arguments(self) -> frozenset[str]:
+        """The attributes that the repository's Python makes numbers of: `float(args.learning_rate)`."""
+        return self._survey.get().converted
 
     def own_words(self) -> frozenset[tuple[str, str]]:
         """Names of arguments with words that the repository's Python compares them with: ("adapter", "llora")."""

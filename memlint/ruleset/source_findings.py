@@ -65,8 +65,10 @@ def template_finding(document: Document, follows_references: bool = False) -> Fi
 
 
 def problem_findings(document: Document) -> list[Finding]:
-    """The problems of a document's text as findings."""
-    return [_finding(document, problem) for problem in document.problems]
+    """The problems of a document's text as findings. Of a text that cannot be read no key counts, said twice or not."""
+    is_unread = any(problem.fatal for problem in document.problems)
+    told = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
+    return [_finding(document, problem) for problem in told]
 
 
 def _finding(document: Document, problem: Problem) -> Finding:

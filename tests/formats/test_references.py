@@ -100,6 +100,13 @@ def test_a_file_that_cannot_be_read_says_why() -> None:
     assert isinstance(found, MissingFile) and found.code == "unreadable" and "Permission denied" in found.message
 
 
+def test_a_pointer_of_git_lfs_is_no_content() -> None:
+    pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 787\n"
+    here = files({"/srv/repo/ds.json"})._replace(read=lambda path: load(pointer, path)[0])
+    found = reader(ROOT, ROOT, here)("ds.json", "train.yaml")
+    assert isinstance(found, MissingFile) and found.code == "outside" and "Git LFS" in found.message
+
+
 def test_the_issue_lists_what_was_tried() -> None:
     missing = resolve("ds.json", CONFIG, ROOT, ROOT, files(set()))
     assert isinstance(missing, MissingFile)

@@ -75,6 +75,15 @@ def test_what_several_scripts_make_of_a_value_is_said_once() -> None:
     assert [item.message for report in reports for item in report.findings] == [words.format("one.py")]
 
 
+def test_a_loop_over_models_gives_one_finding_on_a_file() -> None:
+    words = "a bucket of 1.9 GiB; the gradients of `a/model-{}b` take {} GiB"
+    other_figures = [finding("a.yaml", 3, words.format(7, figure)) for figure in ("0.36", "0.17")]
+    other_model = finding("a.yaml", 3, words.format(13, "0.36"))
+    elsewhere = finding("a.yaml", 4, words.format(7, "0.17"))
+    (merged,) = merge_reports([FileReport("a.yaml", "", (*other_figures, other_model, elsewhere))])
+    assert sorted(map(repr, merged.findings)) == sorted(map(repr, (other_figures[0], other_model, elsewhere)))
+
+
 def test_a_group_is_merged_as_soon_as_its_last_report_is_there() -> None:
     """So that of many files that share companions a few are held at a time."""
     reports = []

@@ -259,6 +259,12 @@ def test_scripts_that_agree_about_a_file_are_not_named(tmp_path: Path) -> None:
     assert all(item["rule"] != "CFG014" for item in checked(tmp_path, "a.yaml")["findings"])
 
 
+def test_what_is_unknown_is_no_disagreement(tmp_path: Path) -> None:
+    other = OWN.replace("training['length']", "len(open('x').read())")
+    write(tmp_path, {"sft.py": OWN, "other.py": other, "a.yaml": CONFIG})
+    assert all(item["rule"] != "CFG014" for item in checked(tmp_path, "a.yaml")["findings"])
+
+
 def test_values_that_differ_are_named(tmp_path: Path) -> None:
     other = OWN.replace("training['length']", "512")
     write(tmp_path, {"sft.py": OWN, "other.py": other, "a.yaml": CONFIG})

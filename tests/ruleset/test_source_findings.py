@@ -32,6 +32,10 @@ def test_a_duplicate_key_says_where_it_stood_first() -> None:
     assert [(place.line, label) for place, label in found.related] == [(1, "first here")]
 
 
+def test_no_key_of_a_text_that_cannot_be_read_counts() -> None:
+    assert [one.rule for one in problem_findings(load(b"a: 1\na: 2\nb: c: d\n", "a.yaml")[0])] == ["SRC001"]
+
+
 def test_a_sound_text_has_none() -> None:
     assert problem_findings(load(b"a: 1\n", "a.yaml")[0]) == []
 

@@ -22,7 +22,6 @@ from memlint.formats.trainer.meant import meant_issues, refused_text
 from memlint.formats.trainer.reader import is_brought, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
-from memlint.formats.versions import NO_EVIDENCE
 from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
@@ -186,9 +185,8 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
         return issue._replace(message=message)
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
-    scripts_may = framework == "trl" or issue.pointer[0] in NO_EVIDENCE
-    if scripts_may and config.context.field_annotations(issue.pointer[0]):
-        return None
+    if config.section.document.syntax != "python" and config.context.field_annotations(str(issue.pointer[0])):
+        return None  # an argument class of the repository has it
     return issue._replace(severity="warning" if framework in config.stated else "info")
 
 
@@ -206,12 +204,14 @@ def _parsers(config: TrainerConfig) -> frozenset[str]:
     return config.context.config_reader(config.section.document.path, keys).parsers
 
 
-def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue:
+def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
     """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
     (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
     key = issue.pointer[-1]
     if config.section.document.syntax == "json":
         return issue
+    if key not in _FAILS_AT_ONCE and key in config.context.converted_arguments():
+        return None
     when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
     number = as_number(value)
     by_parser = bool(_parsers(config) & _PASS_TEXT_ON)

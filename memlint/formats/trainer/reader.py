@@ -142,6 +142,8 @@ def _computes_loss(document: Document, context: Context) -> bool:
 def _has_own_trainer(document: Document, context: Context) -> bool:
     """Whether the script that reads the file, or the one that a command names, trains with a class of its own."""
     start = document.start
+    if start is not None and start.has_own_trainer:
+        return True
     file = document if start is None else start.files.get("")
     return isinstance(file, Document) and reader_of(file, context).has_own_trainer
 

@@ -34,8 +34,19 @@ def read_batch(fields: Fields, config: VerlConfig) -> None:
         origin = config.origin("data.micro_batch_size_per_gpu")
         fields.unknown("batch.micro_batch_size", origin.detail or "`data.micro_batch_size_per_gpu` is not set")
     else:
-        fields.put("batch.micro_batch_size", size, config.origin("data.micro_batch_size_per_gpu"))
+        _read_size(fields, config, size)
     _accumulation(fields, config)
+
+
+def _read_size(fields: Fields, config: VerlConfig, size: int) -> None:
+    """Before verl 0.2 the micro-batch is that of all GPUs (0.1 trainer/fsdp_sft_trainer.py:90)."""
+    name, ranks = "batch.micro_batch_size", fields.get("parallelism.data_parallel_size")
+    if config.written("data.micro_batch_size_per_gpu") != "data.micro_batch_size":
+        fields.put(name, size, config.origin("data.micro_batch_size_per_gpu"))
+    elif isinstance(ranks, int):
+        fields.put(name, max(1, size // ranks), config.origin("data.micro_batch_size_per_gpu"))
+    else:
+        fields.unknown(name, "`data.micro_batch_size` is that of all GPUs: say how many (--gpus)")
 
 
 def _accumulation(fields: Fields, config: VerlConfig) -> None:

@@ -11,6 +11,7 @@ from memlint.source.document import Document, Path, Span
 from memlint.source.layout import Entry, Places
 
 MAX_NAMED = 3  # keys in one message
+_NOT_KNOWN = "unknown"
 # Keys that decide about memory, of a run or of a file that is one.
 DECIDES = re.compile(
     r"model_name|dtype|attn_|flash_att|per_device_|batch_size|micro_batch|gradient_|grad_acc|bf16|fp16|optim|packing"
@@ -51,8 +52,13 @@ def _difference(one: Document, other: Document) -> str:
         return f"makes a run of `{second}` of it, not of `{first}`"
     names = sorted(key for key in {*one.value, *other.value} if DECIDES.match(key))
     told = [f"`{name}` is {_word(other, name)} there and {_word(one, name)} here" for name in names]
-    told = [text for name, text in zip(names, told) if _word(one, name) != _word(other, name)]
+    told = [text for name, text in zip(names, told) if _differ(_word(one, name), _word(other, name))]
     return f"disagrees: {', '.join(told[:MAX_NAMED])}" if told else ""
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether two words about a value say that it differs; what is unknown may be the same."""
+    return one != other and _NOT_KNOWN not in (one, other)
 
 
 def _class(document: Document) -> str:
@@ -61,7 +67,7 @@ def _class(document: Document) -> str:
 
 def _word(document: Document, name: str) -> str:
     if document.start is not None and (name,) in document.start.unknown:
-        return "unknown"
+        return _NOT_KNOWN
     return repr(document.value[name]) if name in document.value else "not given"
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.repository.config_reader import has_own_trainer
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
@@ -337,6 +338,7 @@ class _Reader:
             is_own=definitions.parses == "argparse",
             makes_adapter=bool(definitions.parses or definitions.constants)
             and "ModelConfig" not in definitions.classes,
+            has_own_trainer=self._has_own_trainer(launched, invocation),
             switches=switches_of(format_name)
             | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
             dashed=frozenset(name for name, one in definitions.flags.items() if one.is_dashed),
@@ -348,6 +350,12 @@ class _Reader:
             card=self.job.card if self.job is not None else "",
             card_at=self.job.card_at if self.job is not None else 0,
         )
+
+    def _has_own_trainer(self, launched: LaunchCommand, invocation: Invocation) -> bool:
+        """Whether the text of the program that the command starts makes trainers of classes of its own alone."""
+        program = launched.program.text if launched.program else ""
+        text = self._text(invocation.folder, dict(invocation.files), program) if program.endswith(".py") else None
+        return has_own_trainer(text.encode("utf-8", "replace")) if text else False
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""

@@ -141,6 +141,13 @@ def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     assert not issues({**TRAINER, "debug": False}, python)
 
 
+def test_text_that_the_program_makes_a_number_of() -> None:
+    python = "args = HfArgumentParser(Mine).parse_yaml_file('train.yaml')\nrate = {}(args.learning_rate)\n"
+    content = {**TRAINER, "learning_rate": "1e-5"}
+    for convert, codes in (("float", []), ("print", ["string-number"])):
+        assert [issue.code for issue in issues(content, python.format(convert))] == codes
+
+
 def test_the_release_of_trl_that_drops_torch_dtype_loads_float32() -> None:
     content = {**renamed(TRL, "lora_r", "lora_alpha"), "torch_dtype": "bfloat16"}
     workspace = in_memory({"train.yaml": yaml.safe_dump(content)})

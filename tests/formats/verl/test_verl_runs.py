@@ -344,6 +344,17 @@ def test_the_older_sft_trainer_wants_two_switches_to_offload() -> None:
     assert after.parallelism.fsdp.cpu_offload and after.parallelism.fsdp.version == 1
 
 
+@pytest.mark.parametrize(("gpus", "size"), [(8, 2), (64, 1), (None, UNKNOWN)])
+def test_the_first_sft_trainers_micro_batch_is_that_of_all_gpus(gpus: int | None, size: Any) -> None:
+    older = changed(SFT, model__partial_pretrain="some/model", data__micro_batch_size=16)
+    del older["model"]["path"]
+    older["data"].pop("micro_batch_size_per_gpu", None)
+    for name in ("n_gpus_per_node", "nnodes"):
+        older.get("trainer", {}).pop(name, None)
+    context = known() if gpus is None else known(gpus=gpus)
+    assert run_of(verl.parse(document(older), context)).batch.micro_batch_size == size
+
+
 TIED = LLAMA._replace(tied_embeddings=True)
 
 

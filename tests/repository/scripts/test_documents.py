@@ -189,6 +189,13 @@ def test_dataclasses_give_defaults_and_names() -> None:
     assert document.value["max_steps"] == 5  # argparse takes the start of a flag for the flag
 
 
+@pytest.mark.parametrize(("made", "is_own"), [("Trainer", False), ("DPOTrainer", False), ("ScoreTrainer", True)])
+def test_a_program_with_a_trainer_of_its_own(made: str, is_own: bool) -> None:
+    program = f"{DATACLASSES}\ntrainer = {made}(args=args)\n"
+    start = one("python sft.py --model_path Qwen/Qwen2.5-7B", files={"sft.py": program}).start
+    assert start is not None and start.has_own_trainer is is_own
+
+
 def test_a_program_that_freezes_parameters_is_not_estimated() -> None:
     program = DATACLASSES + "\nmodel.requires_grad_(False)\n"
     found = analysed(f"python sft.py {FLAGS}", {"sft.py": program}, gpus=1)
