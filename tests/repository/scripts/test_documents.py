@@ -812,3 +812,24 @@ def test_what_the_allocator_is_told_comes_with_the_command(before: str, grows: b
     found = one(f"{before}swift sft --model Qwen/Qwen2.5-7B --dataset a")
     assert found.start is not None
     assert found.start.grows_segments is grows
+
+
+OWN_LOOP = (
+    "import argparse\nfrom transformers import Trainer, TrainingArguments\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--fp16', type=bool, default=True)\np.add_argument('--bf16', action='store_true')\n"
+    "p.add_argument('--eval_steps', type=int, default=7)\np.add_argument('--save_steps', type=int)\n"
+    "args = p.parse_args()\nargs.eval_steps = count(args) // 5\nif args.save_steps is None:\n    args.save_steps = 9\n"
+)
+HANDED_ON = "class Own(Trainer):\n    def __init__(self, a):\n        self.a = TrainingArguments(fp16={})\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "fp16"), [("args.fp16 and not args.bf16", False), ("args.fp16", True), ("choose()", "${fp16}")]
+)
+def test_an_argument_is_what_the_code_works_out(expression: str, fp16: object) -> None:
+    files = {"train.py": OWN_LOOP + HANDED_ON.format(expression)}
+    document = one("torchrun train.py --bf16 --save_steps 5 --learning_rate 1e-5\n", files=files)
+    assert document.value["fp16"] == fp16
+    assert document.value["save_steps"] == 5  # the code sets it only where no flag does
+    assert document.value["eval_steps"] == "${eval_steps}"
+    assert document.start is not None and document.start.unknown[("eval_steps",)] == "train.py:9 works it out"
