@@ -380,7 +380,7 @@ def _flag(value: ast.AST) -> str:
     return value.attr if is_plain and isinstance(value, ast.Attribute) and owner not in ("torch", "self") else ""
 
 
-def _passes(value: ast.AST, argument: str, passed: _Passed) -> None:
+def _passes(value: ast.expr, argument: str, passed: _Passed) -> None:
     """`argument=args.flag` ties the flag to it, a constant sets it, anything else works it out."""
     flag, constant = _flag(value), _constant(value)
     at = f"{passed.path}:{getattr(value, 'lineno', 0)}"

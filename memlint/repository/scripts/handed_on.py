@@ -78,9 +78,8 @@ def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
     if name in _TRUE_ON_A_CARD and not node.args:
         return True
     if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
-        if node.args[1].value in flags or len(node.args) == 2:
-            return flags[node.args[1].value]
-        return _value(node.args[2], flags)
+        flag = str(node.args[1].value)
+        return flags[flag] if flag in flags or len(node.args) == 2 else _value(node.args[2], flags)
     if isinstance(node.func, ast.Name) and name in _CONVERTS and len(node.args) == 1 and not node.keywords:
         return _CONVERTS[name](_value(node.args[0], flags))
     raise LookupError(ast.unparse(node))

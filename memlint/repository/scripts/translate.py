@@ -21,6 +21,7 @@ from memlint.repository.scripts.document import Placed, keys_of, not_known
 from memlint.repository.scripts.handed_on import value_of
 from memlint.repository.scripts.refused import refused_flags
 from memlint.source.document import NOT_READ, Document
+from memlint.source.python.classes import READ_WHEN_MADE
 from memlint.source.shell.text import Word
 
 TRL_TASKS = {
@@ -240,7 +241,8 @@ def worked_out(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Pl
             yield from _as_evaluated(key, expression, at, flags, by_name)
     for key, one in program.assigned.items():
         is_unset = by_name[key].value in (None, False) if key in by_name else True
-        if key not in known or (one.where_unset and not is_unset):
+        is_too_late = key in READ_WHEN_MADE and program.parses == "dataclasses"
+        if key not in known or is_too_late or (one.where_unset and not is_unset):
             continue
         if one.is_conditional:
             yield not_known(key, f"{posixpath.basename(one.at)} sets it")

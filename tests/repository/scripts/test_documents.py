@@ -833,3 +833,32 @@ def test_an_argument_is_what_the_code_works_out(expression: str, fp16: object) -
     assert document.value["save_steps"] == 5  # the code sets it only where no flag does
     assert document.value["eval_steps"] == "${eval_steps}"
     assert document.start is not None and document.start.unknown[("eval_steps",)] == "train.py:9 works it out"
+
+
+def test_an_error_about_a_program_that_is_not_here_names_its_condition() -> None:
+    """Nobody sees whether it hands its flags on."""
+    text = f"torchrun train.py {FLAGS} --fp16 True --eval_strategy steps --per_device_train_batch_size 1\n"
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "@dataclass\nclass Model:\n    model_name_or_path: str = ''\n"
+        "parser = HfArgumentParser((Model, TrainingArguments))\nm, a = parser.parse_args_into_dataclasses()\n"
+    )
+    foreign = next(one for one in analysed(text).findings if one.rule == "PRE011")
+    assert foreign.severity == "warning"
+    assert foreign.message.endswith(" (where train.py hands its arguments on as they stand)")
+    here = next(one for one in analysed(text, {"train.py": program}).findings if one.rule == "PRE011")
+    assert (here.severity, "train.py" in here.message) == ("error", False)
+
+
+def test_a_prompt_bound_of_the_programs_own_is_no_argument_that_is_gone() -> None:
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser\nfrom trl import DPOConfig\n"
+        "@dataclass\nclass Own:\n    model_name_or_path: str = ''\n    {}: int = 128\n"
+        "parser = HfArgumentParser((Own, DPOConfig))\nown, args = parser.parse_args_into_dataclasses()\n"
+    )
+    text = f"torchrun train.py {FLAGS} --beta 0.1 --max_prompt_length 128 --per_device_train_batch_size 1\n"
+    own, configured = (
+        {one.rule for one in analysed(text, {"train.py": program.format(name)}).findings}
+        for name in ("max_prompt_length", "limit")
+    )
+    assert ("TRL029" in own, "TRL029" in configured) == (False, True)
