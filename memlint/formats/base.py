@@ -206,6 +206,7 @@ class Format(Protocol):
 
     A few more are optional:
     `RESOLVES_REFERENCES: bool`: its parser follows `${a.b}` to other keys of the file.
+    `OF_ANY_SCRIPT: bool`: scripts of anybody take its keys for arguments, and may change them before they are checked.
     `dialect(context) -> str`: the YAML dialect, where it depends on the release.
     `reads_releases(run) -> bool`: whether another release would read the files as another run; without this function
     the files are read again for every release that is asked about.

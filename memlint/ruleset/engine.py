@@ -5,6 +5,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from types import TracebackType
@@ -151,6 +152,8 @@ class Engine:
         found.extend(hits)
         parsed, found = _with_files(parsed, document, found)
         found = [item._replace(finding=_in_words(item.finding, document)) for item in found]
+        if getattr(format_, "OF_ANY_SCRIPT", False) and document.start is not None and document.start.is_foreign:
+            found = [item._replace(finding=_if_handed_on(item.finding, document)) for item in found]
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
@@ -288,6 +291,23 @@ def _in_words(finding: Finding, document: Document) -> Finding:
     return finding._replace(message=words(finding.message))
 
 
+# Families of rules about arguments and names by themselves; the others speak of what a run does, as figures do.
+_OF_ARGUMENTS = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
+# Those about what a program may change before anything checks it.
+_MAY_BE_CHANGED = (*_OF_ARGUMENTS, "DAT", "OPT", "PRE")
+
+
+def _if_handed_on(finding: Finding, document: Document) -> Finding:
+    """An error about arguments of a program that the repository does not have, as a warning that names its condition:
+    nobody sees what the program does with them."""
+    concerns = {finding.location.path, *(place.path for place, _ in finding.related)}
+    is_of_arguments = finding.rule.startswith(_MAY_BE_CHANGED) and document.path in concerns
+    if finding.severity != "error" or not is_of_arguments or document.start is None:
+        return finding
+    condition = f"where {posixpath.basename(document.start.entry)} hands its arguments on as they stand"
+    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
+
+
 def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:
     """The format's note on a file whose keys mean what a script makes of them."""
     asked = getattr(format_, "unjudged", None)
@@ -303,10 +323,6 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
         found = [item for item in found if not skips(item.finding.rule, document, context)]
     commanded = document.start.by_command if document.start is not None else {}
     return [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
-
-
-# Families of rules about arguments and names by themselves; the others speak of what a run does, as figures do.
-_OF_ARGUMENTS = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
 
 
 def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:

@@ -39,6 +39,7 @@ from memlint.source.document import Document, Path
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
 
 DIALECT = "yaml11"
+OF_ANY_SCRIPT = True
 # trl 1.16 base_config.py: what _BaseConfig changes of TrainingArguments (the same since 0.22).
 _TRL_DEFAULTS: Mapping[str, Any] = {"gradient_checkpointing": True}
 _TRL_NEWEST: Version = (1, 16)

@@ -120,7 +120,7 @@ def is_record(value: Any) -> bool:
 def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
     """An issue of the schema with the severity that fits this file, or None."""
     value = _value(config.section.value, issue.pointer)
-    if interpolated(value):
+    if interpolated(value) or (isinstance(value, list) and any(map(interpolated, value))):
         return None  # a template: what will stand there is not known
     if issue.code in ("removed-key", "renamed-key"):
         return _outdated(issue, config)

@@ -114,6 +114,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
         is_commanded = start is not None and start.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
+    if rule == "TRL029" and start is not None and start.defined & {"max_prompt_length", "rpo_alpha"}:
+        return True  # flags of the program's own
     if rule == "TRL019" and _computes_loss(document, context):
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):

@@ -15,6 +15,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
+from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.source.document import Problem
 from memlint.source.python.text import SourceText, parse
 
@@ -82,7 +83,8 @@ class TrainingProgram(NamedTuple):
     unknown argument is let through. `meanings`: what a flag becomes, by the name that the Trainer's table has for it.
     `shared`: further names that take a flag's value (`per_device_eval_batch_size=args.batch_size`), each with the flag.
     `constants`: arguments that the program sets itself, whatever flags say, each with its file and line. `computed`:
-    those that it works out, with file and line. `unmodelled`: what it does to the model that no flag tells: a class
+    those that it works out, with the expression, and file and line. `assigned`: those that it sets after it has parsed
+    its flags. `unmodelled`: what it does to the model that no flag tells: a class
     of its own, a classifier's head, frozen parameters.
     """
 
@@ -93,7 +95,8 @@ class TrainingProgram(NamedTuple):
     meanings: Mapping[str, str] = {}
     shared: Mapping[str, str] = {}
     constants: Mapping[str, tuple[Any, str]] = {}
-    computed: Mapping[str, str] = {}
+    computed: Mapping[str, tuple[ast.expr, str]] = {}
+    assigned: Mapping[str, Assignment] = {}
     unmodelled: str = ""
     swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, and nothing trains
@@ -120,10 +123,13 @@ def program(
     meanings: dict[str, str] = {}
     shared: dict[str, str] = {}
     constants: dict[str, tuple[Any, str]] = {}
-    computed: dict[str, str] = {}
+    computed: dict[str, tuple[ast.expr, str]] = {}
+    assigned: dict[str, Assignment] = {}
     parsed, missing = "", False
     parsed_classes: list[str] = []
     for module in modules:
+        for key, assignment in assignments(module.tree, module.path):
+            assigned.setdefault(key, assignment)
         for node in nodes(module.tree):
             if not isinstance(node, ast.Call):
                 continue
@@ -152,6 +158,7 @@ def program(
         shared,
         constants,
         computed,
+        assigned,
         _unmodelled(modules, classes),
         _swift_task(trees[0]),
         _only_evaluates(trees),
@@ -339,7 +346,7 @@ class _Passed(NamedTuple):
     meanings: dict[str, str]
     shared: dict[str, str]
     constants: dict[str, tuple[Any, str]]
-    computed: dict[str, str]
+    computed: dict[str, tuple[ast.expr, str]]
 
 
 def _meaning(call: ast.Call, name: str, passed: _Passed, known: set[str]) -> None:
@@ -373,7 +380,7 @@ def _flag(value: ast.AST) -> str:
     return value.attr if is_plain and isinstance(value, ast.Attribute) and owner not in ("torch", "self") else ""
 
 
-def _passes(value: ast.AST, argument: str, passed: _Passed) -> None:
+def _passes(value: ast.expr, argument: str, passed: _Passed) -> None:
     """`argument=args.flag` ties the flag to it, a constant sets it, anything else works it out."""
     flag, constant = _flag(value), _constant(value)
     at = f"{passed.path}:{getattr(value, 'lineno', 0)}"
@@ -386,7 +393,7 @@ def _passes(value: ast.AST, argument: str, passed: _Passed) -> None:
     elif constant is not None:
         passed.constants[argument] = (constant, at)
     elif not (isinstance(value, ast.Constant) and value.value is None):
-        passed.computed[argument] = at
+        passed.computed[argument] = value, at
 
 
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")

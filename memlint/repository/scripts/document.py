@@ -39,6 +39,14 @@ class Placed(NamedTuple):
     unknown: str = ""
 
 
+_ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
+
+
+def not_known(key: str, reason: str) -> Placed:
+    """A key whose value is not known; for an engine it is none, as a placeholder would turn it on."""
+    return Placed((key,), None if key in _ENGINES else f"${{{key}}}", unknown=reason)
+
+
 class Values:
     """Collects placed values into a document; the last one for a key counts, as it does for argparse."""
 

@@ -14,7 +14,7 @@ from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.runs import PythonRun
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.document import Placed, at_flag, has_known_name, words_range
+from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
 from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
 from memlint.source.document import Path
@@ -25,7 +25,6 @@ from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 # A program's path, how it is started, and the files that were written before, by absolute path.
 Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
-_ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 _ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that say whether an adapter is trained
 # Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
@@ -120,7 +119,7 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     if isinstance(model, Undetermined) and not any(name.startswith(_ADAPTERS) for name in (*_first(placed), *keys)):
         says_dtype = any(name in ("dtype", "torch_dtype") for name in (*_first(placed), *keys))
         for name in ("use_peft",) if says_dtype else ("use_peft", "dtype"):  # the code may cast what it makes
-            yield Placed((name,), f"${{{name}}}", unknown=f"the model: {model.reason}")
+            yield not_known(name, f"the model: {model.reason}")
 
 
 def _first(placed: Iterable[Path]) -> Iterator[str]:
@@ -143,8 +142,8 @@ def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
-        if before is None:  # a placeholder would turn an engine on
-            yield Placed((name,), None if name in _ENGINES else f"${{{name}}}", unknown=value.reason)
+        if before is None:
+            yield not_known(name, value.reason)
         return
     try:
         known_value = plain(value)

@@ -38,6 +38,7 @@ from memlint.repository.scripts.translate import (
     is_verl,
     of_file,
     task_of,
+    worked_out,
 )
 from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
@@ -254,6 +255,7 @@ class _Reader:
             defaults = [one for one in given if one.key is None]
             taken = list(self._of_file(launched, format_name, invocation, given))
             given = [*defaults, *taken, *said]
+            given += worked_out(definitions, given) if format_name == "trainer" else ()
             files = self._files(launched, format_name, invocation, taken, said)
         for one in given if run is None else corrected(given, definitions, run):
             values.put(one)

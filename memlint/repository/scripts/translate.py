@@ -6,17 +6,22 @@ does with a flag, else by names that the field shares), and programs that set ar
 
 from __future__ import annotations
 
+import ast
+import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.formats.trainer.recognise import is_training_arguments
 from memlint.repository.scripts.commands import LaunchCommand, options
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.document import Placed
+from memlint.repository.scripts.document import Placed, keys_of, not_known
+from memlint.repository.scripts.handed_on import value_of
 from memlint.repository.scripts.refused import refused_flags
 from memlint.source.document import NOT_READ, Document
+from memlint.source.python.classes import READ_WHEN_MADE
 from memlint.source.shell.text import Word
 
 TRL_TASKS = {
@@ -212,8 +217,7 @@ def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]
 
 
 def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Placed]:
-    """Defaults of flags that are keys, and arguments that the program sets itself. An argument that it works out is not
-    known, unless a flag of that name is given."""
+    """Defaults of flags that are keys, and arguments that the program sets itself."""
     for name, one in program.flags.items():
         key = program.meanings.get(name, name)
         default = False if one.is_switch and one.default is None else one.default
@@ -222,12 +226,55 @@ def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Pla
     for key, (value, _) in program.constants.items():
         if key in KEYS and key not in given:
             yield Placed((key,), value)
-    for key, at in program.computed.items():
-        if key == "fp16" and given & {"bf16", "fp16"}:
-            continue  # `fp16=not args.bf16`
-        if key in KEYS and key not in given and key not in program.flags:
-            name = at.rpartition("/")[2]
-            yield Placed((key,), f"${{{key}}}", unknown=f"{name} works it out")
+
+
+def worked_out(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Placed]:
+    """What the program's code makes of its flags where that differs from what they say. `given`: all of them.
+
+    A parser of dataclasses fills the Trainer's arguments itself, and what the code works out is for those that no flag
+    gives. With argparse nothing but the code fills them.
+    """
+    by_name = {str(one.path[0]): one for one in given}
+    flags, known = _by_flag(program, by_name), keys_of("trainer")
+    for key, (expression, at) in program.computed.items():
+        if key in known and (program.parses == "argparse" or not {key} & {*by_name, *program.flags}):
+            yield from _as_evaluated(key, expression, at, flags, by_name)
+    for key, one in program.assigned.items():
+        is_unset = by_name[key].value in (None, False) if key in by_name else True
+        is_too_late = key in READ_WHEN_MADE and program.parses == "dataclasses"
+        if key not in known or is_too_late or (one.where_unset and not is_unset):
+            continue
+        if one.is_conditional:
+            yield not_known(key, f"{posixpath.basename(one.at)} sets it")
+        else:
+            yield from _as_evaluated(key, one.value, one.at, flags, by_name)
+
+
+def _by_flag(program: TrainingProgram, by_name: Mapping[str, Placed]) -> dict[str, Any]:
+    """What the attributes of the parsed arguments hold, as far as it is known."""
+    found: dict[str, Any] = {}
+    for flag, defined in program.flags.items():
+        one = by_name.get(program.meanings.get(flag, flag)) or by_name.get(flag)
+        if one is not None and not one.unknown:
+            found[flag] = one.value
+        elif one is None and (defined.default is not None or defined.is_switch):
+            found[flag] = defined.default or False
+    return found
+
+
+def _as_evaluated(
+    key: str, expression: ast.expr, at: str, flags: Mapping[str, Any], by_name: Mapping[str, Placed]
+) -> Iterator[Placed]:
+    before = by_name.get(key)
+    try:
+        value = value_of(expression, flags)
+    except LookupError:
+        yield not_known(key, f"{posixpath.basename(at)} works it out")
+        return
+    if not isinstance(value, (str, int, float)) and (value is not None or before is None):
+        return
+    if before is None or before.unknown or before.value != value:
+        yield Placed((key,), value)
 
 
 def _shared(flags: list[Placed]) -> Iterator[Placed]:

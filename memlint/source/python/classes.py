@@ -93,6 +93,27 @@ def field_types(of: Class) -> dict[str, tuple[Class, ast.expr]]:
     return found
 
 
+# What transformers' training arguments make an engine of while they are made: what is set on them later is read by
+# nobody (transformers 4.57.6 and 5.23.0 training_args.py, __post_init__).
+READ_WHEN_MADE = frozenset(("bf16", "deepspeed", "evaluation_strategy", "fp16", "fsdp", "fsdp_config", "tf32"))
+
+
+def was_read(owner: Value, name: str) -> bool:
+    """Whether `owner` is such arguments, and `name` one of those that were read when it was made."""
+    if name not in READ_WHEN_MADE:
+        return False
+    names = [owner.name] if isinstance(owner, Made) else []
+    if isinstance(owner, Instance):
+        names = [base.name for base in external_bases(owner.of)]
+    return any(_takes_training_arguments(one) for one in names)
+
+
+def _takes_training_arguments(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    is_of_trl = name.startswith("trl.") and last.endswith("Config") and last != "ModelConfig"
+    return is_of_trl or last.endswith("TrainingArguments")
+
+
 def instance(reader: Reader, of: Class, given: Call) -> Instance:
     """An object of `of`: fields from arguments, then defaults. `__init__` is not run."""
     made = Instance(of, given.source)

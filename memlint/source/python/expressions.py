@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.calls import apply, call
+from memlint.source.python.classes import was_read
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.members import (
     PARAMETERS,
@@ -279,7 +280,10 @@ def assign(reader: Reader, target: ast.expr, value: Value, frame: Frame) -> None
     elif isinstance(target, (ast.Tuple, ast.List)):
         _unpack(reader, target, value, frame)
     elif isinstance(target, ast.Attribute):
-        set_attribute(reader, evaluate(reader, target.value, frame), target.attr, value)
+        owner = evaluate(reader, target.value, frame)
+        is_inside = isinstance(target.value, ast.Name) and target.value.id == "self"
+        if is_inside or not was_read(owner, target.attr):
+            set_attribute(reader, owner, target.attr, value)
     elif isinstance(target, ast.Subscript):
         _set_item(reader, target, value, frame)
     elif isinstance(target, ast.Starred):

@@ -753,3 +753,27 @@ def test_labels_that_are_counted_make_a_classifier_of_a_model_that_nobody_sees()
     )
     (run,) = runs("MODELS = find()\nkind = find()\n" + code)
     assert run.unmodelled == "trains a classifier (`num_labels`)"
+
+
+@pytest.mark.parametrize("made", ["TrainingArguments", "SFTConfig"])
+def test_what_is_read_while_the_arguments_are_made_is_not_set_later(made: str) -> None:
+    """`__post_init__` makes an engine of `deepspeed` and of the precision; the batch is read when training starts."""
+    code = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\nfrom trl import SFTConfig\n"
+        'model = AutoModelForCausalLM.from_pretrained("gpt2")\n'
+        f'args = {made}("out", fp16=False, per_device_train_batch_size=8)\n'
+        'args.fp16 = True\nargs.deepspeed = "ds.json"\nargs.eval_steps = 5\nargs.per_device_train_batch_size = 2\n'
+        "Trainer(model=model, args=args).train()\n"
+    )
+    found = keys(code)
+    assert (found["fp16"], found["eval_steps"], found["per_device_train_batch_size"]) == (False, 5, 2)
+    assert "deepspeed" not in found
+
+
+def test_a_class_of_arguments_sets_its_own_engine_while_it_is_made() -> None:
+    code = (
+        "from dataclasses import dataclass\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "@dataclass\nclass Own(TrainingArguments):\n    def __post_init__(self):\n        self.bf16 = True\n"
+        'model = AutoModelForCausalLM.from_pretrained("gpt2")\nTrainer(model, Own("out")).train()\n'
+    )
+    assert keys(code)["bf16"] is True

@@ -819,3 +819,53 @@ def test_what_the_allocator_is_told_comes_with_the_command(before: str, grows: b
     found = one(f"{before}swift sft --model Qwen/Qwen2.5-7B --dataset a")
     assert found.start is not None
     assert found.start.grows_segments is grows
+
+
+OWN_LOOP = (
+    "import argparse\nfrom transformers import Trainer, TrainingArguments\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--fp16', type=bool, default=True)\np.add_argument('--bf16', action='store_true')\n"
+    "p.add_argument('--eval_steps', type=int, default=7)\np.add_argument('--save_steps', type=int)\n"
+    "args = p.parse_args()\nargs.eval_steps = count(args) // 5\nif args.save_steps is None:\n    args.save_steps = 9\n"
+)
+HANDED_ON = "class Own(Trainer):\n    def __init__(self, a):\n        self.a = TrainingArguments(fp16={})\n"
+
+
+@pytest.mark.parametrize(
+    ("expression", "fp16"), [("args.fp16 and not args.bf16", False), ("args.fp16", True), ("choose()", "${fp16}")]
+)
+def test_an_argument_is_what_the_code_works_out(expression: str, fp16: object) -> None:
+    files = {"train.py": OWN_LOOP + HANDED_ON.format(expression)}
+    document = one("torchrun train.py --bf16 --save_steps 5 --learning_rate 1e-5\n", files=files)
+    assert document.value["fp16"] == fp16
+    assert document.value["save_steps"] == 5  # the code sets it only where no flag does
+    assert document.value["eval_steps"] == "${eval_steps}"
+    assert document.start is not None and document.start.unknown[("eval_steps",)] == "train.py:9 works it out"
+
+
+def test_an_error_about_a_program_that_is_not_here_names_its_condition() -> None:
+    """Nobody sees whether it hands its flags on."""
+    text = f"torchrun train.py {FLAGS} --fp16 True --eval_strategy steps --per_device_train_batch_size 1\n"
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+        "@dataclass\nclass Model:\n    model_name_or_path: str = ''\n"
+        "parser = HfArgumentParser((Model, TrainingArguments))\nm, a = parser.parse_args_into_dataclasses()\n"
+    )
+    foreign = next(one for one in analysed(text).findings if one.rule == "PRE011")
+    assert foreign.severity == "warning"
+    assert foreign.message.endswith(" (where train.py hands its arguments on as they stand)")
+    here = next(one for one in analysed(text, {"train.py": program}).findings if one.rule == "PRE011")
+    assert (here.severity, "train.py" in here.message) == ("error", False)
+
+
+def test_a_prompt_bound_of_the_programs_own_is_no_argument_that_is_gone() -> None:
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser\nfrom trl import DPOConfig\n"
+        "@dataclass\nclass Own:\n    model_name_or_path: str = ''\n    {}: int = 128\n"
+        "parser = HfArgumentParser((Own, DPOConfig))\nown, args = parser.parse_args_into_dataclasses()\n"
+    )
+    text = f"torchrun train.py {FLAGS} --beta 0.1 --max_prompt_length 128 --per_device_train_batch_size 1\n"
+    own, configured = (
+        {one.rule for one in analysed(text, {"train.py": program.format(name)}).findings}
+        for name in ("max_prompt_length", "limit")
+    )
+    assert ("TRL029" in own, "TRL029" in configured) == (False, True)

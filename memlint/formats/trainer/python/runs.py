@@ -52,8 +52,9 @@ _TRL = frozenset(
     }
 )
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
-# Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12).
-_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "max_prompt_length", "beta")
+# Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12), as far as
+# they decide about memory.
+_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "beta")
 LOOP = "loop"  # in place of a class of arguments: a training loop of the script's own
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 

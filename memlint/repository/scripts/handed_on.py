@@ -1,0 +1,121 @@
+"""What a program makes of its flags before the Trainer has them: `fp16=args.fp16 and not args.bf16`, and
+`training_args.eval_steps = max(steps // 5, 5)` behind the parser.
+
+An expression of flags and constants has its value here; any other is not known.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from memlint._record import NamedTuple
+
+# Asked of the machine: cards that are asked about here have bfloat16.
+_TRUE_ON_A_CARD = frozenset(("is_bf16_supported", "is_available", "is_torch_bf16_gpu_available", "is_cuda_available"))
+_CONVERTS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+_COMPARES: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+
+
+class Assignment(NamedTuple):
+    """`args.key = value` in a program. `at`: file and line. `where_unset`: only `if args.key is None`, or false."""
+
+    value: ast.expr
+    at: str
+    where_unset: bool = False
+    is_conditional: bool = False
+
+
+def value_of(expression: ast.expr, flags: Mapping[str, Any]) -> Any:
+    """The value, `flags` being the attributes of the parsed arguments. LookupError where it is not known."""
+    try:
+        return _value(expression, flags)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise LookupError(str(error)) from error
+
+
+def _value(node: ast.expr, flags: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return flags[node.attr]
+    if isinstance(node, ast.BoolOp):
+        return _either(node, flags)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not _value(node.operand, flags)
+    if isinstance(node, ast.IfExp):
+        return _value(node.body if _value(node.test, flags) else node.orelse, flags)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARES:
+        return _COMPARES[type(node.ops[0])](_value(node.left, flags), _value(node.comparators[0], flags))
+    if isinstance(node, ast.Call):
+        return _called(node, flags)
+    raise LookupError(ast.unparse(node))
+
+
+def _either(node: ast.BoolOp, flags: Mapping[str, Any]) -> Any:
+    """`and`, `or`: the first value that decides."""
+    found = None
+    for one in node.values:
+        found = _value(one, flags)
+        if bool(found) is isinstance(node.op, ast.Or):
+            return found
+    return found
+
+
+def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in _TRUE_ON_A_CARD and not node.args:
+        return True
+    if name == "getattr" and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+        flag = str(node.args[1].value)
+        return flags[flag] if flag in flags or len(node.args) == 2 else _value(node.args[2], flags)
+    if isinstance(node.func, ast.Name) and name in _CONVERTS and len(node.args) == 1 and not node.keywords:
+        return _CONVERTS[name](_value(node.args[0], flags))
+    raise LookupError(ast.unparse(node))
+
+
+def assignments(tree: ast.AST, path: str) -> Iterator[tuple[str, Assignment]]:
+    """Values that a module gives to attributes of its arguments: variables whose names end in `args`.
+
+    A value that is only brought into another shape (`args.targets = args.targets.split(",")`) is none.
+    """
+    yield from _below(tree, path, ())
+
+
+def _below(node: ast.AST, path: str, tests: tuple[ast.expr, ...]) -> Iterator[tuple[str, Assignment]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Assign) and len(child.targets) == 1:
+            yield from _assigned(child.targets[0], child.value, path, tests)
+        elif isinstance(child, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            decides = (child.test,) if isinstance(child, (ast.If, ast.While)) else ()
+            own = (ast.Constant(True),) if isinstance(child, (ast.For, ast.ExceptHandler, ast.match_case)) else ()
+            yield from _below(child, path, (*tests, *decides, *own))
+
+
+def _assigned(
+    target: ast.expr, value: ast.expr, path: str, tests: tuple[ast.expr, ...]
+) -> Iterator[tuple[str, Assignment]]:
+    if not isinstance(target, ast.Attribute) or not isinstance(target.value, ast.Name):
+        return
+    if not target.value.id.lower().endswith(("args", "arguments")):
+        return
+    is_itself = any(_names(node, target.attr) for node in ast.walk(value))
+    if is_itself and not any(isinstance(node, ast.BinOp) for node in ast.walk(value)):
+        return
+    where_unset = any(_names(node, target.attr) for test in tests for node in ast.walk(test))
+    yield target.attr, Assignment(value, f"{path}:{target.lineno}", where_unset, bool(tests))
+
+
+def _names(node: ast.AST, attribute: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == attribute
