@@ -242,6 +242,43 @@ def test_of_scripts_that_may_read_a_file_the_one_with_its_name_does(tmp_path: Pa
     assert set(found) == {"other.yaml"}
 
 
+def test_a_script_whose_files_lie_in_another_folder_reads_none_of_this_one(tmp_path: Path) -> None:
+    scripts = {
+        "sft_long.py": OWN.replace("required=True", "default='configs_long/first.yaml'"),
+        "sft_short.py": f'"""python sft_short.py --config configs/first.yaml"""\n{OWN.replace("accumulate", "other")}',
+    }
+    write(tmp_path, {**scripts, "configs/sft_7b.yaml": CONFIG, "configs_long/sft_7b.yaml": CONFIG})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert {row["path"]: row["script"] for row in rows} == {
+        "configs/sft_7b.yaml": "sft_short.py",
+        "configs_long/sft_7b.yaml": "sft_long.py",
+    }
+    assert all(item["rule"] != "CFG014" for item in checked(tmp_path, ".")["findings"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_refused"),
+    [
+        ("", "", False),
+        (', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "", True),
+        (', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', ", peft_config=unseen()", False),
+        ('"Qwen/Qwen2.5-7B", ', '"somebody/an-adapter", ', False),
+    ],
+)
+def test_quantised_weights_without_an_adapter_are_refused(
+    tmp_path: Path, old: str, new: str, is_refused: bool
+) -> None:
+    """transformers 5.23.0 trainer_utils.py:130-136"""
+    script = SFT.replace(old, new)
+    if "an-adapter" in new:
+        script = script.replace(', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "")
+    write(tmp_path, {"a.py": script})
+    report = checked(tmp_path, ".")
+    assert any(item["rule"] == "CFG008" for item in report["findings"]) is is_refused
+    if is_refused:  # no figure of a step that is never taken
+        assert report["runs"][0]["peak"]["device_bytes"] is None
+
+
 def test_strategies_that_a_script_sets_on_finished_arguments_are_not_compared(tmp_path: Path) -> None:
     """transformers compares them when the arguments are built, and never again (5.23 training_args.py:1749)."""
     best = "gradient_checkpointing=True, eval_strategy=training['evaluate'], save_strategy=training['save'],"

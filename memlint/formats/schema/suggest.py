@@ -13,7 +13,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
         return ""
     plain = normal(word)
     letters, parts = set(plain), sorted(plain.split("_"))
-    best, best_distance, in_full = "", limit(plain) + 1, ""
+    best, best_distance, in_full, longer = "", limit(plain) + 1, "", ""
     for candidate in known:
         other = normal(candidate)
         if len(other) == len(plain) and sorted(other.split("_")) == parts:
@@ -24,7 +24,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
                 best, best_distance = candidate, found
         if not in_full and _shortens(plain.split("_"), other.split("_")):
             in_full = candidate
-    return best or in_full
+        if not longer and "_" in plain and other.endswith(f"_{plain}"):
+            longer = candidate  # `use_fast` is `tokenizer_use_fast` rather than two slips of `use_eaft`
+    return (longer if best_distance > 1 else "") or best or in_full
 
 
 def _shortens(words: list[str], others: list[str]) -> bool:

@@ -24,7 +24,7 @@ from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import keep_packed, model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
-from memlint.formats.trainer.quantized import apply_preparation
+from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
 from memlint.formats.trainer.reader import read_dtype_doubt, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
@@ -147,6 +147,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
     apply_preparation(fields, config)
+    if key := trains_quantised_weights(config):
+        fields.unknown("method.kind", REFUSED.format(key[8]))
     _under_zero3(fields, config)
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)

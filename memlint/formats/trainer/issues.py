@@ -19,6 +19,7 @@ from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import meant_issues, refused_text
+from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
 from memlint.formats.trainer.reader import is_brought, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
@@ -283,7 +284,8 @@ def _fits(key: str, value: Any) -> bool:
 
 
 def conflicts(config: TrainerConfig) -> tuple[Issue, ...]:
-    """`fp16` with `bf16`, and 4 with 8 bit: the frameworks refuse them (training_args.py, model_config.py).
+    """`fp16` with `bf16`, 4 with 8 bit, and either of these without an adapter: the frameworks refuse them
+    (training_args.py, model_config.py, trainer_utils.py).
 
     Two half types that are plainly true are PRE011's, which has a fix.
     """
@@ -294,4 +296,6 @@ def conflicts(config: TrainerConfig) -> tuple[Issue, ...]:
         if all(map(as_bool, both)) and not plain:
             message = f"`{one}` and `{other}` cannot both be true: the arguments are refused"
             found.append(config.section.issue("conflict", message, other))
+    if key := trains_quantised_weights(config):
+        found.append(config.section.issue("conflict", f"`{key}`: {REFUSED.format(key[8])}", key))
     return tuple(found)

@@ -10,7 +10,7 @@ from memlint.run import Origin
 
 def read_method(fields: Fields, config: TrainerConfig) -> None:
     """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
-    key = _adapter_key(config)
+    key = adapter_key(config)
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
         return
@@ -19,10 +19,10 @@ def read_method(fields: Fields, config: TrainerConfig) -> None:
 
 
 def trains_adapter(config: TrainerConfig) -> bool:
-    return bool(_adapter_key(config))
+    return bool(adapter_key(config))
 
 
-def _adapter_key(config: TrainerConfig) -> str:
+def adapter_key(config: TrainerConfig) -> str:
     """The key that makes this an adapter run; `use_peft: false` and `train_mode: full` say no to all others."""
     value = config.section.value
     for key in ("use_peft", "use_lora", "lora_enable", "use_qlora"):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.method import adapter_key
 from memlint.formats.training_arguments import Version
 
 _Span = tuple[Version, Version]  # first release, first release without
@@ -34,6 +35,20 @@ _CASTS: Mapping[str, _Span] = {
 # The same for `is_sharded_qlora`: under FSDP and ZeRO-3 4-bit weights are not on the GPU, and neither is called.
 _SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22), (0, 26)), "grpo": ((0, 22), (0, 26))}
 _KEEPS_ADAPTERS: Version = (0, 9)
+REFUSED = "weights in {} bits have no gradients, and without an adapter the Trainer raises ValueError after the model is loaded"
+
+
+def trains_quantised_weights(config: TrainerConfig) -> str:
+    """The key that quantises the base model of a program whose trainer gets no adapter; "" where nothing is refused.
+
+    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder.
+    """
+    start, value = config.section.document.start, config.section.value
+    if start is None or start.framework not in ("trl", "transformers") or start.unmodelled:
+        return ""
+    if config.architecture is None or ("use_peft",) in start.unknown or adapter_key(config):
+        return ""
+    return next((key for key in ("load_in_4bit", "load_in_8bit") if value.get(key) is True), "")
 
 
 def apply_preparation(fields: Fields, config: TrainerConfig) -> None:

@@ -69,7 +69,10 @@ _TARGETS = ("lora_target_modules", "target_modules", "lora_target")  # one key's
 
 # Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
-_OF_TRAINERS = ("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP016", "OPT011", "OPT012", "SAV")
+_OF_TRAINERS = (
+    *("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP004", "DSP011", "DSP016", "ACC009", "ACC011"),
+    *("FSD009", "FSD013", "FSD014", "PAR005", "PAR013", "OFF003", "OPT004", "OPT009", "OPT011", "OPT012", "SAV"),
+)
 # Rules about configuration files with keys of the repository's own, whatever trains with them.
 _OF_OWN_FILES = frozenset({"CFG014", "CFG015"})
 # Rules about arguments together: a file that is not here may hold those that a command lacks.

@@ -77,7 +77,7 @@ class ConfigIndex:
         # A script with a default of its own reads that one, where others have this file for theirs, or its name.
         naming = [one for one in others if posixpath.basename(path) in one[1]]
         alike = [one for one in others if _words_of(one[0]) & _words_of(path)]
-        for scripts in (named,) if named else (naming, alike, others):
+        for scripts in (named,) if named else (naming, *(_of_folder(group, path) for group in (alike, others))):
             found = tuple(islice(self._readings(scripts, path), MAX_READERS))
             if found:
                 return self._with_notes(path, found if named else tuple(_without_copies(found, path)), bool(named))
@@ -178,6 +178,19 @@ def _fails_at(code: str, keys: frozenset[str]) -> bool:
     had = set(re.findall(rf"{quoted}\s+(?:not\s+)?in\s+{name}\b", code))
     had |= set(re.findall(rf"(?<![\w.]){name}\[{quoted}\]\s*=[^=]", code))
     return not taken - had <= keys
+
+
+_CONFIG_PATH = re.compile(r"""([\w.-]+(?:/[\w.-]+)*)/[\w.-]+\.(?:ya?ml|json|toml)\b""")
+
+
+def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
+    """Those of the scripts that name a configuration file of the folder of `path`; all where none of them does.
+
+    `python sft.py --config configs/a.yaml` stands in one, and another has `configs_verl/b.yaml` for its default.
+    """
+    folder = posixpath.dirname(path)
+    here = [one for one in scripts if any(f"/{folder}".endswith(f"/{name}") for name in _CONFIG_PATH.findall(one[1]))]
+    return here or scripts
 
 
 _HYDRA_NAME = re.compile(r"""@hydra\.main\([^)]*\bconfig_name\s*=\s*["']([\w./-]+)["']""")

@@ -305,7 +305,8 @@ class _Placed:
             return
         if not is_small(value):
             value = Undetermined("a very large value", source_of(value))
-        if key in _ENGINES and isinstance(value, (Undetermined, Either)):
+        is_unseen = isinstance(value, (Undetermined, Either)) or (key == "deepspeed" and _lacks_its_stage(value))
+        if key in _ENGINES and is_unseen:
             self.unknown[key,] = _reason(value)  # a placeholder would turn the engine on
             return
         self.values[key], self.entries[key] = self._plain((key,), value, self._root)
@@ -329,6 +330,11 @@ class _Placed:
             self.unknown[path] = _reason(value)
             plain = f"${{{path[-1]}}}"
         return plain, (*at, *at, False, below)
+
+
+def _lacks_its_stage(value: Value) -> bool:
+    """Whether ZeRO's part is among what cannot be seen of DeepSpeed's configuration."""
+    return isinstance(value, Table) and value.is_open and "zero_optimization" not in value.values
 
 
 def _reason(value: Value) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
+from memlint.source.document import Document
 from memlint.source.load import in_dialect
 from memlint.source.python.config_files import interpolate, merge_deep, override, plain_values
 from memlint.source.python.reader import Call, Library, Reader
@@ -19,6 +20,7 @@ from memlint.source.python.values import Items, Known, PythonFunction, Table, Va
 MAX_DEPTH = 8  # files that name each other
 _PACKAGE = re.compile(r"^#\s*@package\s+([\w.]+)", re.MULTILINE)
 _OWN = "_self_"
+_ON_DISK = "file://"
 
 
 class DefaultsEntry(NamedTuple):
@@ -30,6 +32,7 @@ class DefaultsEntry(NamedTuple):
     written: str = ""
     package: str = ""
     is_override: bool = False
+    is_optional: bool = False
 
     @property
     def key(self) -> str:
@@ -61,7 +64,7 @@ def _said(reader: Reader, otherwise: str, *names: str) -> str:
 def composed(reader: Reader, folder: str, name: str) -> Table | None:
     """The configuration `name` of `folder` with all that its defaults list names, and the overrides of the command
     line: a choice of a group first, values last. None where the file is not there."""
-    files = _Files(reader, folder)
+    files = _Files(reader, folder, name)
     choices, added, values = files.overrides(reader.command.overrides)
     files.choose((*files.parts(name), *added), choices)
     found = files.merged(DefaultsEntry("", name), choices, added)
@@ -72,17 +75,24 @@ def composed(reader: Reader, folder: str, name: str) -> Table | None:
 
 
 class _Files:
-    """The configuration files of one folder."""
+    """The configuration files of one folder, and of those that its primary configuration adds to the search path."""
 
-    def __init__(self, reader: Reader, folder: str) -> None:
+    def __init__(self, reader: Reader, folder: str, name: str) -> None:
         self._reader = reader
-        self._folder = folder
+        self._folders = [folder]
         self._read: dict[str, tuple[Table, str] | None] = {}
+        primary = self.file(name)
+        self._folders += _searched(primary[0]) if primary is not None else ()
+
+    def _document(self, path: str) -> Document | None:
+        """The file at `path` of the first folder that has it."""
+        found = (self._reader.find(posixpath.join(folder, f"{path}.yaml")) for folder in self._folders)
+        return next((document for document in found if document is not None), None)
 
     def file(self, path: str) -> tuple[Table, str] | None:
         """The values of a file and the package that its header names; None without it."""
-        if path not in self._read:
-            document = self._reader.find(posixpath.join(self._folder, f"{path}.yaml"))
+        if self._read.get(path) is None:
+            document = self._document(path)
             values = plain_values(in_dialect(document, "omegaconf")) if document is not None else None
             header = _PACKAGE.search(document.text) if document is not None else None
             self._read[path] = (values, header[1] if header else "") if isinstance(values, Table) else None
@@ -145,9 +155,24 @@ class _Files:
             if one.name == _OWN:
                 merge_deep(whole, _below(package, values))
             elif not one.is_override:
-                below = self.merged(_chosen(one, choices), choices, [], package, depth + 1)
-                merge_deep(whole, below if below is not None else Table({}))
+                part = _chosen(one, choices)
+                below = self.merged(part, choices, [], package, depth + 1)
+                merge_deep(whole, below if below is not None else _absent(part, package))
         return whole
+
+
+def _searched(primary: Table) -> Iterator[str]:
+    """The folders of `hydra: {searchpath: [file://conf]}`, which only a primary configuration may name."""
+    hydra = primary.values.get("hydra")
+    folders = hydra.values.get("searchpath") if isinstance(hydra, Table) else None
+    for folder in folders.values if isinstance(folders, Items) else ():
+        if isinstance(folder, Known) and str(folder.value).startswith(_ON_DISK):
+            yield posixpath.normpath(str(folder.value).removeprefix(_ON_DISK))
+
+
+def _absent(part: DefaultsEntry, above: str) -> Table:
+    """What a file that is not here says: nothing where it is optional; else nobody knows what, and where it goes."""
+    return Table({}) if part.is_optional else _below(_package(part, above, ""), Table({}, is_open=True))
 
 
 def _chosen(part: DefaultsEntry, choices: Mapping[str, str]) -> DefaultsEntry:
@@ -195,7 +220,12 @@ def _parts(entry: Value, own: str) -> Iterator[DefaultsEntry]:
         for one in names:
             if isinstance(one, Known) and isinstance(one.value, str):
                 yield DefaultsEntry(
-                    path, one.value.removesuffix(".yaml"), group.lstrip("/"), package, "override" in words
+                    path,
+                    one.value.removesuffix(".yaml"),
+                    group.lstrip("/"),
+                    package,
+                    "override" in words,
+                    "optional" in words,
                 )
 
 

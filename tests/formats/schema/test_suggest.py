@@ -59,3 +59,8 @@ def test_a_name_with_cut_words_is_taken_for_the_whole_one() -> None:
     assert nearest("eval_data", known) == "eval_dataset"
     for other in ("stage3_max_live", "stage3_min_live_params", "stage3_max_live_pages", "params"):
         assert nearest(other, known) == ""
+
+
+def test_a_name_that_ends_another_is_taken_for_it_rather_than_for_two_slips() -> None:
+    assert nearest("use_fast", ["use_eaft", "tokenizer_use_fast"]) == "tokenizer_use_fast"
+    assert nearest("use_eatf", ["use_eaft", "x_use_eatf"]) == "use_eaft"

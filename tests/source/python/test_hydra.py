@@ -12,7 +12,7 @@ from memlint.source.document import Document
 from memlint.source.python.follow import follow_script
 from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Known, Made
+from memlint.source.python.values import Known, Made, Table
 from tests.source.python.following import shown
 
 SCRIPT = "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(cfg):\n    use(cfg)\nmain()\n"
@@ -109,3 +109,23 @@ def test_overrides_of_a_file_that_is_not_chosen_say_nothing(experiment: dict[str
     files |= {"model/a.yaml": "defaults:\n- override /data: d\n- _self_\nk1: 0\n"}
     files |= {"data/d.yaml": "# @package other.place\nrows: 5\n"}
     assert composed(files, **experiment)["other"] == {"place": {"rows": rows}}
+
+
+def test_a_group_is_looked_for_along_the_search_path() -> None:
+    """hydra 1.3 docs, "Config Search Path": `hydra.searchpath` of the primary configuration."""
+    config = "defaults:\n- model@here: far\n- _self_\nhydra: {searchpath: ['file://conf/more', 'pkg://other', 4]}\n"
+    assert composed({"config.yaml": config, "more/model/far.yaml": "k1: 3\n"})["here"] == {"k1": 3}
+
+
+@pytest.mark.parametrize(("entry", "is_open"), [("model@here: lost", True), ("optional model@here: lost", False)])
+def test_a_file_that_is_not_here_may_say_anything_in_its_package(entry: str, is_open: bool) -> None:
+    config = f"defaults:\n- {entry}\n- _self_\nhere: {{k0: 1}}\n"
+    files = {"conf/config.yaml": config}
+    script = parse("train.py", SCRIPT)
+    assert isinstance(script, SourceText)
+    seen: list[Made] = []
+    find = ScriptFiles(lambda name: None, lambda name: load(files[name].encode(), name)[0] if name in files else None)
+    follow_script(script, find, seen.append, {}, {}, CommandLine())
+    (whole,) = [made.positional[0] for made in seen if made.name == "use"]
+    assert isinstance(whole, Table) and isinstance(whole.values["here"], Table)
+    assert whole.values["here"].is_open is is_open
