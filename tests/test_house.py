@@ -98,6 +98,7 @@ ON_DEMAND = {
             "repository.launch.pages",
             "repository.python_arguments",
             "repository.config_reader",
+            "repository.program_modules",
             "repository.walk",
         ),
     ),

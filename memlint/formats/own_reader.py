@@ -1,7 +1,8 @@
-"""Files that look like a framework's and that a script of the repository reads by itself.
+"""Files that look like a framework's and that a program of the repository reads by itself.
 
-A script may take a framework's names for its own settings, or for those of a framework that it replaces. What tells it
-from a script that only fills in a file for the framework is a key that the framework does not have.
+A program may take a framework's names for its own settings, or for those of a framework that it replaces. It may also
+fill in a file for the framework: where it names the framework, a key that the framework does not have tells the two
+apart.
 """
 
 from __future__ import annotations
@@ -25,23 +26,27 @@ def rule_applies(rule: str) -> bool:
     return rule.startswith(_OF_ANY_READER) and rule not in _OF_SAFE_LOAD
 
 
-def own_reader_note(document: Document, context: Context, schema: str) -> Issue | None:
-    """The note on a file with keys that are not in `schema`, which a script reads and no command of the framework
-    names; None for any other."""
-    if document.start is not None or not isinstance(document.value, dict) or not _foreign(document, schema):
+def own_reader_note(document: Document, context: Context, framework: str, schema: str) -> Issue | None:
+    """The note on a file that a program reads and no command hands to `framework`; None for any other.
+
+    `schema`: of the framework's keys. A file for a program that names the framework must have keys that are not in it.
+    """
+    if document.start is not None or not isinstance(document.value, dict):
         return None
-    if _INHERITS in document.value:
+    is_foreign = _is_foreign(document, schema)
+    if is_foreign and _INHERITS in document.value:
         why = f"`{_INHERITS}` is for a loader of mmengine's kind, so another program reads this file"
         return Issue("own-reader", f"{why}: its keys are not judged", document.path, severity="info")
     found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
-    launchers = {launch.launcher for launch in context.launch_commands(document.path)}
-    if found.kind != "script" or not found.path or launchers & _OF_FRAMEWORKS:
+    if found.kind != "script" or not found.path or (framework in found.names and not is_foreign):
+        return None
+    if _OF_FRAMEWORKS & {launch.launcher for launch in context.launch_commands(document.path)}:
         return None
     message = f"{found.path} reads this file by itself: its keys are not judged"
     return Issue("own-reader", message, document.path, severity="info")
 
 
-def _foreign(document: Document, schema: str) -> bool:
+def _is_foreign(document: Document, schema: str) -> bool:
     """Whether the file has a key that `schema` has not, and that is no slip of one that it has."""
     known = compiled_schema(schema).schema["properties"]
     unknown = (key for key in document.value if isinstance(key, str) and key not in known)

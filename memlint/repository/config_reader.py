@@ -1,8 +1,8 @@
-"""Who reads a config: an argument parser of transformers or TRL, or a script of the repository by itself.
+"""Who reads a config: an argument parser of transformers or TRL, or a program of the repository by itself.
 
-Read from text alone, never executed. A script counts where it can be tied to the config: a command names both, the
-script names the file or its folder, or it reads most of the file's keys one by one. Commands outweigh names, names
-outweigh keys.
+Read from text alone, never executed. A program is a script with what it imports. It counts where it can be tied to the
+config: a command names both, the script names the file or its folder, or it reads most of the file's keys one by one.
+Commands outweigh names, names outweigh keys.
 """
 
 from __future__ import annotations
@@ -10,94 +10,164 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
+from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
-from memlint.repository.python_arguments import Script
+from memlint.repository.launch.pages import OTHER_LANGUAGES
+from memlint.repository.program_modules import Sources, module_files, modules
+from memlint.repository.python_arguments import Script, as_script
 
 MOST_COMMANDS = 200  # on pages that name one config
+MOST_NEAR = 8  # programs that name a config's folder, whose imports are looked at
 _CONTINUED = re.compile(r"\\\r?\n")
 _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
-_IMPORT = re.compile(rb"^[ \t]*(?:from|import)[ \t]+([\w.]+)", re.MULTILINE)
+_WORD = re.compile(r"[\w.-]+")
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
+_LOADS = re.compile(r"(?i)yaml|json|toml")  # of a program in another language
 _FEWEST_KEYS = 3  # of one config that a script reads before they are its own
+# Frameworks that a program may hand a file to, by the words that it has for them.
+_FRAMEWORKS = {"llamafactory": re.compile(rb"(?i)llama.?factory"), "axolotl": re.compile(rb"(?i)axolotl")}
+
+
+class Commands(NamedTuple):
+    """What shows how a config is used. `pages`: texts of shell scripts, Makefiles and Markdown. `starts()`: the
+    programs that commands start with the config, as a shell would follow them. `others()`: name and text of other files
+    that name the config: those that hold commands as lists or steps, and programs in other languages."""
+
+    pages: Iterable[str]
+    starts: Callable[[], Iterable[str]]
+    others: Callable[[], Iterable[tuple[str, str]]]
 
 
 def reader_of(
     config: str,
     keys: Collection[str],
     launches: Sequence[Launch],
-    pages: Iterable[str],
+    commands: Commands,
     scripts: Sequence[Script],
-    resolve: Callable[[str], Collection[str]],
-    beside: Callable[[str, str], Collection[str]],
+    sources: Sources,
 ) -> ConfigReader:
-    """Who reads the file `config` (relative to the root) with these `keys`; `ConfigReader()` where nothing tells.
+    """Who reads the file `config` with these `keys`; `ConfigReader()` where nothing tells.
 
-    `launches`: the commands that launch it. `pages`: texts with commands that may name it. `scripts`: the repository's
-    Python files that parse arguments, or load YAML or JSON. `resolve`: the tracked files that a word of a page may
-    name, as absolute paths. `beside`: those that a word of the script at a path may name, relative to the root.
+    `launches`: the commands that launch it. `scripts`: the repository's Python files that parse arguments, or load YAML
+    or JSON. All paths are relative to the repository's root.
     """
-    is_json = config.endswith(".json")
-    if is_json:  # a file that names data is no reader, so the folder alone ties nothing
-        scripts = [script._replace(reads_yaml=script.reads_json) for script in scripts]
-    by_path = {script.path: script for script in scripts}
     if any(launch.launcher == "trl" for launch in launches):
         return ConfigReader("framework", parsers=frozenset({"TrlParser"}))
-    for line in _commands(config, pages):
-        named = [path for word in _SCRIPT.findall(line) for path in _module(word, resolve)]
-        tied = [by_path[path] for path in named if path in by_path]
-        # what a command starts comes first, with what it imports: it may hand the others what it read
-        for part in (tied[:1], [*_imported(tied[:1], scripts)], tied[1:]):
-            found = _of_scripts(part, keys, scripts)
-            if found.kind:
-                return found
+    is_json = config.endswith(".json")
+    loads = _loads_json if is_json else _loads_yaml
+    readers = _Config(config, keys, scripts, sources, loads).readers(commands, by_folder=not is_json)
+    return next((found for found in readers if found.kind), ConfigReader())
+
+
+def _loads_yaml(script: Script) -> bool:
+    return script.reads_yaml
+
+
+def _loads_json(script: Script) -> bool:
+    return script.reads_json
+
+
+class _Config(NamedTuple):
+    """A config, and the repository that its reader is looked for in. `loads`: whether a script loads such files."""
+
+    path: str
+    keys: Collection[str]
+    scripts: Sequence[Script]
+    sources: Sources
+    loads: Callable[[Script], bool]
+
+    def readers(self, commands: Commands, by_folder: bool) -> Iterator[ConfigReader]:
+        """What each piece of evidence says, the strongest first. A JSON file that a folder has may be data, so that the
+        folder alone ties nothing (`by_folder`)."""
+        for line in _commands(self.path, commands.pages):
+            yield from self._of_command(line)
+        yield from map(self._of_program, commands.starts())
+        naming = (script for script in self.scripts if _names_file(script, self.path, self.sources.named))
+        yield from map(self._of_program, [script.path for script in naming])
+        if by_folder:
+            near = _alike([one for one in self.scripts if _names_folder(one, self.path)], self.path)
+            yield self._of_scripts(near)
+            yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
+        yield self._of_keys()
+        for name, text in commands.others():
+            yield from self._of_other(name, text)
+
+    def _of_command(self, line: str) -> Iterator[ConfigReader]:
+        """Who reads the config that a command names: the program that it starts comes first."""
+        named = [path for word in _SCRIPT.findall(line) for path in self._program(word)]
+        commands = self.sources.commands
+        named += [path for word in _WORD.findall(line) if word in commands for path in self._program(commands[word])]
+        yield from map(self._of_program, named)
         if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
-            return ConfigReader("framework")
-    naming = (script for script in scripts if _names_file(script, config, beside))
-    near = _alike([script for script in scripts if _names_folder(script, config)], config)
-    for some in (naming,) if is_json else (naming, near):
-        found = _of_scripts(some, keys, scripts)
-        if found.kind:
-            return found
-    return _of_keys(keys, scripts)
+            yield ConfigReader("framework")
+
+    def _program(self, word: str) -> Iterable[str]:
+        """The files of a script or module that a command names; packages may lie below `src/`."""
+        for path in (word,) if word.endswith(".py") else module_files(word):
+            found = self.sources.named(path, self.path) or self.sources.named(f"src/{path}", self.path)
+            if found:
+                return found
+        return ()
+
+    def _of_program(self, path: str) -> ConfigReader:
+        """What a program makes of the config: it may hand what it read to the modules that it imports."""
+        found = list(modules([path], self.sources))
+        own = self._of_scripts(found[:1])
+        reader = own if own.kind else self._of_scripts(found[1:])
+        return reader._replace(names=_frameworks(found)) if reader.kind == "script" else reader
+
+    def _of_scripts(self, tied: Sequence[Script]) -> ConfigReader:
+        """What scripts that are tied to the config make of it: an argument parser in one outweighs the others."""
+        for script in tied:
+            if script.parsers:
+                return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
+        any_loads = any(self.loads(script) and not script.parsers for script in self.scripts)
+        for script in tied:
+            if self.loads(script) or (any_loads and len(_keys_read(script, self.keys)) >= _FEWEST_KEYS):
+                own = has_own_trainer(script.text)
+                return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks(tied))
+        return ConfigReader()
+
+    def _of_keys(self) -> ConfigReader:
+        """The script that reads most of the file's keys one by one."""
+        fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
+        for script in self.scripts:
+            if self.loads(script) and not script.parsers and len(_keys_read(script, self.keys)) >= fewest:
+                own = has_own_trainer(script.text)
+                return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
+        return ConfigReader()
+
+    def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
+        """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
+        script = as_script(name, text.encode())
+        if name.endswith(OTHER_LANGUAGES):
+            loads = _LOADS.search(text) is not None
+            script = script._replace(parsers=frozenset(), reads_yaml=loads, reads_json=loads)
+        else:
+            yield from self._of_command(text)
+        yield self._of_scripts([script])
 
 
-def _module(word: str, resolve: Callable[[str], Collection[str]]) -> Collection[str]:
-    """The files of a script or module that a command names; packages may lie below `src/`."""
-    path = _as_path(word)
-    return resolve(path) or resolve(f"src/{path}")
-
-
-def _imported(tied: Iterable[Script], scripts: Iterable[Script]) -> Iterator[Script]:
-    """The scripts beside `tied` that these import."""
-    for script in tied:
-        modules = {name.rpartition(b".")[2].decode() for name in _IMPORT.findall(script.text)}
-        folder = posixpath.dirname(script.path)
-        for other in scripts:
-            if posixpath.dirname(other.path) == folder and posixpath.basename(other.path)[:-3] in modules:
-                yield other
-
-
-def _as_path(word: str) -> str:
-    return word if word.endswith(".py") else word.replace(".", "/") + ".py"
+def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
+    """The frameworks that these scripts name."""
+    texts = [script.text for script in scripts]
+    return frozenset(name for name, word in _FRAMEWORKS.items() if any(map(word.search, texts)))
 
 
 def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
-    """Lines that name the config, each with its continuation lines."""
+    """Lines that name the config, each with its continuation lines. Hydra's options name it without its suffix."""
     name = posixpath.basename(config)
-    lines = (line for page in pages if name in page for line in _CONTINUED.sub(" ", page).splitlines())
-    found = 0
-    for line in lines:
-        if name in line and _SCRIPT.search(line):
-            yield line
-            found += 1
-            if found >= MOST_COMMANDS:
-                return
+    stem = name.rpartition(".")[0]
+    named = re.compile(rf"{re.escape(name)}|(?:--config-name|-cn)[= ]{re.escape(stem)}(?![\w.])")
+    lines = (line for page in pages if stem in page for line in _CONTINUED.sub(" ", page).splitlines())
+    return islice(filter(named.search, lines), MOST_COMMANDS)
 
 
 _TRAINER = re.compile(rb"\b(\w*Trainer)\s*\(")
@@ -111,23 +181,10 @@ def has_own_trainer(script: bytes) -> bool:
     return bool(names) and not any(map(_TRAINERS.fullmatch, names))
 
 
-def _of_scripts(tied: Iterable[Script], keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:
-    """What scripts that are tied to the config make of it: an argument parser in one of them outweighs the others."""
-    found = list(tied)
-    for script in found:
-        if script.parsers:
-            return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
-    loads = any(script.reads_yaml and not script.parsers for script in scripts)
-    for script in found:
-        if script.reads_yaml or (loads and len(_keys_read(script, keys)) >= _FEWEST_KEYS):
-            return ConfigReader("script", script.path, has_own_trainer=has_own_trainer(script.text))
-    return ConfigReader()
-
-
-def _names_file(script: Script, config: str, beside: Callable[[str, str], Collection[str]]) -> bool:
+def _names_file(script: Script, config: str, named: Callable[[str, str], Collection[str]]) -> bool:
     name = posixpath.basename(config).encode()
     words = {word.decode("utf-8", "replace") for word in _QUOTED.findall(script.text) if word.endswith(name)}
-    return any(_may_mean(word, config, beside(word, script.path)) for word in words)
+    return any(_may_mean(word, config, named(word, script.path)) for word in words)
 
 
 def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
@@ -164,18 +221,9 @@ def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
 
 
 def _lies_below(folder: str, top: str) -> bool:
-    """Whether `top`, a path from the root of the file system, ends with the folder or with one above it."""
+    """Whether `top` ends with the folder or with one above it."""
     parts = folder.split("/")
-    return any(top.endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))
-
-
-def _of_keys(keys: Collection[str], scripts: Sequence[Script]) -> ConfigReader:
-    """The script that reads most of the file's keys one by one."""
-    fewest = max(_FEWEST_KEYS, (len(keys) + 1) // 2)
-    for script in scripts:
-        if script.reads_yaml and not script.parsers and len(_keys_read(script, keys)) >= fewest:
-            return ConfigReader("script", script.path, has_own_trainer=has_own_trainer(script.text))
-    return ConfigReader()
+    return any(f"/{top}".endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))
 
 
 def _keys_read(script: Script, keys: Collection[str]) -> set[bytes]:

@@ -22,8 +22,14 @@ _OMEGACONF = b"OmegaConf.load"
 # Who trains: the program calls DeepSpeed itself, or it has transformers', TRL's or accelerate's loop.
 _OWN_ENGINE = b"deepspeed.initialize("
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
-# Scripts that read YAML themselves and make what they like of its keys.
-_READERS = (b"yaml.safe_load", b"yaml.load", b"yaml.full_load", b"OmegaConf.load", b"hydra.main")
+# What reads YAML for a program that makes what it likes of the keys: functions, and libraries that do nothing else.
+_READERS = (
+    *(b"safe_load(", b"full_load(", b"unsafe_load(", b"yaml.load(", b"YAML(", b"OmegaConf.load(", b"hydra.main("),
+    *(b"from_yaml(", b"load_yaml(", b"read_yaml(", b"parse_yaml_file_as(", b"YamlConfigSettingsSource", b"loadfn("),
+    *(b"merge_from_file(", b"load_cfg(", b"Config.fromfile(", b"Dynaconf(", b"anyconfig.load(", b"LightningCLI("),
+    *(b"from hydra import", b"from jsonargparse", b"import jsonargparse", b"simple_parsing", b"import draccus"),
+    *(b"import pyrallis", b"import configargparse"),
+)
 _READS_JSON = re.compile(rb"\bjson\.load\(")
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
@@ -43,8 +49,8 @@ class Declared(NamedTuple):
 
 
 class Script(NamedTuple):
-    """A Python file that makes argument `parsers`, loads YAML itself or names a YAML file, or loads a JSON file that it
-    names. `path`: absolute, posix. OmegaConf counts as a parser where it reads the file for one of the others."""
+    """A Python file: the argument `parsers` that it makes, whether it loads YAML by itself, and whether it loads a JSON
+    file that it names. `path`: absolute, posix. OmegaConf counts as a parser where it reads the file for another."""
 
     path: str
     text: bytes
@@ -99,8 +105,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         room -= len(data)
         if room < 0:
             break
-        script = _script(path, data)
-        if script is not None and len(data) <= room_of_scripts:
+        script = as_script(path, data)
+        if _may_read(script) and len(data) <= room_of_scripts:
             room_of_scripts -= len(data)
             scripts.append(script)
         if b"@dataclass" in data:
@@ -120,16 +126,20 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, frozenset(converted))
 
 
-def _script(path: str, data: bytes) -> Script | None:
-    """The file as one that may read a config; None where it does nothing of the kind."""
+def as_script(path: str, data: bytes) -> Script:
+    """A Python file with what it says about configs."""
     parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
     if parsers and _OMEGACONF + b"(" in data and b".parse_dict(" in data:
         parsers |= {"OmegaConf"}
-    reads_yaml = any(name + b"(" in data for name in _READERS)
+    reads_yaml = any(name in data for name in _READERS)
     reads_json = _READS_JSON.search(data) is not None or (b"json.loads(" in data and b".json" in data)
-    if parsers or reads_yaml or reads_json or b".yaml" in data or b".yml" in data:
-        return Script(path, data, parsers, reads_yaml, reads_json)
-    return None
+    return Script(path, data, parsers, reads_yaml, reads_json)
+
+
+def _may_read(script: Script) -> bool:
+    """Whether the file may read a config, or names one."""
+    reads = script.parsers or script.reads_yaml or script.reads_json
+    return bool(reads) or b".yaml" in script.text or b".yml" in script.text
 
 
 def fields(source: str) -> Iterator[tuple[str, str]]:

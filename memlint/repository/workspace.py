@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import memlint.file_access as file_access
@@ -31,7 +31,8 @@ _YAML = (".yaml", ".yml")
 if TYPE_CHECKING:
     from memlint.repository.declared_keys import DeclaredKeys
     from memlint.repository.launch.index import LaunchIndex
-    from memlint.repository.python_arguments import Python
+    from memlint.repository.program_modules import Sources
+    from memlint.repository.python_arguments import Python, Script
 
 
 def read_bytes(path: str) -> bytes:
@@ -73,6 +74,7 @@ class Workspace:
         self._modules = parsed_modules()  # shared with every overlay: they go by the text
         self._survey = Once(self._surveyed)  # shared with every overlay
         self._launches = Once(self._launch_index)
+        self._sources = Once(self._program_sources)
         self._programs = Programs(self._files, self._named, self._launches, python, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._documents: dict[str, tuple[Document, ...]] = {}
@@ -140,6 +142,7 @@ class Workspace:
         )
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
+        other._sources = self._sources
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches = self._launches
@@ -159,6 +162,7 @@ class Workspace:
         for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
             del self._documents[name]
         self._readers.clear()  # by the keys of a config
+        self._sources.forget()
         if path.endswith(PYTHON):
             self._survey.forget()
             self._programs.forget()
@@ -236,20 +240,37 @@ class Workspace:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""
         key = (path, frozenset(keys))
         if key not in self._readers:
-            from memlint.repository.config_reader import reader_of  # where a file has keys of the repository's own
+            from memlint.repository.config_reader import Commands, reader_of  # where keys are the repository's own
 
-            name, index = self._files.name(path), self._launches.get()
-            found = reader_of(
-                name,
-                key[1],
-                index.launches(name, self.documents(path)[0].text),
+            name, index, files = self._files.name(path), self._launches.get(), self._files
+            commands = Commands(
                 index.pages(),
-                self._survey.get().scripts,
-                lambda word: [posixpath.join(self.root, one) for one in index.named(word, name)],
-                lambda word, script: index.named(word, posixpath.relpath(script, self.root)),
+                lambda: (start.program for start in index.starts_with(name)),
+                lambda: index.others_naming(name),
             )
-            self._readers[key] = found._replace(path=self._files.display_path(found.path))
+            scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]
+            launches = index.launches(name, self.documents(path)[0].text)
+            found = reader_of(name, key[1], launches, commands, scripts, self._sources.get())
+            self._readers[key] = found._replace(path=files.display_name(found.path) if found.path else "")
         return self._readers[key]
+
+    def _program_sources(self) -> Sources:
+        """The repository's Python, by names relative to its root, each file read once."""
+        from memlint.repository.program_modules import PACKAGE_FILES, Sources, installed_commands  # as above
+        from memlint.repository.python_arguments import as_script
+
+        files = self._files
+
+        @cache
+        def script(name: str) -> Script | None:
+            try:
+                return as_script(name, files.tracked_bytes(files.at(name)))
+            except OSError:
+                return None
+
+        texts = (files.small_text(files.at(name)) for name in PACKAGE_FILES)
+        commands = installed_commands(text for text in texts if text)
+        return Sources(self._launches.get().named, script, commands)
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""

@@ -19,6 +19,7 @@ LLAMAFACTORY = {
 }
 READER = "import yaml\nsettings = yaml.safe_load(open(path))\n"
 RUN = {"run.sh": "python train.py --config sft.yaml\n", "train.py": READER}
+HANDS_ON = {**RUN, "train.py": f"{READER}run(['llamafactory-cli', 'train', path])\n"}
 IMPORTS = {
     "run.sh": "python -m own.cli --config sft.yaml\n",
     "src/own/cli.py": "from .trainer import train\nparse('--config', help='a .yaml')\n",
@@ -31,8 +32,10 @@ IMPORTS = {
     [
         ({"trainer": {"backend": "own"}}, RUN, "train.py"),
         ({"trainer": {"backend": "own"}}, IMPORTS, "src/own/trainer.py"),
-        ({}, RUN, ""),  # a script may fill in a file for the framework
-        ({"cutof_len": 3}, RUN, ""),  # a slip
+        ({}, RUN, "train.py"),
+        ({}, HANDS_ON, ""),  # it fills in a file for the framework
+        ({"cutof_len": 3}, HANDS_ON, ""),  # a slip
+        ({"trainer": {"backend": "own"}}, HANDS_ON, "train.py"),
         ({"trainer": {}}, {**RUN, "go.sh": "llamafactory-cli train sft.yaml\n"}, ""),
         ({"trainer": {}}, {"train.py": READER}, ""),  # reads some YAML
     ],

@@ -58,7 +58,7 @@ def unjudged(document: Document, context: Context) -> Issue | None:
     if document.syntax == "json" and document.path.endswith(".json"):
         message = "Axolotl's files are YAML, so another program reads this one: its keys are not judged"
         return Issue("own-reader", message, document.path, severity="info")
-    return own_reader_note(document, context, SCHEMA)
+    return own_reader_note(document, context, NAME, SCHEMA)
 
 
 def _apply_inference(fields: Fields) -> None:

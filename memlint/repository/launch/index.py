@@ -20,6 +20,7 @@ from memlint.repository.launch.pages import (
     comments_with_launchers,
     may_launch_any,
     names_config,
+    other_texts,
 )
 from memlint.source.document import Document
 
@@ -45,6 +46,7 @@ class LaunchIndex:
         self._starts: dict[str, tuple[ProgramStart, ...]] = {}
         self._read = read
         self._load = load
+        self._others: dict[str, bytes] | None = None
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
 
@@ -97,6 +99,13 @@ class LaunchIndex:
     def pages(self) -> Iterator[str]:
         """The texts that show commands."""
         return (data.decode("utf-8", "replace") for data in self._texts.values())
+
+    def others_naming(self, config: str) -> Iterator[tuple[str, str]]:
+        """Name and text of programs in other languages, and of files with steps, that name `config`."""
+        if self._others is None:
+            self._others = dict(other_texts(self._names, self._read))
+        found = ((name, data) for name, data in self._others.items() if names_config(data, config))
+        return ((name, data.decode("utf-8", "replace")) for name, data in found if name != config)
 
     def named(self, word: str, config: str) -> tuple[str, ...]:
         """The tracked files that `word` of some page may name: from the root, or from a folder above `config`."""

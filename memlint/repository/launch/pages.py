@@ -20,9 +20,17 @@ MOST_BYTES_IN_ALL = 8 * 1024 * 1024
 _SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
+# Programs that may read a config and start Python with what they make of it.
+OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
+# Files that hold commands as lists of words, or as steps of something larger.
+_WITH_STEPS = re.compile(
+    r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
+    r"|\.github/workflows/[^/]+|[^/]*(?:sky|job|sweep|pod|deploy)[^/]*\.ya?ml|(?:k8s|kubernetes|helm)/.*\.ya?ml"
+    r"|[^/]+\.ipynb)$"
+)
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
-_ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]"
+_ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--config[ =]"
 _LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
@@ -88,17 +96,28 @@ def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterat
 
     Files that cannot be read, are too large or are not text are left out.
     """
-    names = sorted(filter(may_hold_commands, tracked.names), key=lambda name: (name.count("/"), name))
+    texts = _texts(filter(may_hold_commands, tracked.names), tracked.root, read)
+    return ((name, data) for name, data in texts if re.search(_ANY_COMMAND, data) and b"\0" not in data)
+
+
+def other_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of programs in other languages, and of files with steps, nearest to the root first."""
+    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or _WITH_STEPS.search(name))
+    return _texts(names, tracked.root, read)
+
+
+def _texts(names: Iterable[str], root: str, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of these files, nearest to the root first and up to a bound."""
     room = MOST_BYTES_IN_ALL
-    for name in names[:MOST_FILES]:
+    for name in sorted(names, key=lambda name: (name.count("/"), name))[:MOST_FILES]:
         try:
-            data = read(posixpath.join(tracked.root, name))
+            data = read(posixpath.join(root, name))
         except OSError:
             continue
         room -= len(data)
         if room < 0:
             return
-        if len(data) <= MOST_BYTES and re.search(_ANY_COMMAND, data) and b"\0" not in data:
+        if len(data) <= MOST_BYTES:
             yield name, data
 
 
