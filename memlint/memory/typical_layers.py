@@ -2,8 +2,8 @@
 
 For one model of each structure in the catalog: full training, LoRA and QLoRA, as frameworks set them by default, with
 fused and with eager attention, with Liger's kernels, with adapters that run in one op with their layers, or without
-either, checkpointed in both ways or not at all. Runs that differ from these have their layers recorded when they are
-estimated.
+either, checkpointed in both ways or not at all; adapters in bfloat16 and adapters under ZeRO-3, checkpointed. Runs that
+differ from these have their layers recorded when they are estimated.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from memlint.run import (
     Quantization,
     Run,
     Sequence,
+    Zero,
     replace,
 )
 
@@ -69,7 +70,9 @@ def _runs(architecture: Architecture) -> Iterator[Run]:
     )
     for parts in product(_METHODS, _ATTENTION, _CHECKPOINTING):
         yield replace(base, {name: value for part in parts for name, value in part.items()})
-    for parts in (*product(_METHODS, _LIGER, _CHECKPOINTING[1:]), *product(_LORA, _FUSED_ADAPTERS, _CHECKPOINTING[1:])):
+    kernels = ((_METHODS, _LIGER), (_LORA, _FUSED_ADAPTERS))
+    adapters = ((_HALF_LORA, _ATTENTION), (_WHOLE_LORA, _ATTENTION, _ZERO3))
+    for parts in (one for groups in (*kernels, *adapters) for one in product(*groups, _CHECKPOINTING[1:])):
         yield replace(base, {name: value for part in parts for name, value in part.items()})
 
 
@@ -78,9 +81,10 @@ def _full(weights: str, autocast: bool) -> _Changes:
     return {"method": Method("full"), "model.weights_dtype": weights, "precision": precision}
 
 
-def _lora(dropout: float, quantization: Quantization, targets: tuple[str, ...] = ("all-linear",)) -> _Changes:
-    method = Method("lora", rank=8, targets=targets, dropout=dropout)
-    precision = Precision("bfloat16", True, "float32", False, outputs_to_fp32=True)
+def _lora(dropout: float, quantization: Quantization, half: bool = False) -> _Changes:
+    """`half`: adapters in bfloat16, without autocast."""
+    method = Method("lora", rank=8, targets=("all-linear",), dropout=dropout)
+    precision = Precision("bfloat16", not half, "bfloat16" if half else "float32", False, outputs_to_fp32=not half)
     return {"method": method, "model.quantization": quantization, "precision": precision}
 
 
@@ -90,6 +94,12 @@ _FULL: tuple[_Changes, ...] = (_full("bfloat16", True), _full("bfloat16", False)
 _LORA: tuple[_Changes, ...] = tuple(
     _lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4, _INT8)
 )
+_HALF_LORA: tuple[_Changes, ...] = tuple(
+    _lora(dropout, weights, half=True) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4)
+)
+_WHOLE_LORA: tuple[_Changes, ...] = tuple(
+    _lora(dropout, Quantization(), half) for dropout in (0.0, 0.05) for half in (False, True)
+)
 _METHODS = (*_FULL, *_LORA)
 _ATTENTION: tuple[_Changes, ...] = tuple({"attention.implementation": name} for name in ("sdpa", "flash_attention_2"))
 _LIGER: tuple[_Changes, ...] = (
@@ -98,6 +108,7 @@ _LIGER: tuple[_Changes, ...] = (
 _FUSED_ADAPTERS: tuple[_Changes, ...] = (
     {"attention.implementation": "flash_attention_2", "method.fused_adapters": ("qkv", "o", "mlp")},
 )
+_ZERO3: tuple[_Changes, ...] = ({"parallelism": Parallelism(2, 2, 2, engine="deepspeed", zero=Zero(3))},)
 _CHECKPOINTING: tuple[_Changes, ...] = (
     {"checkpointing": Checkpointing("none")},
     {"checkpointing": Checkpointing("full", reentrant=True)},

@@ -68,11 +68,21 @@ def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> 
         kernels = kernels._replace(experts=_DEFAULTS.experts, dequantized_width=_DEFAULTS.dequantized_width)
     if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
         kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
+    if kernels.keeps_linear_inputs and not _has_frozen_linear(roles):
+        kernels = kernels._replace(keeps_linear_inputs=_DEFAULTS.keeps_linear_inputs)
     if kernels.attention != "eager":
         kernels = kernels._replace(softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
         if not any(linear.weight.int8_product for _, linear in roles.linears):
             kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16)
     return kernels
+
+
+def _has_frozen_linear(roles: Roles) -> bool:
+    """Whether a product of the layer may have a weight that is neither trained nor quantised: of others autograd keeps
+    the input anyway, or the quantised product is another function."""
+    linears = (part for _, one in roles.linears for part in (one.weight, one.down, one.up, one.rotation))
+    weights = (*linears, *(one for _, one in roles.experts), roles.router)
+    return any(one is not None and not one.trainable and not one.quantized for one in weights)
 
 
 def _is_there(size: int) -> int:

@@ -93,6 +93,7 @@ def test_the_sizes_of_a_layer_do_not_matter(typical: dict[stored.Key, Profile]) 
         {"fused_adapters": ("qkv", "o", "mlp")},
         {"bfloat16": False},
         {"softmax_keeps_dtype": True},
+        {"keeps_linear_inputs": True},
         {"attention": "eager", "mask": True, "bfloat16": False},
     ],
     ids=str,
