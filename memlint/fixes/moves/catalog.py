@@ -76,8 +76,8 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
     """Fewer sequences at a time and as many more steps of accumulation: the global batch stays. 3 x 8 becomes 2 x 12.
 
-    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own; a
-    single micro batch has none of them, and the global batch shrinks.
+    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own, and
+    FSDP whole ones; a single micro batch has none of them, and the global batch shrinks.
     """
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
@@ -86,13 +86,29 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
-    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and size == 1 < steps:
+    offloads = run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none"
+    if size == 1 < steps and (offloads or _keeps_whole_gradients(run)):
         title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
 
 
 def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
+
+
+def reduction(run: Run) -> Iterator[ProposedChange]:
+    """FSDP reduces gradients once a step, and keeps them whole on every GPU until then (torch docs,
+    FullyShardedDataParallel, no_sync): reduced after each micro batch, shards of them are kept."""
+    if _keeps_whole_gradients(run):
+        changes = {"parallelism.fsdp.reduces_each_backward": True}
+        yield ProposedChange("reduce gradients after each micro batch (sync_each_batch)", changes, "reduction")
+
+
+def _keeps_whole_gradients(run: Run) -> bool:
+    """Whether a step of FSDP has several micro batches and reduces their gradients once."""
+    steps = run.batch.gradient_accumulation_steps
+    several = isinstance(steps, int) and steps > 1
+    return run.parallelism.engine == "fsdp" and several and not run.parallelism.fsdp.reduces_each_backward
 
 
 def _divisors(number: int, most: int) -> list[int]:
@@ -399,6 +415,7 @@ MOVES: tuple[Move, ...] = (
     evaluation,
     buckets,
     micro_batch,
+    reduction,
     checkpointing,
     optimizer,
     half_weights,

@@ -51,6 +51,7 @@ from memlint.formats.axolotl.unmodelled import (
     unmodelled,
 )
 from memlint.formats.keys import Key, Keys
+from memlint.formats.training_arguments.keys import write_accelerator
 
 BATCH = (
     Key(
@@ -80,10 +81,10 @@ BATCH = (
         about="The older way to say `gradient_accumulation_steps`: this number over `micro_batch_size`.",
     ),
     Key(
-        "accelerator_config",
-        "any",
+        *("accelerator_config", "any", "parallelism.fsdp.reduces_each_backward"),
         about="Options of accelerate. With `gradient_accumulation_kwargs: {sync_each_batch: true}` FSDP keeps sharded "
         "gradients between micro batches.",
+        write=write_accelerator,
         passes="accelerator_config",
     ),
     Key(
