@@ -49,6 +49,7 @@ from memlint.formats.axolotl.unmodelled import (
     read_scattermoe,
     read_tiled_mlp,
     unmodelled,
+    write_packed_experts,
 )
 from memlint.formats.keys import Key, Keys
 from memlint.formats.training_arguments.keys import write_accelerator
@@ -727,7 +728,8 @@ FEATURES = (
         "stack.unmodelled",
         default=False,
         read=read_packed_experts,
-        read_only=True,
+        write=write_packed_experts,
+        also=("model.quantization.experts_on_load",),
         about="Pack a mixture's experts in few bits while they load. One layer's are unpacked at a time.",
     ),
 )
