@@ -61,11 +61,16 @@ def drawn(seed: int, several: bool = False) -> tuple[Case, Analysis, FileAnalyse
     draw = random.Random(seed)
     while True:
         one = _of_several(seed, draw) if several else _case(seed, draw)
-        analyser = _analyser(one)
-        analysis = analyser.analyse("train.yaml", fixes=False).analyses[0]
+        analysis, analyser = answered(one)
         verdicts = [answer.verdict for answer in analysis.estimates]
         if verdicts and verdicts[0] in ("tight", "out_of_memory") and analysis.estimates[0].allocated_bytes:
             return one, analysis, analyser
+
+
+def answered(one: Case) -> tuple[Analysis, FileAnalyser]:
+    """What memlint says of a case, with the analyser that said it."""
+    analyser = _analyser(one)
+    return analyser.analyse("train.yaml", fixes=False).analyses[0], analyser
 
 
 def _analyser(one: Case, changed: Mapping[str, bytes] | None = None) -> FileAnalyser:
