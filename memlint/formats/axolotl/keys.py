@@ -725,11 +725,10 @@ FEATURES = (
     Key(
         "quantize_moe_experts",
         "flag",
-        "stack.unmodelled",
+        "model.quantization.experts_on_load",
         default=False,
         read=read_packed_experts,
         write=write_packed_experts,
-        also=("model.quantization.experts_on_load",),
         about="Pack a mixture's experts in few bits while they load. One layer's are unpacked at a time.",
     ),
 )

@@ -90,11 +90,11 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def write_packed_experts(change: FieldChange) -> Written | None:
-    """Not where adapters are asked for on every linear layer, which Axolotl refuses beside it (utils/schemas/config.py:
-    1951), nor for a release without the key."""
+    """Beside weights of few bits, which it needs, and not where adapters are asked for on every linear layer
+    (utils/schemas/config.py:1951), nor for a release without the key."""
+    few_bits = change.run.model.quantization.method == "bnb"
     refused = change.section.get("lora_target_linear") or change.run.stack.framework_version < PACKS_SINCE
-    packs = change.field == "model.quantization.experts_on_load" and change.value is True
-    return {"quantize_moe_experts": True} if packs and not refused else None
+    return {"quantize_moe_experts": True} if change.value is True and few_bits and not refused else None
 
 
 # transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager`
