@@ -8,6 +8,8 @@ from typing import Any
 
 from generated import ROOT, settle
 
+from memlint.fixes.costs import QUALITIES
+from memlint.fixes.proposed_change import EACH_CHANGE, OF_ANOTHER_ENGINE, SAME_TIME, WEIGHTS
 from memlint.fixes.step_time import table
 
 PAGE = ROOT / "docs" / "costs.md"
@@ -41,7 +43,8 @@ takes longer: with many tokens they cost nothing, with few they decide (Rajbhand
 2104.07857, section 8.5). Under gradient accumulation a smaller micro batch costs what reading the weights more often
 costs.
 """
-BASIS = {"paper": "a paper", "measured": "a published measurement", "count": "counted", "unknown": "not known"}
+BASIS = {"paper": "a paper", "measured": "a published measurement", "count": "counted", "judgement": "a judgement"}
+BASIS |= {"unknown": "not known"}
 WORDS = {
     "paged_states": "all states over the bus, twice a step",
     "checkpoints_in_host_memory": "copies beyond a layer",
@@ -53,7 +56,7 @@ WORDS = {
 
 def page() -> str:
     rows = table()
-    parts = [HEAD, *_constants(rows), *_kernels(rows), *_risks(rows), *_cards(rows)]
+    parts = [HEAD, *_constants(rows), *_kernels(rows), *_risks(rows), _judgements().rstrip(), *_cards(rows)]
     return "\n".join(parts) + "\n"
 
 
@@ -66,7 +69,7 @@ def _constants(rows: dict[str, Any]) -> Iterator[str]:
 KERNELS = """
 ## Taken from elsewhere
 
-Where nothing is published, the table says so, and the factor is 1 or a guess.
+Where nothing is published, the table says so, and the factor is 1 or a judgement.
 
 | Change | Factor on the step | Risk | From | Source |
 | --- | --- | --- | --- | --- |"""
@@ -79,6 +82,29 @@ Another global batch is a low risk up to a factor of 2, else a medium one. Half-
 
 | Change | Risk | Source |
 | --- | --- | --- |"""
+
+
+CARDS = """
+## Cards
+
+Dense half-precision peak and memory as the sources say. The link to other cards is two thirds of NVLink's bandwidth in
+one direction, else three quarters of PCIe's, and so is the bus to the host: what copies and collectives reach of it is
+a judgement.
+"""
+
+
+def _judgements() -> str:
+    """How plans are ordered beside their time and risk: constants of fixes/proposed_change.py."""
+    risks = ", ".join(f"{weight:g} ({quality})" for weight, quality in zip(WEIGHTS, QUALITIES, strict=True))
+    return f"""
+## Judgements
+
+No measurement says how much a plan has to save before somebody takes it. Plans are ordered by risk, then by time. Times
+that differ by less than {SAME_TIME:.0%} are equal. Another engine (DeepSpeed in place of DDP) counts as
+{OF_ANOTHER_ENGINE - 1:.0%} of the time: another package, another launch, other checkpoints. Where one number has to
+say both, risks count as so many times of a step: {risks};
+and each change as {EACH_CHANGE:.0%} of the time.
+"""
 
 
 def _kernels(rows: dict[str, Any]) -> Iterator[str]:
@@ -96,7 +122,7 @@ def _risks(rows: dict[str, Any]) -> Iterator[str]:
 
 
 def _cards(rows: dict[str, Any]) -> Iterator[str]:
-    yield "\n## Cards\n\nDense half-precision peak, memory, link to other cards in one direction, bus to the host.\n"
+    yield CARDS
     yield "| Card | TFLOPS | Memory GB/s | Link GB/s | Bus GB/s | Source |\n| --- | --- | --- | --- | --- | --- |"
     for row in rows["cards"]:
         name = row["match"].replace("|", ", ").replace("$", "").replace(" ?", " ") or "any other"

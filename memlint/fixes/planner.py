@@ -17,6 +17,7 @@ without the group of the dearest change, and from single changes.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from math import log2
@@ -162,17 +163,17 @@ Kind = tuple[int, frozenset[str]]
 
 def kind(plan: Plan) -> Kind:
     """What makes two plans variants of one: they change the same things, in another degree or another way (half the
-    length or a quarter of it, one optimizer or another), and take about as long: less than twice the time as it was,
-    less than four times."""
-    return int(log2(max(1.0, plan.speed))), frozenset(step.group for step in plan.steps)
+    length or a quarter of it, one optimizer or another), and take about as long, in steps of 1.4 times."""
+    return int(2 * log2(max(1.0, plan.speed))), frozenset(step.group for step in plan.steps)
 
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
-    """The order of plans everywhere: by risk for the result, then by time as far as prices can tell, then those that
-    the card does alone, then by the number of changes."""
-    host = any(map(needs_host, plan.steps))
+    """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
+    time as far as prices can tell, then those that the card does alone, then by the number of changes."""
+    host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
     return (
         plan.risk,
+        -length if isinstance(length, int) and plan.risk == len(QUALITIES) - 1 else 0,
         rounded(plan.speed * effort(plan.steps)),
         host,
         len(plan.steps),
@@ -203,7 +204,7 @@ def _another(search: PlanSearch, least: Plan) -> Iterator[Plan]:
     """Beside the least risky plan: where that is slow, the fastest of the next tier; else the least risky one without
     its dearest change."""
     tiers = QUALITIES[least.risk :]
-    if least.speed > _MUCH_SLOWER and len(tiers) > 1:
+    if least.speed > _SLOW and len(tiers) > 1:
         faster = _plan_of_tier(search, tiers[1], time_first)
         if faster is not None and faster.speed < least.speed:
             yield faster
@@ -241,6 +242,7 @@ def _beats(plan: Plan, other: Plan) -> bool:
 
 
 _MUCH_SLOWER = 1.5
+_SLOW = 1.4  # more than checkpointing costs
 
 
 def _makes_pointless(plan: Plan, other: Plan) -> bool:
@@ -450,8 +452,24 @@ def _plan_without(search: PlanSearch, quality: str, order: Order, *without: str,
     changes = _dearest_first(strongest(search, quality, without, host), order)
     if not _are_enough(search, changes):
         return None
+    if order is risk_first:
+        changes = _dearest_first(_least_of_the_risky(search, changes), order)
     plan = _without_unneeded(search, changes)
     return None if plan is None else _with_weaker(search, plan, quality, order, host)
+
+
+def _least_of_the_risky(search: PlanSearch, changes: Steps) -> Steps:
+    """`changes` with each graded one that is a high risk in the weakest degree that is enough beside all others: a
+    quarter of the data lost for want of a free change is no plan."""
+    for step in changes:
+        if step.group not in GRADED_GROUPS or step.price.quality != QUALITIES[-1]:
+            continue
+        others = tuple(other for other in changes if other is not step)
+        weaker = [one for one in search.steps(others) if one.group == step.group]
+        weaker = weaker[: next((at for at, one in enumerate(weaker) if one.title == step.title), 0)]
+        at = bisect_left(weaker, True, key=lambda one: search.is_enough(search.possible((*others, one))))
+        changes = (*others, weaker[at]) if at < len(weaker) else changes
+    return changes
 
 
 def _dearest_first(changes: Steps, order: Order) -> Steps:

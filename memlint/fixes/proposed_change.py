@@ -10,8 +10,8 @@ from memlint._record import NamedTuple
 from memlint.fixes.costs import QUALITIES, Cost
 from memlint.run import Run
 
-_WEIGHTS = (0.0, 0.3, 1.0, 3.0)  # of QUALITIES, beside a step that takes as much longer
-_EACH = 0.01  # one change fewer, where all else is equal
+WEIGHTS = (0.0, 0.3, 1.0, 3.0)  # of QUALITIES, beside a step that takes as much longer
+EACH_CHANGE = 0.01  # one change fewer, where all else is equal
 
 
 class ProposedChange(NamedTuple):
@@ -34,7 +34,7 @@ Move = Callable[[Run], Iterator[ProposedChange]]
 
 def weighed(price: Cost, changes: int = 1) -> float:
     """A price as one number where the training result matters most: risk weighs more than time."""
-    return _WEIGHTS[QUALITIES.index(price.quality)] + max(0.0, price.speed - 1) + _EACH * changes
+    return WEIGHTS[QUALITIES.index(price.quality)] + max(0.0, price.speed - 1) + EACH_CHANGE * changes
 
 
 def risk_first(step: ProposedChange) -> tuple[int, float, bool]:
@@ -59,7 +59,7 @@ _TO_THE_HOST = (
     *("parallelism.fsdp.cpu_offload", "rollout.offloads_reference"),
     *(f"{model}.offloads_{part}" for model in ("rollout", "method.value_model") for part in ("weights", "optimizer")),
 )
-_SAME_TIME = 0.02  # no price is nearer to the truth than that
+SAME_TIME = 0.02  # no price is nearer to the truth than that
 
 
 def about(step: ProposedChange) -> ProposedChange:
@@ -68,15 +68,15 @@ def about(step: ProposedChange) -> ProposedChange:
     return step._replace(price=step.price._replace(speed=rounded(step.price.speed * effort((step,)))))
 
 
-_OF_ANOTHER_ENGINE = 1.1
+OF_ANOTHER_ENGINE = 1.1
 
 
 def effort(steps: Iterable[ProposedChange]) -> float:
     """What changes are worth avoiding beside their time, as a factor on it. Another engine is another package, another
     launch and other checkpoints: nobody moves to ZeRO for the 6 % that half a micro batch costs."""
-    return _OF_ANOTHER_ENGINE if any("parallelism.engine" in step.changes for step in steps) else 1.0
+    return OF_ANOTHER_ENGINE if any("parallelism.engine" in step.changes for step in steps) else 1.0
 
 
 def rounded(speed: float) -> float:
     """The factor on a step's time, as exactly as prices are known."""
-    return exp(_SAME_TIME * round(log(speed) / _SAME_TIME))
+    return exp(SAME_TIME * round(log(speed) / SAME_TIME))

@@ -68,8 +68,9 @@ def seconds_per_sequence(run: Run, model: ParameterCounts) -> float:
     size, steps, length = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length
     if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
         return 0.0
-    micro = _micro_step(run, model, size * length // _sharing(run))
-    last = max(micro, _reduction(run, model))
+    tokens = size * length // _sharing(run)
+    micro = _micro_step(run, model, tokens, _scatters_each_time(run))
+    last = max(_micro_step(run, model, tokens), _reduction(run, model))
     return ((steps - 1) * micro + last + _optimizer_step(run, model)) / (size * steps * _world(run))
 
 
@@ -83,9 +84,10 @@ def _world(run: Run) -> int:
     return world if isinstance(world, int) and world > 0 else 1
 
 
-def _micro_step(run: Run, model: ParameterCounts, tokens: int) -> float:
-    """Forward and backward of one micro batch: the longest of what runs at the same time."""
-    moved = max(_gathering(run, model), _from_host(run, model) + _added_to_host(run, model))
+def _micro_step(run: Run, model: ParameterCounts, tokens: int, scatters: bool = True) -> float:
+    """Forward and backward of one micro batch: the longest of what runs at the same time. `scatters`: ZeRO-3 and FSDP
+    reduce its gradients."""
+    moved = max(_gathering(run, model, scatters), _from_host(run, model) + _added_to_host(run, model))
     return max(_compute(run, model, tokens) + _exchange(run, tokens), moved) + _added_on_host(run, model)
 
 
@@ -140,12 +142,18 @@ def _elements(weight: Weight) -> int:
     return prod(weight.shape) * weight.copies
 
 
-def _gathering(run: Run, model: ParameterCounts) -> float:
+def _scatters_each_time(run: Run) -> bool:
+    """Whether every micro batch reduces its gradients: FSDP does it once a step, where nothing else is asked for (torch
+    2.13 distributed/fsdp/fully_sharded_data_parallel.py:1043, no_sync)."""
+    return run.parallelism.engine != "fsdp" or run.parallelism.fsdp.reduces_each_backward
+
+
+def _gathering(run: Run, model: ParameterCounts, scatters: bool) -> float:
     """Seconds of communication that hides behind a micro batch: ZeRO-3 and FSDP gather the weights in each pass and
     scatter the gradients (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
     if _world(run) < 2 or not _divides_parameters(run):
         return 0.0
-    moved = _passes(run) * model.parameters + model.trainable
+    moved = _passes(run) * model.parameters + (model.trainable if scatters else 0)
     return _BYTES * moved / card_of(run).link
 
 

@@ -174,6 +174,7 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         moves_attention=run.parallelism.sequence_parallel_size * run.parallelism.context_parallel_size > 1,
         ring=run.parallelism.context_parallel_size,
         keeps_linear_inputs=_keeps_linear_inputs(run),
+        mixes_halves=_mixes_halves(run),
         keeps_stacks=packed_experts.outlive_their_gathering(run),
         float8="" if precision.fp8 == "none" else precision.fp8,
     )
@@ -205,6 +206,15 @@ def _dequantized_width(run: Run) -> int:
     if not quantization.experts_on_load:
         return 0
     return 4 if quantization.bits > 4 else BYTES[str(run.model.weights_dtype)]
+
+
+def _mixes_halves(run: Run) -> bool:
+    """Whether experts of one half precision meet scores of the other: autocast casts what the router multiplies, and
+    leaves the grouped products in the dtype of the experts (transformers 5.23 integrations/moe.py:373). Engines that
+    cast weights themselves make both alike."""
+    weights = run.precision.trainable_dtype if run.method.kind == "full" else run.model.weights_dtype
+    alone = run.parallelism.engine in ("single", "ddp") and run.precision.autocast is True
+    return alone and {run.precision.compute, weights} == {"float16", "bfloat16"}
 
 
 def _softmax_keeps_dtype(run: Run) -> bool:

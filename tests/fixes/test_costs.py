@@ -127,3 +127,12 @@ def test_half_weights_are_a_risk_without_masters_alone() -> None:
 def test_a_run_of_unknown_size_has_no_counted_price() -> None:
     assert seconds_per_sequence(run(), FULL) >= 0
     assert price({"checkpointing.mode": "none"}, BASE, (ParameterCounts(0, 0), ParameterCounts(0, 0))).speed == 1.0
+
+
+def test_fsdp_reduces_once_a_step_unless_it_is_asked_for_more() -> None:
+    eight = Parallelism(8, 8, 8, engine="fsdp")
+    slow = {"parallelism": eight, "hardware.gpu": find("RTX4090"), "batch.micro_batch_size": 1, "sequence.length": 256}
+    several = replace(BASE, slow)
+    each = {"parallelism.fsdp.reduces_each_backward": True}
+    assert 1.1 < price(each, several).speed < 4 / 3
+    assert price(each, replace(several, {"batch.gradient_accumulation_steps": 1})).speed == 1

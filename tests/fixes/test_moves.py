@@ -340,3 +340,32 @@ def test_what_deepspeed_moves_to_the_host_is_pinned_there() -> None:
 
     assert moved.offload.optimizer_pinned
     assert not moved.offload.parameters_pinned
+
+
+def test_fsdp_may_reduce_gradients_after_each_micro_batch() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(2))
+    several = run(parallelism=sharded, batch__micro_batch_size=1, batch__gradient_accumulation_steps=4)
+    assert step(several, "reduce gradients").changes == {"parallelism.fsdp.reduces_each_backward": True}
+    assert "accumulation 4 -> 1" in titles(several)
+    already = replace(several, {"parallelism.fsdp.reduces_each_backward": True})
+    for other in (run(parallelism=sharded, batch__gradient_accumulation_steps=1), already):
+        assert "reduce gradients" not in titles(other) and "-> 1:" not in titles(other)
+
+
+def test_experts_in_one_parameter_are_quantised_by_a_change_of_their_own() -> None:
+    mixture = {**TINY, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8}
+    four = Quantization("bnb", 4, "nf4")
+    one = run(mixture, **{**LORA, "model__quantization": four})
+    assert step(one, "quantise the experts").changes == {"model.quantization.experts_on_load": True}
+    assert price(one, "quantise the experts").quality == "low"
+    packed = replace(one, {"model.quantization.experts_on_load": True})
+    older = replace(one, {"stack.transformers": (4, 57)})
+    for other in (packed, older, run(mixture, **LORA), run(**{**LORA, "model__quantization": four})):
+        assert "quantise the experts" not in titles(other)
+
+
+@pytest.mark.parametrize("optimizer", [{"optimizer__rank": 128}, {"optimizer__badam_mode": "layer"}], ids=str)
+def test_adapters_take_adamw_in_place_of_an_optimizer_for_full_training(optimizer: dict[str, Any]) -> None:
+    found = step(run(method__kind="full", **optimizer), "train a LoRA adapter")
+    assert found.changes["optimizer.name"] == "adamw_torch" and "AdamW" in found.title
+    assert "optimizer.name" not in step(run(method__kind="full"), "train a LoRA adapter").changes

@@ -19,6 +19,7 @@ from memlint.fixes.planner import (
     as_fix,
     candidates,
     excess,
+    kind,
     largest,
     peak,
     plans,
@@ -392,3 +393,26 @@ def test_beside_a_slow_plan_without_risk_stands_a_faster_one_of_little_risk() ->
     names = [plan.run.optimizer.name for plan in found[:2]]
     assert names == ["paged_adamw_32bit", "paged_adamw_8bit"]
     assert [plan.risk for plan in found[:2]] == [0, 1] and found[1].speed < found[0].speed / 1.5
+
+
+def test_a_plan_of_a_high_risk_cuts_as_little_as_is_enough() -> None:
+    """16 GiB of activations of 8,192 tokens on a card of 6: half of them with checkpoints, else an eighth."""
+
+    def estimate(run: Run) -> Estimate:
+        size = 4 * GIB * run.sequence.length // 2048  # type: ignore[operator]
+        size //= 2 if run.checkpointing.mode == "full" else 1
+        verdict = "fits" if size <= 4 * GIB else "out_of_memory"
+        phases = (Phase("backward", size, {"activations": size}),)
+        return Estimate(phases, "backward", *[size] * 5, 0, verdict, budget_bytes=4 * GIB)
+
+    alone = {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 1, "sequence.length": 16384}
+    run = replace(FULL, {**alone, "attention.implementation": "sdpa"})
+    first = plans(run, estimate(run), SearchHooks(estimate=estimate))[0]
+    assert first.risk == len(QUALITIES) - 1
+    assert (first.run.sequence.length, first.run.checkpointing.mode) == (4096, "full")
+
+
+def test_variants_of_a_plan_take_about_as_long() -> None:
+    step = ProposedChange("8-bit AdamW", {"optimizer.name": "adamw_8bit"}, "optimizer")
+    slow, fast, faster = (Plan((step,), FULL, toy(30).estimate(FULL), Cost(speed)) for speed in (1.48, 1.02, 1.0))
+    assert kind(fast) == kind(faster) != kind(slow)

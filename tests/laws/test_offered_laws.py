@@ -5,9 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.fixes.attach import new_errors
+from memlint.fixes.attach import PlanOptions, new_errors, options
 from memlint.fixes.attempt import attempt
-from tests.comparisons.random_plans import changed, drawn
+from memlint.lint.analyse_file import FileAnalyser
+from memlint.ruleset.engine import Analysis, Engine
+from tests.comparisons.random_plans import answered, changed, drawn
 
 
 @settings(max_examples=30, deadline=None)
@@ -43,3 +45,29 @@ def test_a_fix_that_is_offered_solves_its_finding(seed: int) -> None:
         for fix in finding.fixes:
             if fix.patches and not fix.partial:
                 assert attempt(analysis, fix.edits, finding, again).holds, f"{case.name}: {finding.rule}: {fix.title}"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 10**6))
+def test_what_one_card_does_without_a_risk_several_do_or_it_is_told(seed: int) -> None:
+    """More of the same cards may need more memory each (gathered layers, communication): then the plan for one of them
+    is told."""
+    case, analysis, analyser = drawn(seed, several=True)
+    if case.framework == "verl" or not _fits_without_a_risk(*answered(case._replace(gpus=1))):
+        return
+    known = _options(analysis, analyser)
+    told = any("one of these cards" in fix.title or "expandable" in fix.title for fix in known.advice)
+    by_hand = any("not written" in fix.note for fix in known.advice)
+    assert told or by_hand or any(one.plan.risk == 0 for one in known.options if one.plan.estimate.verdict == "fits")
+
+
+def _options(analysis: Analysis, analyser: FileAnalyser) -> PlanOptions:
+    again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
+    return options(analysis, 0, Engine(()).estimator, again)
+
+
+def _fits_without_a_risk(analysis: Analysis, analyser: FileAnalyser) -> bool:
+    if not analysis.runs or analysis.estimates[0].verdict == "fits":
+        return bool(analysis.runs)
+    found = _options(analysis, analyser).options
+    return any(one.plan.risk == 0 and one.plan.estimate.verdict == "fits" for one in found)

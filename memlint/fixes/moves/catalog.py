@@ -76,8 +76,8 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
     """Fewer sequences at a time and as many more steps of accumulation: the global batch stays. 3 x 8 becomes 2 x 12.
 
-    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own; a
-    single micro batch has none of them, and the global batch shrinks.
+    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own, and
+    FSDP whole ones; a single micro batch has none of them, and the global batch shrinks.
     """
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
@@ -86,13 +86,29 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
-    if run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none" and size == 1 < steps:
+    offloads = run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none"
+    if size == 1 < steps and (offloads or _keeps_whole_gradients(run)):
         title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
 
 
 def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
+
+
+def reduction(run: Run) -> Iterator[ProposedChange]:
+    """FSDP reduces gradients once a step, and keeps them whole on every GPU until then (torch docs,
+    FullyShardedDataParallel, no_sync): reduced after each micro batch, shards of them are kept."""
+    if _keeps_whole_gradients(run):
+        changes = {"parallelism.fsdp.reduces_each_backward": True}
+        yield ProposedChange("reduce gradients after each micro batch (sync_each_batch)", changes, "reduction")
+
+
+def _keeps_whole_gradients(run: Run) -> bool:
+    """Whether a step of FSDP has several micro batches and reduces their gradients once."""
+    steps = run.batch.gradient_accumulation_steps
+    several = isinstance(steps, int) and steps > 1
+    return run.parallelism.engine == "fsdp" and several and not run.parallelism.fsdp.reduces_each_backward
 
 
 def _divisors(number: int, most: int) -> list[int]:
@@ -243,7 +259,9 @@ def method(run: Run) -> Iterator[ProposedChange]:
 def _adapters(run: Run) -> Iterator[ProposedChange]:
     """An adapter, on the base as it is loaded, in bfloat16 where it is loaded in float32, and in 4 bits."""
     rate, (words, note) = _adapter_rate(run)
-    adapter = {**lora_changes(run), **rate}
+    optimizer = _plain_optimizer(run)
+    words = f"{', AdamW' if optimizer else ''}{words}"
+    adapter = {**lora_changes(run), **rate, **optimizer}
     yield ProposedChange(f"train a LoRA adapter (rank 16{words})", adapter, "method", False, note)
     if run.model.weights_dtype == "float32" and _autocasts_alone(run):
         title = f"train a LoRA adapter (rank 16, base in bfloat16{words})"
@@ -252,6 +270,12 @@ def _adapters(run: Run) -> Iterator[ProposedChange]:
     if quantized is not None:
         title = f"train a QLoRA adapter (rank 16, 4-bit base{words})"
         yield ProposedChange(title, {**adapter, **quantized}, "method", False, note)
+
+
+def _plain_optimizer(run: Run) -> dict[str, Any]:
+    """AdamW where the optimizer keeps states of a low rank or of a block: that is a way of its own to train in full,
+    and adapters are refused beside it (LLaMA-Factory 0.9.5 hparams/finetuning_args.py:616)."""
+    return {"optimizer.name": "adamw_torch"} if run.optimizer.rank or run.optimizer.badam_mode else {}
 
 
 def _last_layers(run: Run) -> Iterator[ProposedChange]:
@@ -283,9 +307,20 @@ def _quantized_base(run: Run) -> Iterator[ProposedChange]:
     changes, quantization = four_bits(run), run.model.quantization
     if changes is not None:
         yield ProposedChange("4-bit base (QLoRA)", changes, "quantization", safe=False)
+    if quantization.method == "bnb" and _stays_whole_in_experts(run):
+        changes = {"model.quantization.experts_on_load": True}
+        yield ProposedChange("quantise the experts as well", changes, "experts", safe=False)
     if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not _divided(run):
         title = "4 instead of 8 bits for the base"
         yield ProposedChange(title, quantize_changes(), "quantization", safe=False)
+
+
+def _stays_whole_in_experts(run: Run) -> bool:
+    """Whether bitsandbytes leaves a layer's experts as they are, which one parameter holds that is no linear layer."""
+    quantization = run.model.quantization
+    packed = quantization.experts_on_load or quantization.stacked_experts or quantization.prequantized
+    has_experts = any(kind.mlp.experts for kind in getattr(run.model.architecture, "layer_types", ()))
+    return has_experts and stacks_experts(run) and not packed
 
 
 def four_bits(run: Run) -> dict[str, Any] | None:
@@ -399,6 +434,7 @@ MOVES: tuple[Move, ...] = (
     evaluation,
     buckets,
     micro_batch,
+    reduction,
     checkpointing,
     optimizer,
     half_weights,

@@ -9,7 +9,7 @@ from memlint.formats.fields import Fields
 
 _KEY = "quantize_moe_experts"
 # Since then the key is there; before, Axolotl drops it with every other key that it does not know.
-_SINCE = (0, 15)
+PACKS_SINCE = (0, 15)
 # Loads one tensor at a time where weights are packed as they come (core_model_loading.py:1117, v5.5.0); before, threads
 # put them on the card faster than they are packed.
 _IN_ORDER = (5, 5)
@@ -20,7 +20,7 @@ _ALWAYS_CALLED = (0, 19)
 
 def packs_experts(config: AxolotlConfig) -> bool:
     """Whether this release packs stacks of experts as they load."""
-    return config.own.flag(_KEY) and config.release >= _SINCE
+    return config.own.flag(_KEY) and config.release >= PACKS_SINCE
 
 
 def linearizes(config: AxolotlConfig) -> bool:

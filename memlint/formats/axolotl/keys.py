@@ -49,8 +49,10 @@ from memlint.formats.axolotl.unmodelled import (
     read_scattermoe,
     read_tiled_mlp,
     unmodelled,
+    write_packed_experts,
 )
 from memlint.formats.keys import Key, Keys
+from memlint.formats.training_arguments.keys import write_accelerator
 
 BATCH = (
     Key(
@@ -80,10 +82,10 @@ BATCH = (
         about="The older way to say `gradient_accumulation_steps`: this number over `micro_batch_size`.",
     ),
     Key(
-        "accelerator_config",
-        "any",
+        *("accelerator_config", "any", "parallelism.fsdp.reduces_each_backward"),
         about="Options of accelerate. With `gradient_accumulation_kwargs: {sync_each_batch: true}` FSDP keeps sharded "
         "gradients between micro batches.",
+        write=write_accelerator,
         passes="accelerator_config",
     ),
     Key(
@@ -723,10 +725,10 @@ FEATURES = (
     Key(
         "quantize_moe_experts",
         "flag",
-        "stack.unmodelled",
+        "model.quantization.experts_on_load",
         default=False,
         read=read_packed_experts,
-        read_only=True,
+        write=write_packed_experts,
         about="Pack a mixture's experts in few bits while they load. One layer's are unpacked at a time.",
     ),
 )

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import memlint.formats.axolotl.families as families
 from memlint.formats.axolotl.config import AxolotlConfig
-from memlint.formats.axolotl.experts import linearizes, runs_scattermoe, unknown_of_packing, unknown_of_scattermoe
+from memlint.formats.axolotl.experts import (
+    PACKS_SINCE,
+    linearizes,
+    runs_scattermoe,
+    unknown_of_packing,
+    unknown_of_scattermoe,
+)
 from memlint.formats.axolotl.model import dequantizes
 from memlint.formats.axolotl.training import read_tiles, tiles_mlps
 from memlint.formats.fields import Fields, as_bool
-from memlint.formats.keys import Read
+from memlint.formats.keys import FieldChange, Read, Written
 
 _PLUGINS = {
     "SpectrumPlugin": "Spectrum picks layers by a file of its own",
@@ -81,6 +87,14 @@ def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
     packing = unknown_of_packing(fields, config)
     if packing:
         _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
+
+
+def write_packed_experts(change: FieldChange) -> Written | None:
+    """Beside weights of few bits, which it needs, and not where adapters are asked for on every linear layer
+    (utils/schemas/config.py:1951), nor for a release without the key."""
+    few_bits = change.run.model.quantization.method == "bnb"
+    refused = change.section.get("lora_target_linear") or change.run.stack.framework_version < PACKS_SINCE
+    return {"quantize_moe_experts": True} if change.value is True and few_bits and not refused else None
 
 
 # transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager`

@@ -72,6 +72,7 @@ from memlint.formats.llamafactory.training import (
     write_optimizer,
 )
 from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
+from memlint.formats.training_arguments.keys import write_accelerator
 
 _lora = finetunes_with("lora")
 _oft = finetunes_with("oft")
@@ -683,6 +684,7 @@ _TRAINING_ARGUMENTS = (
     *(_shared(name, write_mixed_precision(name), _mixed) for name in ("bf16", "fp16")),
     _shared("optim", write_optimizer),
     _shared("eval_strategy", write_evaluation),
+    _shared("accelerator_config", write_accelerator),
 )
 
 RUN_KEYS = Keys(*_MODEL, *_METHOD, *_PRECISION, *_SEQUENCE, *_TRAINING, *_OPTIMIZER, *_EVALUATION)

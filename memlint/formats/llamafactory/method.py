@@ -7,11 +7,11 @@ from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.formats.llamafactory.families import COMPOSITE_MODELS
 from memlint.formats.llamafactory.model import other_model
+from memlint.formats.llamafactory.training import FOR_FULL_TRAINING
 from memlint.run import Model
 
 _PREFERENCE = ("dpo", "kto")
 _WITHOUT_REFERENCE = ("orpo", "simpo")  # hparams/finetuning_args.py:593, `use_ref_model`
-_BLOCKWISE = ("use_galore", "use_apollo", "use_badam")
 _STAGES = frozenset({"pt", "sft", "rm", "ppo", "dpo", "kto", "orpo"})  # LLaMA-Factory 0.9.5 and before 0.8
 
 
@@ -37,8 +37,8 @@ def write_kind(change: FieldChange) -> Written | None:
     kinds = ("lora", "oft") if quantized else ("lora", "freeze", "full", "oft")
     if change.value not in kinds:
         return None
-    blockwise = any(change.section.get(key) for key in _BLOCKWISE)
-    return None if change.value == "lora" and blockwise else {"finetuning_type": change.value}
+    refused = any(change.section.get(key) for key in FOR_FULL_TRAINING) and "optimizer.name" not in change.changes
+    return None if change.value == "lora" and refused else {"finetuning_type": change.value}
 
 
 def read_alpha(fields: Fields, config: LlamaFactoryConfig) -> None:

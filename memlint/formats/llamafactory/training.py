@@ -219,7 +219,8 @@ def _no_effect(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 # The optimizers that LLaMA-Factory makes itself, in the order of its questions (train/trainer_utils.py:527).
-_OPTIMIZERS = ("use_galore", "use_apollo", "use_badam", "use_adam_mini", "use_muon")
+FOR_FULL_TRAINING = ("use_galore", "use_apollo", "use_badam")
+_OPTIMIZERS = (*FOR_FULL_TRAINING, "use_adam_mini", "use_muon")
 
 
 def uses_optimizer(key: str) -> When:
@@ -253,9 +254,14 @@ def read_low_rank(key: str) -> Read:
 
 
 def write_optimizer(change: FieldChange) -> Written | None:
-    """`optim`, where none of LLaMA-Factory's own optimizers takes its place."""
-    custom = any(change.section.get(key) for key in _OPTIMIZERS if key != "use_badam")
-    return None if custom or not isinstance(change.value, str) else {"optim": change.value}
+    """`optim`, where none of LLaMA-Factory's own optimizers takes its place; with an adapter those that are for full
+    training are switched off (hparams/finetuning_args.py:616)."""
+    given = [key for key in _OPTIMIZERS if change.section.get(key)]
+    adapts = change.changes.get("method.kind") == "lora"
+    replaceable = FOR_FULL_TRAINING if adapts else ("use_badam",)
+    if not isinstance(change.value, str) or any(key not in replaceable for key in given):
+        return None
+    return {**(dict.fromkeys(given, False) if adapts else {}), "optim": change.value}
 
 
 def write_evaluation(change: FieldChange) -> Written | None:

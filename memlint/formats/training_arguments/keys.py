@@ -89,6 +89,15 @@ def _read_accelerator(fields: Fields, args: Arguments) -> None:
         fields.put("parallelism.fsdp.reduces_each_backward", True, args.origin("accelerator_config"))
 
 
+def write_accelerator(change: FieldChange) -> Written | None:
+    """No edit where the file has options of accelerate already, nor for a release that does not ask for this one."""
+    first, since = _IGNORES_SYNC
+    ignored = first <= (change.run.stack.transformers or since) < since
+    if change.value is not True or ignored or change.section.get("accelerator_config"):
+        return None
+    return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
+
+
 def _read_mixed_precision(fields: Fields, args: Arguments) -> None:
     """accelerate's native mixed precision: autocast around forward, outputs turned to fp32 (1.15 accelerator.py:1826).
 
@@ -190,10 +199,11 @@ _BATCH = (
         least=1,
     ),
     Key(
-        *("accelerator_config", "any"),
+        *("accelerator_config", "any", "parallelism.fsdp.reduces_each_backward"),
         about="Options of accelerate. With `gradient_accumulation_kwargs: {sync_each_batch: true}` FSDP keeps sharded "
         "gradients between micro batches.",
         read=_read_accelerator,
+        write=write_accelerator,
     ),
     Key(
         *("auto_find_batch_size", "flag", "batch.auto_find", False),

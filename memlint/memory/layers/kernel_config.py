@@ -26,6 +26,7 @@ class KernelConfig(NamedTuple):
     experts: str = "grouped_mm"  # or copied (one by one out of their stack), loop (linears), scattermoe, host
     moves_attention: bool = False  # GPUs share a sequence: the result of attention is moved before it is projected
     ring: int = 1  # GPUs between which keys and values go round
+    mixes_halves: bool = False  # scores in one half precision meet experts in the other: their product is fp32
     keeps_stacks: bool = False  # autograd keeps the gathered stacks of experts that their products read
     dequantized_width: int = 0  # bytes of an element of dequantised stacked experts; 0 where they are not quantised
     delta_rule: str = "torch"  # the gated delta rule: torch, loop (transformers before 5.17), fla

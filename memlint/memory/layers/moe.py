@@ -142,7 +142,7 @@ def _grouped_experts(
     inner = _inner(context, shape, experts, chosen, kept_weights)
     produced = _product(context, inner, experts.get("down"), "chosen_hidden", kept_weights)
     tape.drop(inner)
-    weighted = _weighted(tape, produced, sorted_scores)
+    weighted = _weighted(tape, produced, sorted_scores, FP32_BYTES if context.kernels.mixes_halves else 0)
     original_order = tape.new("chosen", _INDEX)
     restored = _gather(tape, weighted, "chosen_hidden", original_order)
     tape.drop(weighted)
@@ -277,10 +277,10 @@ def _with_merged_lora(
     return found
 
 
-def _weighted(tape: Tape, produced: Value, scores: Value) -> Value:
+def _weighted(tape: Tape, produced: Value, scores: Value, least_width: int = 0) -> Value:
     """Rows times their score. The scores' gradient is a full product, summed when the rows' gradient has been cast
     (torch/csrc/autograd/engine.cpp, validate_outputs: gradients one after the other)."""
-    width = max(produced.width, scores.width)
+    width = max(produced.width, scores.width, least_width)
     scores.storage.references += 1
     score_per_element = Value(scores.storage, "chosen_hidden", width, scores.requires_grad)
     tape.node((score_per_element,), (scores,))

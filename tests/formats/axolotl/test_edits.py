@@ -162,6 +162,9 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
         ({**FSDP2, "optimizer": "adamw_torch_8bit"}, {"parallelism.fsdp.cpu_offload": True}),
         (PLAIN, {"method.freeze_vision_tower": True}),  # one key for tower and projector
         ({**SHIPPED, "deepspeed": "deepspeed_configs/zero3.json", "bf16": False, "fp16": True}, BOTH),
+        ({**QLORA, "lora_target_linear": True}, {"model.quantization.experts_on_load": True}),  # config.py:1951
+        (LORA, {"model.quantization.experts_on_load": True}),
+        ({**FSDP2, "accelerator_config": {"split_batches": True}}, {"parallelism.fsdp.reduces_each_backward": True}),
         (SHIPPED, {"parallelism.zero.stage": 2}),
         (SHIPPED, {"parallelism.zero.overlap_comm": False}),
     ],

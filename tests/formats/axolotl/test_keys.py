@@ -14,7 +14,7 @@ from memlint.formats.axolotl.releases import SCHEMA
 from memlint.formats.keys import KINDS, Key
 from memlint.formats.schema.validate import compiled_schema
 from memlint.run import get
-from tests.formats.axolotl.test_axolotl_runs import DPO, FSDP2, LORA, PLAIN, parsed_of
+from tests.formats.axolotl.test_axolotl_runs import DPO, FSDP2, LORA, PLAIN, QLORA, parsed_of
 from tests.formats.axolotl.test_edits import ADAPTER, CHECKPOINTED, DOUBLE, EVALUATES, TOWERS, applied
 from tests.formats.frameworks import run_of
 
@@ -30,6 +30,7 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "method.kind": ("lora", "freeze"),
     "method.reference_model": ("shared",),
     "method.targets": (("q_proj", "v_proj"), ("down_proj",)),
+    "parallelism.fsdp.reduces_each_backward": (True,),
     "optimizer.name": ("adamw_torch", "paged_adamw_8bit", "lion_8bit", "adafactor"),
     **{field: (value,) for field, value in DOUBLE.items()},
 }
@@ -41,7 +42,9 @@ STARTS: dict[str, dict[str, Any]] = {
     "method.alpha": LORA,
     "method.rank": LORA,
     "method.reference_model": DPO,
+    "model.quantization.experts_on_load": {**QLORA, "lora_target_linear": False, "lora_target_modules": ["q_proj"]},
     "parallelism.fsdp.cpu_offload": FSDP2,
+    "parallelism.fsdp.reduces_each_backward": FSDP2,
     "parallelism.fsdp.reshard_after_forward": FSDP2,
     **dict.fromkeys(DOUBLE, LORA),
 }

@@ -57,6 +57,10 @@ SAID: list[tuple[str, dict[str, Any]]] = [
     (FULL + "bf16: true\n", {"parallelism.zero.stage": 2, "offload.optimizer": "cpu"}),
     (FULL + "bf16: true\ndeepspeed: ds.json\n", {"parallelism.zero.stage": 3}),
     (FULL + "bf16: true\ndeepspeed: ds.json\n", {"offload.optimizer": "cpu", "batch.micro_batch_size": 1}),
+    *(
+        (FULL + f"use_{name}: true\n", {"method.kind": "lora", "optimizer.name": "adamw_torch"})
+        for name in ("galore", "apollo", "badam")
+    ),
     (V1_BASE, {"batch.micro_batch_size": 1, "sequence.length": 512}),
     (V1_BASE, {"checkpointing.mode": "none"}),
     (V1_BASE, {"attention.implementation": "flash_attention_2"}),
@@ -94,6 +98,7 @@ def test_what_is_said_is_read_again(text: str, changes: dict[str, Any]) -> None:
         ),  # hparams/parser.py:394
         (FULL + "use_galore: true\n", {"method.kind": "lora"}),  # finetuning_args.py:616
         (LORA + "quantization_bit: 4\n", {"method.kind": "full"}),
+        (FULL + "use_muon: true\n", {"method.kind": "lora", "optimizer.name": "adamw_torch"}),
         (LORA, {"optimizer.name": "no_such_optimizer"}),
         (FULL + "deepspeed: ds.json\nbf16: true\n", {"precision.trainable_dtype": "bfloat16"}),
         (LORA, {"checkpointing.mode": "selective"}),

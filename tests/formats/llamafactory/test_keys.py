@@ -67,6 +67,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "image_max_pixels": [{"sequence.image_max_pixels": pixels} for pixels in (1024, 1_000_000)],
     "optim": [{"optimizer.name": name} for name in ("adamw_8bit", "paged_adamw_8bit", "adafactor")],
     "eval_strategy": [{"evaluation.enabled": False}],
+    "accelerator_config": [{"parallelism.fsdp.reduces_each_backward": True}],
 }
 VALUES: dict[str, tuple[Any, ...]] = {"flag": (True, False), "whole": (1, 7), "number": (0.0, 0.25)}
 V1_FILES = {

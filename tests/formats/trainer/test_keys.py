@@ -53,6 +53,8 @@ def values(row: Key) -> tuple[Any, ...]:
         return (False,)  # how often to evaluate is the author's choice
     if row.name == "ddp_bucket_cap_mb":
         return (25.0,)
+    if row.name == "accelerator_config":
+        return (True,)
     if row.values is not None:
         return tuple(dict.fromkeys(row.values.values()))
     return VALUES[row.kind]

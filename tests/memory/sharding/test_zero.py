@@ -189,8 +189,10 @@ def test_zero_3_shares_4_bit_weights_but_not_their_constants() -> None:
     assert found.load_peak == sum(t.stored_bytes * u.repeat for u in with_adapter(packed) for t in u.tensors)
 
 
-def test_a_head_that_ligers_loss_reads_is_gathered_all_the_time() -> None:
-    run = replace(zero_run(3, param_persistence_threshold=0, prefetch_bucket_size=0, max_reuse_distance=0), LIGER)
+@pytest.mark.parametrize("loss", ("liger", "cut"))
+def test_a_head_that_a_fused_loss_reads_is_gathered_all_the_time(loss: str) -> None:
+    settings = {"param_persistence_threshold": 0, "prefetch_bucket_size": 0, "max_reuse_distance": 0}
+    run = replace(zero_run(3, **settings), {"loss.kind": loss})
     head = 2 * 512 * 64
     assert place(run).gathered_at_loss == place(run).gathered_at_loss_backward == head
     assert place(run).units[1].gathered_backward == head + place(replace(run, PLAIN)).units[1].gathered_backward

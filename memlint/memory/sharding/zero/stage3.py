@@ -312,8 +312,9 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
 
 def reads_head(run: Run) -> bool:
     """Whether the model's forward reads the head's weight and does not call the head: Liger's fused loss (liger_kernel
-    0.8.5 transformers/model/llama.py, lce_forward)."""
-    return loss_kind(run) == "liger" and run.method.stage in ("pt", "sft")
+    0.8.5 transformers/model/llama.py, lce_forward) and cut cross entropy (apple/ml-cross-entropy
+    cut_cross_entropy/transformers/llama.py:105, cce_forward)."""
+    return loss_kind(run) in ("liger", "cut") and run.method.stage in ("pt", "sft")
 
 
 def _read_by_model(run: Run, units: tuple[Unit, ...], tied: int, threshold: int) -> ReadByModel:
