@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
+from memlint.memory.model_state import OVER_FSDP2
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Unit
 from memlint.run import UNKNOWN, Run
@@ -30,6 +31,8 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         unsloth.refuse(run)
     if run.stack.unmodelled:
         raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
+    if run.parallelism.engine in OVER_FSDP2:
+        raise MissingValue("parallelism.engine", f"what layers keep under {run.parallelism.engine} is not modelled")
     _refuse_fp8(run)
     if run.method.kind in _UNMODELLED_METHODS:
         raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
