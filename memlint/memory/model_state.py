@@ -16,7 +16,7 @@ from memlint.memory.loss import loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Unit
-from memlint.run import SERVERS, UNKNOWN, Fsdp, Optimizer, Run, Unknown
+from memlint.run import SERVERS, UNKNOWN, Optimizer, Run, Unknown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +139,8 @@ def _over_all_gpus(run: Run) -> Run:
     """The run under FSDP 2 over all of its GPUs, which reduces gradients at once: no engine over FSDP 2 leaves less on
     each."""
     parallelism = run.parallelism
-    whole = Fsdp(version=2, cpu_offload=parallelism.fsdp.cpu_offload, reduces_each_backward=True)
+    fsdp = parallelism.fsdp._replace(version=2, strategy="FULL_SHARD", reshard_after_forward=True)
+    whole = fsdp._replace(reduces_each_backward=True)
     alone = parallelism._replace(data_parallel_size=parallelism.world_size, sequence_parallel_size=1, fsdp=whole)
     return run._replace(parallelism=alone)
 
