@@ -125,6 +125,8 @@ class Method(NamedTuple):
     # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head in
     # addition to the language-model head (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
     reward_head: str = "score"
+    # The language-model head is left out, or nothing runs it: rerankers and embeddings read the last hidden states.
+    drops_language_head: bool = False
     # The framework lists "all" linear layers itself: the modules whose class is some `Linear` (LLaMA-Factory 0.9.5
     # model/model_utils/misc.py:28, find_all_linear_modules). PEFT then adds no adapter to experts that are stacked in
     # one parameter; its own "all-linear" does.
@@ -208,7 +210,8 @@ class Precision(NamedTuple):
     upcast_layernorm: bool = False
     upcast_lmhead_output: bool = False
     embeddings_dtype: str = ""  # of embeddings, head and norms; "" = as the other weights
-    fp8: str = "none"  # none, torchao, te, te_rowwise (te's least: no transposed copies), msamp, deepspeed
+    # none, torchao, te, te_rowwise (te's least: no transposed copies), te_mxfp8 (a scale for 32 elements), msamp, deepspeed
+    fp8: str = "none"
     grad_dtype: str = ""  # "" = trainable_dtype; DeepSpeed's data_types.grad_accum_dtype
     tf32: bool = False
 

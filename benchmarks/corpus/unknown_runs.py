@@ -14,7 +14,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,14 @@ NOT_NAMED = "the model is not named (`...`)"  # verl's own files, over which a c
 _ENGINE = "a file of an engine alone, which names no model"
 _READING = "figures for each reading"
 _BOUND = "a lower bound alone: pipeline stages, Megatron"
+# What a run has instead of a figure.
+GROUPS = ("have a figure for each reading", "have a lower bound", "train nothing by themselves", "have neither")
+_EACH_READING, _LOWER_BOUND, _NOTHING, _NEITHER = GROUPS
 
 
-def report(folder: Path) -> dict[str, Any]:
-    """What `memlint estimate` says of the folder."""
-    command = [sys.executable, "-m", "memlint", "estimate", ".", "--format", "json", "--isolated", *CARDS]
+def report(folder: Path, below: str = ".", cards: Sequence[str] = CARDS) -> dict[str, Any]:
+    """What `memlint estimate` says of the files `below` the folder."""
+    command = [sys.executable, "-m", "memlint", "estimate", below, "--format", "json", "--isolated", *cards]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
@@ -61,16 +64,19 @@ def kind(run: Mapping[str, Any]) -> str:
         return _BOUND
     if run["purpose"] == "partial" and text.startswith(NO_MODEL):
         return _ENGINE
-    return text.split(": ")[0] if text.startswith(WITHOUT_STEP) else _FIGURE.sub("...", text)[:130]
+    if text.startswith(WITHOUT_STEP):
+        return text.split(": ")[0]
+    why, bound, least = _FIGURE.sub("...", text).partition(": at least ...")
+    return f"{why[:110]}{bound}{least[:50]}"
 
 
 def group(reason: str) -> str:
-    """What a run with that reason has instead of a figure."""
+    """Which of `GROUPS` a run with that reason belongs to."""
     if reason in (_ENGINE, NOT_NAMED) or reason.startswith(WITHOUT_STEP):
-        return "train nothing by themselves"
+        return _NOTHING
     if reason.startswith(_READING):
-        return "have a figure for each reading"
-    return "have a lower bound" if reason == _BOUND or "at least ..." in reason else "have neither"
+        return _EACH_READING
+    return _LOWER_BOUND if reason == _BOUND or "at least ..." in reason else _NEITHER
 
 
 def sums(found: Counts) -> collections.Counter[str]:

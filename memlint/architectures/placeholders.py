@@ -22,7 +22,8 @@ def is_placeholder(name: str) -> bool:
 
 
 def without_path(name: str) -> str:
-    """The last part of a path of which only the folder is a placeholder, `path/to/Llama-2-70b-hf`; else `name`."""
+    """The last part of a path of which only the folder is a placeholder, `path/to/Llama-2-70b-hf` or
+    `${ROOT}/Llama-2-70b-hf`; else `name`."""
     *folders, last = name.strip().rstrip("/").split("/")
-    stands_for_all = is_placeholder(last) or not folders
-    return last if not stands_for_all and any(part in name.lower() for part in _PATHS) else name
+    stands_for_all = is_placeholder(last) or not folders or any(letter in last for letter in "${}")
+    return last if not stands_for_all and any(part in name.lower() for part in _PLACEHOLDER_PARTS) else name

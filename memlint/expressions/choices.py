@@ -21,7 +21,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "method.reward_model": ("none", "lora", "full", "api"),
     "precision.compute": _DTYPES,
     "precision.trainable_dtype": _DTYPES,
-    "precision.fp8": ("none", "torchao", "te", "msamp", "deepspeed"),
+    "precision.fp8": ("none", "torchao", "te", "te_mxfp8", "msamp", "deepspeed"),
     "checkpointing.mode": ("none", "full", "selective", "unsloth", "every_n"),
     "loss.kind": ("plain", "liger", "chunked", "cut", "unsloth", "fused_ce", "fused_head"),
     "optimizer.engine": ("torch", "deepspeed", "bitsandbytes", "torchao"),

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.architectures.placeholders import without_path
 from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run, replace
 from memlint.source.document import Document, Path
@@ -139,10 +140,11 @@ def value_at(value: Any, pointer: Path) -> Any:
     return value
 
 
-def interpolated(value: Any) -> bool:
+def interpolated(value: Any, is_model: bool = False) -> bool:
     """Whether `value` is a placeholder that OmegaConf, Hydra or a template engine replaces (`${...}`, `$NAME`), or
-    that a reader is to replace (`...`, `TO_BE_FILLED`)."""
-    if not isinstance(value, str):
+    that a reader is to replace (`...`, `TO_BE_FILLED`). `is_model`: it names a model, for which it is enough that the
+    last part of a path is known."""
+    if not isinstance(value, str) or (is_model and without_path(value) != value):
         return False
     return value in _TO_REPLACE or ("$" in value and bool(re.search(_INTERPOLATION, value)))
 

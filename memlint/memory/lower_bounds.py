@@ -54,6 +54,7 @@ class _Least(NamedTuple):
 
 _LEAST: Mapping[str, _Least] = {
     "method.rank": _Least(1, "rank 1"),
+    "method.kind": _Least("ia3", "frozen weights and a vector for each layer"),
     "sequence.length": _Least(1, "sequences of one token"),
     "batch.micro_batch_size": _Least(1, "a batch of one"),
     "attention.implementation": _Least("flash_attention_2", "FlashAttention"),

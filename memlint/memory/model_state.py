@@ -26,6 +26,8 @@ else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
+# They shard as FSDP 2 does; layers and loss are their own.
+OVER_FSDP2 = ("veomni", "automodel", "fsdp_turbo")
 _ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
 
 
@@ -128,7 +130,19 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
         return zero.place(run, units)
     if engine == "fsdp":
         return fsdp.place(run, units)
+    if engine in OVER_FSDP2:
+        return fsdp.place(_over_all_gpus(run), units)
     raise MissingValue("parallelism.engine", f"memory under {engine} is not modelled")
+
+
+def _over_all_gpus(run: Run) -> Run:
+    """The run under FSDP 2 over all of its GPUs, which reduces gradients at once: no engine over FSDP 2 leaves less on
+    each."""
+    parallelism = run.parallelism
+    fsdp = parallelism.fsdp._replace(version=2, strategy="FULL_SHARD", reshard_after_forward=True)
+    whole = fsdp._replace(reduces_each_backward=True)
+    alone = parallelism._replace(data_parallel_size=parallelism.world_size, sequence_parallel_size=1, fsdp=whole)
+    return run._replace(parallelism=alone)
 
 
 def with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:

@@ -58,7 +58,8 @@ def units(run: Run) -> tuple[Unit, ...]:
         _required_of_method(getattr(run.method, field), field)
     builder = _UnitBuilder(run, architecture)
     before_layers, after_layers = _split_non_layer_weights(architecture)
-    if run.method.stage == "rm" and run.method.reward_head == "score":  # replaces the language-model head
+    scores = run.method.stage == "rm" and run.method.reward_head == "score"  # replaces the language-model head
+    if scores or run.method.drops_language_head:
         after_layers = tuple(weight for weight in after_layers if weight.kind != "head")
     found = [Unit("embedding", builder.outside_layers(before_layers))]
     for tower in architecture.towers:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
+from memlint.memory.model_state import OVER_FSDP2
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Unit
 from memlint.run import UNKNOWN, Run
@@ -11,7 +12,8 @@ from memlint.run import UNKNOWN, Run
 _MODELLED_MIXERS = ("attention", "mla", "gated_delta", "conv", "mamba2", "none")
 # Adapters that only a PEFT configuration can name. Their parameters and optimizer states are counted.
 _UNMODELLED_METHODS = ("boft", "ia3", "prefix", "adalora", "loha", "lokr", "vera")
-_FP8_ENGINES = ("none", "", "torchao", "te")
+_TRANSFORMER_ENGINE = ("te", "te_mxfp8")
+_FP8_ENGINES = ("none", "", "torchao", *_TRANSFORMER_ENGINE)
 
 
 def refuse_unplaceable(run: Run) -> None:
@@ -30,6 +32,8 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         unsloth.refuse(run)
     if run.stack.unmodelled:
         raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
+    if run.parallelism.engine in OVER_FSDP2:
+        raise MissingValue("parallelism.engine", f"what layers keep under {run.parallelism.engine} is not modelled")
     _refuse_fp8(run)
     if run.method.kind in _UNMODELLED_METHODS:
         raise MissingValue("method.kind", f"activations under {run.method.kind} are not modelled")
@@ -57,7 +61,7 @@ def _refuse_fp8(run: Run) -> None:
     engine = run.precision.fp8
     if engine not in _FP8_ENGINES:
         raise MissingValue("precision.fp8", f"the copies that {engine} keeps in fp8 are not modelled")
-    if engine != "te":
+    if engine not in _TRANSFORMER_ENGINE:
         return
     if run.model.architecture.tied_embeddings:
         raise MissingValue("precision.fp8", "Transformer Engine's head has a weight apart from the embedding's")

@@ -39,6 +39,17 @@ def test_a_name_is_none(name: str) -> None:
     assert not is_placeholder(name)
 
 
+@pytest.mark.parametrize("folder", ["path/to", "${ROOT}/models", "$ROOT", "~/${USER}"])
+def test_a_folder_may_be_a_placeholder(folder: str) -> None:
+    named = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    assert named is not None and resolve(f"{folder}/Qwen2.5-7B-Instruct").architecture == named
+
+
+@pytest.mark.parametrize("name", ["${ROOT}/${MODEL}", "${ROOT}/qwen-${SIZE}", "${A:-/b/c}", "${MODEL}"])
+def test_a_placeholder_at_the_end_is_one(name: str) -> None:
+    assert without_path(name) == name and resolve(name).architecture is None
+
+
 def test_no_listed_model_is_one() -> None:
     names = [identifier for line in datafile.text(catalog.FILE).strip().splitlines() for identifier in _ids(line)]
     assert len(names) > 400

@@ -208,6 +208,12 @@ _LAUNCH = (
         read_only=True,  # nothing without `mixed_precision: fp8`
         about="Who computes in fp8: torchao, Transformer Engine or MS-AMP.",
     ),
+    Key(
+        "fp8_config.use_mxfp8_block_scaling",
+        "flag",
+        default=False,
+        about="Transformer Engine's MXFP8: a scale for 32 elements, on Blackwell alone.",
+    ),
     Key("fsdp_config", "any", about="FSDP's options, for `distributed_type: FSDP`."),
     Key("deepspeed_config", "any", about="DeepSpeed's options, for `distributed_type: DEEPSPEED`."),
     Key("parallelism_config", "any", about="Degrees of tensor, context and sequence parallelism."),

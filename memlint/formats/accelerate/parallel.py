@@ -102,6 +102,8 @@ def _lacks_its_file(fields: Fields, section: Section, context: Context) -> bool:
 def _fp8(fields: Fields, launch: SectionKeys) -> None:
     if mixed_precision(launch.section) == "fp8":
         backend = KEYS["fp8_config.backend"].neutral(launch.get("fp8_config.backend"))
+        if backend == "te" and launch.flag("fp8_config.use_mxfp8_block_scaling"):
+            backend = "te_mxfp8"
         fields.put("precision.fp8", backend, launch.origin("mixed_precision"))
 
 

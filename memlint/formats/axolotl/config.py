@@ -103,7 +103,8 @@ class AxolotlConfig(NamedTuple):
 def config_of(section: Section, context: Context, keys: Keys) -> AxolotlConfig:
     """A file read by the rows of `keys`. Values that a template fills in (`${LORA_R}`) are left out of `own`."""
     given = section.value
-    placeholders = frozenset(key for key, value in given.items() if isinstance(key, str) and interpolated(value))
+    keyed = ((key, value) for key, value in given.items() if isinstance(key, str))
+    placeholders = frozenset(key for key, value in keyed if interpolated(value, key == "base_model"))
     plain = section._replace(value={key: value for key, value in given.items() if key not in placeholders})
     versions, version_evidence = axolotl_versions(plain, context.versions)
     named = f"Axolotl {'.'.join(map(str, versions[NAME]))}"

@@ -670,8 +670,8 @@ FEATURES = (
     _uncounted("qat", "fake quantisation keeps copies of weights and activations", adds=True),
     _uncounted("use_onebitllms", "BitNet's linear layers"),
     _uncounted("dpo_use_liger_kernel", "Liger's fused DPO loss", adds=True),
-    _uncounted("relora", "ReLoRA merges and resets adapters while it trains"),
-    _uncounted("relora_steps", "ReLoRA merges and resets adapters while it trains"),
+    _uncounted("relora", "ReLoRA merges and resets adapters while it trains", adds=True),
+    _uncounted("relora_steps", "ReLoRA merges and resets adapters while it trains", adds=True),
     Key(
         "use_scattermoe",
         "flag",

@@ -26,7 +26,7 @@ _PLUGINS = {
     "ExpertOffloadPlugin": "experts wait in host memory and come as they are chosen",
 }
 # Those that leave weights, gradients and optimizer states as they are.
-_PLUGINS_THAT_ADD = ("KDPlugin", "DiffusionPlugin", "DensemixerPlugin")
+_PLUGINS_THAT_ADD = ("KDPlugin", "DiffusionPlugin", "DensemixerPlugin", "LLMCompressorPlugin")
 
 
 _STORED = ("fp8", "nvfp4", "mxfp4", "quanto", "aqlm", "hqq", "eetq")
@@ -117,4 +117,4 @@ def apply_unmodelled_model(fields: Fields, config: AxolotlConfig) -> None:
     stored = getattr(getattr(config.architecture, "stored", None), "method", "none")
     if stored in _STORED and not dequantizes(config):
         reason = f"the checkpoint is stored as {stored}: what of it is unpacked to train"
-        _name_feature(fields, config, "base_model", reason)
+        _name_feature(fields, config, "base_model", reason, adds=True)

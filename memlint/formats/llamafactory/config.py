@@ -108,7 +108,8 @@ class LlamaFactoryConfig(NamedTuple):
 
 def config_of(section: Section, context: Context, role: str, table: Keys) -> LlamaFactoryConfig:
     """A v0 file as a configuration. Keys with interpolated values are only in `unresolved`. `table`: the v0 keys."""
-    unresolved = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    given = ((key, value) for key, value in section.value.items() if isinstance(key, str))
+    unresolved = frozenset(key for key, value in given if interpolated(value, key == "model_name_or_path"))
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in unresolved})
     versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))

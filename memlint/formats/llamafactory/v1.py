@@ -61,7 +61,8 @@ def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
 def _view(document: Document, context: Context, role: str) -> LlamaFactoryConfig:
     """v1's keys seen through the v0 view: `model` stands for `model_name_or_path`."""
     section = root(document)
-    unresolved = frozenset(key for key, value in section.value.items() if isinstance(key, str) and interpolated(value))
+    given = ((key, value) for key, value in section.value.items() if isinstance(key, str))
+    unresolved = frozenset(key for key, value in given if interpolated(value, key == "model"))
     value = {key: item for key, item in section.value.items() if key not in unresolved}
     versions = {**NEWEST, **context.versions}
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"])) + " v1"

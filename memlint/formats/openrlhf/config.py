@@ -71,7 +71,7 @@ class OpenRLHFConfig(SectionKeys):
 
     def get(self, name: str) -> Any:
         """UNKNOWN for a placeholder."""
-        return UNKNOWN if interpolated(self.raw(name)) else super().get(name)
+        return UNKNOWN if interpolated(self.raw(name), name == "model.model_name_or_path") else super().get(name)
 
     def origin(self, name: str) -> Origin:
         """Where a value comes from, or why nobody can know it."""

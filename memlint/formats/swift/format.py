@@ -63,10 +63,12 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     if spreads_layers(config, fields):
         reason = "more visible cards than NPROC_PER_NODE says: each process spreads the layers over several"
         fields.infer("stack.unmodelled", "training with the layers spread over the cards (device_map)", reason)
+        fields.infer("stack.unmodelled_adds", False, reason)
     if config.is_megatron:
         read_megatron(fields, config)
     if as_bool(config.section.value.get("use_ray")):
         fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")
+        fields.infer("stack.unmodelled_adds", False, "`use_ray`")
 
 
 # Beside `all-linear`, what adds routers and embeddings (4.6.0 megatron/utils/utils.py:120, 123): no module's name.

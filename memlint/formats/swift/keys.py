@@ -228,15 +228,18 @@ _SEVERAL_TEXTS = ("embedding", "reranker", "generative_reranker")
 
 def read_task(fields: Fields, config: SwiftConfig) -> None:
     """`seq_cls` gives one score for each sequence, and builds no logits. Samples of embeddings and rerankers are as
-    many texts as the data has (ms-swift 4.6.0 template/base.py, _embedding_data_collator, _reranker_data_collator)."""
+    many texts as the data has (ms-swift 4.6.0 template/base.py, _embedding_data_collator, _reranker_data_collator).
+    A reranker has a head of scores in place of that of words, an embedding leaves that alone, and a generative reranker
+    reads two rows of it (model/register.py:279 and :324, model/patcher.py:75)."""
     task, origin = config.word("task_type"), config.section.origin("task_type")
+    fields.put("method.drops_language_head", task in ("embedding", "reranker"), origin)
     if task == "seq_cls":
         fields.put("loss.kind", "chunked", origin)
         fields.put("loss.chunk_tokens", 1, origin)
     elif task in _SEVERAL_TEXTS:
-        fields.put(
-            "stack.unmodelled", f"`task_type: {task}`: samples of several texts, and a loss without logits", origin
-        )
+        what = f"`task_type: {task}`: samples of several texts, and a loss without logits"
+        fields.put("stack.unmodelled", what, origin)
+        fields.put("stack.unmodelled_adds", True, origin)
 
 
 # Schemes whose weights are 0 and 1 alone (loss_scale/mapping.py, loss_scale/base.py:32); others are an agent's, with

@@ -13,6 +13,7 @@ from memlint.formats.section_keys import SectionKeys, path_of
 from memlint.run import UNKNOWN, Origin
 
 SOURCE = "verl 0.9.1"
+MODEL_PATHS = ("actor_rollout_ref.model.path", "model.path")  # of the policy, of SFT's model
 # `${a.b}`, `${oc.select:a.b,default}` (OmegaConf), with a leading dot for the section that holds it.
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?\s*(\.*[\w.]+)\s*(?:,\s*([^${}]*))?\}")
 _MOST_STEPS = 8  # of references that lead to references
@@ -57,7 +58,7 @@ class VerlConfig:
     def get(self, key: str) -> Any:
         """The value in force; UNKNOWN for a placeholder, None where there is neither a value nor a default."""
         value = self.raw(key)
-        if interpolated(value) or value == "???":
+        if interpolated(value, key in MODEL_PATHS) or value == "???":
             return UNKNOWN
         return self._default(key) if value is None else value
 

@@ -14,7 +14,7 @@ from memlint.formats.section_keys import path_of
 from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
-from memlint.formats.verl.megatron_keys import megatron_keys
+from memlint.formats.verl.engine_keys import megatron_keys, veomni_keys
 
 MODEL = "actor_rollout_ref.model"
 
@@ -143,7 +143,8 @@ def _tiles_mlps(config: VerlConfig) -> bool:
 
 
 def _is_fsdp2(config: VerlConfig) -> bool:
-    return parallel.strategy(config) == "fsdp2"
+    """FSDP-Turbo reads the section of FSDP 2 (verl 0.9.1 workers/engine/fsdp/fsdp_turbo_impl.py:38)."""
+    return parallel.strategy(config) in ("fsdp2", "fsdp_turbo")
 
 
 def read_stage(fields: Fields, config: VerlConfig) -> None:
@@ -281,6 +282,7 @@ KEYS = Keys(
         read=parallel.read_engine,
         read_only=True,
     ),
+    *veomni_keys(f"{ACTOR}.veomni", f"{ACTOR}.strategy"),
     Key(
         *(f"{ACTOR}.ulysses_sequence_parallel_size", "whole", "parallelism.sequence_parallel_size", 1),
         about="GPUs that share each sequence.",

@@ -8,8 +8,8 @@ from memlint.formats.fields import Fields, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.verl import model, parallel
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.engine_keys import megatron_keys, veomni_keys
 from memlint.formats.verl.keys import read_optimizer
-from memlint.formats.verl.megatron_keys import megatron_keys
 
 
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
@@ -223,6 +223,7 @@ KEYS = Keys(
         read_with="engine.offload_policy",
     ),
     *megatron_keys("optim", "engine", "engine.strategy"),
+    *veomni_keys("engine", "engine.strategy"),
     Key(
         *("data.max_length", "whole", "sequence.length", 1024),
         about="The longest sample in tokens.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.base import named_model
 from memlint.formats.fields import Fields, as_words
-from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.config import MODEL_PATHS, VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
 from memlint.run import UNKNOWN, Origin
 
@@ -14,11 +14,10 @@ DTYPES = {
     **dict.fromkeys(("fp16", "float16", "half"), "float16"),
 }
 PLACEHOLDER = "~/models/deepseek-llm-7b-chat"  # what verl's own file has, for others to replace
-PATHS = ("actor_rollout_ref.model.path", "model.path")
 
 
 def model_key(config: VerlConfig) -> str:
-    return PATHS[1] if config.is_sft else PATHS[0]
+    return MODEL_PATHS[1] if config.is_sft else MODEL_PATHS[0]
 
 
 def find_model(config: VerlConfig) -> None:

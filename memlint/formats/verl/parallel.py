@@ -1,4 +1,4 @@
-"""GPUs and engine of a verl file: FSDP in both versions; Megatron-LM and others are named, and not modelled."""
+"""GPUs and engine of a verl file: FSDP in both versions. Megatron-LM and engines over FSDP 2 get a lower bound."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from memlint.formats.verl.model import DTYPES
 from memlint.run import Origin
 
 _OTHER_ENGINES = ("megatron", "veomni", "torchtitan", "automodel", "mindspeed")
+_OVER_FSDP2 = ("veomni", "automodel", "fsdp_turbo")
 
 
 def read_world(fields: Fields, config: VerlConfig) -> None:
@@ -43,11 +44,25 @@ def read_engine(fields: Fields, config: VerlConfig) -> None:
     key = "model.strategy" if config.is_sft else f"{ACTOR}.strategy"
     name = strategy(config)
     if name not in ("fsdp", "fsdp2"):
-        fields.put("parallelism.engine", "megatron" if name == "megatron" else name, config.origin(key))
-        _megatron_degrees(fields, config)
+        fields.put("parallelism.engine", name, config.origin(key))
+        if name == "veomni":
+            _read_veomni(fields, config)
+        elif name not in _OVER_FSDP2:
+            _megatron_degrees(fields, config)
         return
     fields.put("parallelism.engine", "fsdp", config.origin(key))
     fields.put("parallelism.fsdp.version", 2 if name == "fsdp2" else 1, config.origin(key))
+
+
+def _read_veomni(fields: Fields, config: VerlConfig) -> None:
+    """VeOmni loads fp32 weights where it computes in mixed precision, else bf16 ones (verl 0.9.1
+    workers/engine/veomni/transformer_impl.py:300)."""
+    section = "engine" if config.is_sft else f"{ACTOR}.veomni"
+    mixed, host = f"{section}.mixed_precision", f"{section}.enable_fsdp_offload"
+    dtype = "float32" if config.flag(mixed) else "bfloat16"
+    for field in ("model.weights_dtype", "precision.trainable_dtype"):
+        fields.put(field, dtype, config.origin(mixed))
+    fields.put("parallelism.fsdp.cpu_offload", config.flag(host), config.origin(host))
 
 
 def _megatron_degrees(fields: Fields, config: VerlConfig) -> None:

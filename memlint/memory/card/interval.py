@@ -18,6 +18,8 @@ from memlint.run import Run, replace
 _TUNING_BUFFER = 256 * 2**20
 # Of cuBLAS, on Hopper and later (transformer_engine 2.20.2 pytorch/cpp_extensions/gemm.py).
 _TE_WORKSPACE = 32 * 2**20
+# MXFP8 has a byte of scale for so many elements of a copy (Transformer Engine 2.20 pytorch/tensor/mxfp8_tensor.py:140).
+_ELEMENTS_OF_A_SCALE = 32
 
 
 def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
@@ -39,8 +41,10 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         high += _TUNING_BUFFER
     if run.stack.use_ktransformers:
         high += _gathered_for_the_host(run, units)
-    if run.precision.fp8 == "te":
+    if run.precision.fp8 in ("te", "te_mxfp8"):
         high += _TE_WORKSPACE + _head_in_fp8(run)
+    if run.precision.fp8 == "te_mxfp8":
+        high += high // _ELEMENTS_OF_A_SCALE
     if run.checkpointing.mlp_tiles:
         high += _tiling_temporaries(run, units)
     traits = families.of(run.model.architecture).attention

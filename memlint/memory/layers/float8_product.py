@@ -7,7 +7,9 @@ clamped, live beside what they become (float8_training_tensor.py:126, float8_uti
 copies out.
 
 Transformer Engine (2.20.2 pytorch/module/linear.py): the backward has fp8 copies, of the input transposed (:714) and of
-the weight as it is and transposed (:563, :736). Products of Blackwell need no transposed ones.
+the weight as it is and transposed (:563, :736). Products of Blackwell need no transposed ones, but for MXFP8, whose
+scales run along the rows of one copy and the columns of the other (pytorch/tensor/mxfp8_tensor.py:140): its weights
+always have both.
 """
 
 from __future__ import annotations
@@ -20,10 +22,10 @@ _FP8, _FP32 = 1, 4  # bytes of an element
 
 def float8_product(tape: Tape, weight: Parameter, x: Value, extent: str, autocast_width: int, engine: str) -> Value:
     """`x W^T` of fp8 copies, in the dtype of autocast or of `x`. `extent`: that of the result. `engine`: torchao, te,
-    or te_rowwise (te without transposed copies)."""
+    te_rowwise (te without transposed copies), or te_mxfp8."""
     if engine == "torchao":
         return _of_torchao(tape, weight, x, extent, autocast_width)
-    return _of_transformer_engine(tape, weight, x, extent, autocast_width, transposed=engine == "te")
+    return _of_transformer_engine(tape, weight, x, extent, autocast_width, transposed=engine != "te_rowwise")
 
 
 def _of_transformer_engine(

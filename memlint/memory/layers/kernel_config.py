@@ -39,7 +39,7 @@ class KernelConfig(NamedTuple):
         False  # what an adapter adds is a tensor before it is added (Unsloth until 2025.3)
     )
     expands_kv_heads: bool = False  # keys and values are copied to all heads for fused attention (Unsloth, xformers)
-    float8: str = ""  # what multiplies the layers' linear weights in fp8: torchao, te, te_rowwise
+    float8: str = ""  # what multiplies the layers' linear weights in fp8: torchao, te, te_rowwise, te_mxfp8
     keeps_linear_inputs: bool = False  # autograd keeps the input of a frozen linear layer too (ZeRO-3's own function)
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 

@@ -218,7 +218,8 @@ def override(word: Word, name_length: int, path: Path) -> Placed:
     value = word.after(name_length + 1)
     at = word.at
     key = Where(at.path, at.start, at.start + name_length) if at is not None else None
-    return Placed(path, _override_value(value), key, value.at or at, value.source, value.unknown)
+    unknown = "" if has_known_name(value) else value.unknown
+    return Placed(path, _override_value(value), key, value.at or at, value.source, unknown)
 
 
 def _override_value(word: Word) -> Any:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.architectures import from_config
-from memlint.architectures.model import Resolution
+from memlint.architectures.model import Resolution, parameters
 from memlint.cli import main
 from memlint.formats import recognise
 from memlint.formats.verl import format as verl
@@ -169,6 +169,37 @@ def test_overrides_of_a_command_are_the_same_run() -> None:
     )
     assert found.batch == read(changed(GRPO, **{ACTOR + "ppo_mini_batch_size": 256})).batch
     assert found.optimizer.learning_rate == 1e-6
+
+
+def test_a_models_folder_need_not_be_known() -> None:
+    found = command("algorithm.adv_estimator=grpo actor_rollout_ref.model.path=${ROOT}/some/policy")
+    assert found.model.architecture is not UNKNOWN
+    assert command("algorithm.adv_estimator=grpo actor_rollout_ref.model.path=${MODEL}").model.architecture is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("engine", "keys", "bytes_each"),
+    [
+        ("veomni", {}, 16),
+        ("veomni", {ACTOR + "veomni__mixed_precision": False}, 8),
+        ("automodel", {}, 16),
+        ("fsdp_turbo", {}, 16),
+    ],
+)
+def test_an_engine_over_fsdp2_has_a_lower_bound(engine: str, keys: dict[str, Any], bytes_each: int) -> None:
+    """Weights, gradients and two moments, a sixteenth of them on each of 16 cards."""
+    found = estimate(read(changed(GRPO, **{ACTOR + "strategy": engine}, **keys)))
+    assert found.verdict == "unknown" and found.allocated_low_bytes is not None
+    share = parameters(LLAMA) * bytes_each / 16
+    assert share <= found.allocated_low_bytes <= 1.1 * share
+
+
+@pytest.mark.parametrize(
+    ("engine", "key"), [("veomni", "veomni__enable_fsdp_offload"), ("fsdp_turbo", "fsdp_config__offload_policy")]
+)
+def test_no_lower_bound_where_the_host_holds_all(engine: str, key: str) -> None:
+    found = estimate(read(changed(GRPO, **{ACTOR + "strategy": engine, ACTOR + key: True})))
+    assert found.allocated_low_bytes in (None, 0) and engine in found.unknown[0].reason
 
 
 @pytest.mark.parametrize("grows", [True, False])

@@ -51,6 +51,14 @@ def test_transformer_engine_is_an_interval_from_no_transposed_copies_to_a_head_i
     assert least.unknown[0].field == "precision.fp8"
 
 
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+def test_mxfp8_has_both_copies_of_weights_and_at_most_a_scale_for_32_elements(step: Step) -> None:
+    plain, scaled = (estimate(replace(run_of(LLAMA, step), {"precision.fp8": one})) for one in ("te", "te_mxfp8"))
+    assert scaled.allocated_bytes == plain.allocated_bytes == scaled.allocated_low_bytes
+    assert plain.allocated_high_bytes is not None
+    assert scaled.allocated_high_bytes == plain.allocated_high_bytes * 33 // 32
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -1,5 +1,5 @@
-"""The keys of verl's Megatron-LM engine, which stand in other sections for its two trainers (verl 0.9.1
-trainer/config/engine/megatron.yaml and optim/megatron.yaml)."""
+"""The keys of verl's Megatron-LM and VeOmni engines, which stand in other sections for its two trainers (verl 0.9.1
+trainer/config/engine/megatron.yaml, optim/megatron.yaml and engine/veomni.yaml)."""
 
 from __future__ import annotations
 
@@ -46,5 +46,23 @@ def megatron_keys(optimizer: str, engine: str, strategy: str) -> tuple[Key, ...]
                 read_only=True,
             )
             for name, field, what in _DEGREES
+        ),
+    )
+
+
+def veomni_keys(engine: str, strategy: str) -> tuple[Key, ...]:
+    """`engine`: the section of the engine. `strategy`: the key that names it, and reads these."""
+    return (
+        Key(
+            *(f"{engine}.mixed_precision", "flag", "model.weights_dtype", True),
+            about="VeOmni: load fp32 weights and compute in bf16; off: bf16 weights.",
+            read_with=strategy,
+            read_only=True,
+        ),
+        Key(
+            *(f"{engine}.enable_fsdp_offload", "flag", "parallelism.fsdp.cpu_offload", False),
+            about="VeOmni: FSDP 2 keeps parameters, gradients and optimizer states in host memory.",
+            read_with=strategy,
+            read_only=True,
         ),
     )
