@@ -26,6 +26,7 @@ from memlint.repository.discovery import FoundFile
 NEEDS_RULES = ("sarif", "html")
 SHOWS_NO_FIX = ("gitlab", "checkstyle")
 SHOWS_FIRST_FIX = ("concise", *SHOWS_NO_FIX)  # of each finding no other
+SHOWS_FINDINGS_ALONE = ("junit", "sarif", *SHOWS_FIRST_FIX)  # neither runs nor lines of files
 # Below this many files a check takes about as long as asking the cache (benchmarks/speed/linters.py).
 WORTH_CACHE = 16
 # From so many files on garbage is collected more often than at a start, where memlint.cli puts it off: in a check of
@@ -123,7 +124,11 @@ def _files(given: options.Options) -> list[FoundFile]:
 def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> LintRequest:
     names = {name for name, _ in pairs}
     request = options.lint_request(given, fixes=not (given.no_fixes or names.issubset(SHOWS_NO_FIX)))
-    request = request._replace(keeps_suppressed=given.no_ignores, first_fix=names.issubset(SHOWS_FIRST_FIX))
+    request = request._replace(
+        keeps_suppressed=given.no_ignores,
+        first_fix=names.issubset(SHOWS_FIRST_FIX),
+        findings_alone=names.issubset(SHOWS_FINDINGS_ALONE),
+    )
     if "html" not in names:
         return request
     from memlint.lint.what_if import detail_for

@@ -61,10 +61,12 @@ class FileReporter:
             remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
         findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
         stopped = stopping_rules(findings)
+        alone = self._request.findings_alone
         runs = (
             _run_report(run, estimate, self._request)._replace(stopped_by=stopped)
             for analysis in analysed.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
+            if not alone or run.path != analysed.path  # the order of files goes by runs of other files
         )
         report = FileReport(
             analysed.path,
@@ -72,7 +74,7 @@ class FileReporter:
             findings,
             tuple(runs),
             remaining.suppressed,
-            texts=_excerpted_texts(analysed, findings),
+            texts={} if alone else _excerpted_texts(analysed, findings),
             readable=analysed.readable,
         )
         if self._request.keeps_suppressed:

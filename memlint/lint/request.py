@@ -47,5 +47,6 @@ class LintRequest(NamedTuple):
     what_if: str = ""  # how fine the what-if grids are: see lint.what_if
     plugins: tuple[str, ...] = ()
     first_fix: bool = False  # whether each finding's first fix is all that is shown of them
+    findings_alone: bool = False  # whether reports show neither runs nor lines of files
     assumptions: bool = False  # whether reports say what each estimate rests on
     keeps_suppressed: bool = False  # report what comments and settings suppress, too

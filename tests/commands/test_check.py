@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from memlint.commands.check import SHOWS_FINDINGS_ALONE
 from memlint.report.progress import watched
 from tests.commands.history import FULL, LLAMA, deepspeed
 from tests.commands.running import ROOT, memlint, write
@@ -142,6 +143,20 @@ def test_several_outputs_in_one_run(tmp_path: Path) -> None:
     assert done.out.startswith("train.yaml:9:1: error CFG001")
     assert json.loads((tmp_path / "a.sarif").read_text())["runs"][0]["results"][0]["ruleId"] == "CFG001"
     assert "<testsuites" in (tmp_path / "b.xml").read_text()
+
+
+@pytest.mark.parametrize("name", SHOWS_FINDINGS_ALONE)
+def test_an_output_is_the_same_beside_one_that_shows_more(name: str, tmp_path: Path) -> None:
+    """A script's run in a configuration file, a companion and a finding with a fix: with text they come with runs."""
+    script = "from transformers import TrainingArguments\nTrainingArguments(output_dir='o', gradient_checkpoint=True)\n"
+    files = {"a.yaml": FULL, "b.yaml": BAD, "configs/deepspeed/shared.json": deepspeed(2), "train.py": script}
+    write(tmp_path, {**files, "run.sh": "llamafactory-cli train a.yaml bf16=true\n"})
+
+    alone = memlint(tmp_path, "--format", name).out
+    beside = memlint(tmp_path, "--format", name, "--output", "-", "--format", "html", "--output", "report.html").out
+
+    assert alone == beside
+    assert "CFG001" in alone
 
 
 def test_ways_out_are_looked_for_unless_told_not_to(tmp_path: Path) -> None:
