@@ -210,7 +210,8 @@ class Precision(NamedTuple):
     upcast_layernorm: bool = False
     upcast_lmhead_output: bool = False
     embeddings_dtype: str = ""  # of embeddings, head and norms; "" = as the other weights
-    # none, torchao, te, te_rowwise (te's least: no transposed copies), te_mxfp8 (a scale for 32 elements), msamp, deepspeed
+    # none, torchao, te, te_rowwise (te's least: no transposed copies), te_mxfp8 (a scale for 32 elements), msamp,
+    # deepspeed
     fp8: str = "none"
     grad_dtype: str = ""  # "" = trainable_dtype; DeepSpeed's data_types.grad_accum_dtype
     tf32: bool = False

@@ -265,9 +265,7 @@ def test_a_script_whose_files_lie_in_another_folder_reads_none_of_this_one(tmp_p
         ('"Qwen/Qwen2.5-7B", ', '"somebody/an-adapter", ', False),
     ],
 )
-def test_quantised_weights_without_an_adapter_are_refused(
-    tmp_path: Path, old: str, new: str, is_refused: bool
-) -> None:
+def test_quantised_weights_without_an_adapter_are_refused(tmp_path: Path, old: str, new: str, is_refused: bool) -> None:
     """transformers 5.23.0 trainer_utils.py:130-136"""
     script = SFT.replace(old, new)
     if "an-adapter" in new:

@@ -35,7 +35,9 @@ _CASTS: Mapping[str, _Span] = {
 # The same for `is_sharded_qlora`: under FSDP and ZeRO-3 4-bit weights are not on the GPU, and neither is called.
 _SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22), (0, 26)), "grpo": ((0, 22), (0, 26))}
 _KEEPS_ADAPTERS: Version = (0, 9)
-REFUSED = "weights in {} bits have no gradients, and without an adapter the Trainer raises ValueError after the model is loaded"
+REFUSED = (
+    "weights in {} bits have no gradients, and without an adapter the Trainer raises ValueError after the model is loaded"
+)
 
 
 def trains_quantised_weights(config: TrainerConfig) -> str:
