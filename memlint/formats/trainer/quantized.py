@@ -36,7 +36,8 @@ _CASTS: Mapping[str, _Span] = {
 _SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22), (0, 26)), "grpo": ((0, 22), (0, 26))}
 _KEEPS_ADAPTERS: Version = (0, 9)
 REFUSED = (
-    "weights in {} bits have no gradients, and without an adapter the Trainer raises ValueError after the model is loaded"
+    "weights in {} bits have no gradients, and without an adapter the Trainer raises ValueError after the model is "
+    "loaded"
 )
 
 
