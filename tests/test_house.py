@@ -100,6 +100,7 @@ ON_DEMAND = {
             "repository.config_reader",
             "repository.program_modules",
             "repository.walk",
+            "repository.written",
         ),
     ),
     "repository.programs": (

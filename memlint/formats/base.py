@@ -136,12 +136,13 @@ class Context(NamedTuple):
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
     `is_filled_in(path)`: whether a script runs envsubst over the config at `path` before anything reads it.
+    `is_written(reference)`: whether a script writes a file of that name.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last ten may search the whole repository. Call them only before reporting something; call `launch_commands`
+    The last eleven may search the whole repository. Call them only before reporting something; call `launch_commands`
     only where a config leaves its engine or the number of GPUs open.
     """
 
@@ -170,6 +171,7 @@ class Context(NamedTuple):
     own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
     calls_deepspeed: Callable[[], bool] = bool
     is_filled_in: Callable[[str], bool] = _never
+    is_written: Callable[[str], bool] = _never
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader

@@ -181,6 +181,7 @@ class Workspace:
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converted_arguments": self.converted_arguments}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
+        functions |= {"is_written": self.is_written}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
 
@@ -235,6 +236,14 @@ class Workspace:
         """Whether a script or page of the repository names the config at `path` and runs envsubst."""
         name = posixpath.basename(path)
         return any("envsubst" in page and name in page for page in self._launches.get().pages())
+
+    def is_written(self, reference: str) -> bool:
+        """Whether a script or page of the repository writes a file of that name, which none of its files has."""
+        from memlint.repository.written import writes  # where a config names a file that is not there
+
+        name = posixpath.basename(reference)
+        scripts = (script.text.decode("utf-8", "replace") for script in self._survey.get().scripts)
+        return bool(name) and any(writes(text, name) for text in (*self._launches.get().pages(), *scripts))
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""

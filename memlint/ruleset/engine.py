@@ -35,6 +35,7 @@ from memlint.source import in_dialect
 from memlint.source.document import Document
 
 INTERNAL_ERROR = "MEM000"
+MISSING_FILE = "REF001"
 Host = tuple[int, str]  # the index of a run, and a rule with a finding on it
 
 
@@ -322,7 +323,18 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
     if skips is not None:
         found = [item for item in found if not skips(item.finding.rule, document, context)]
     commanded = document.start.by_command if document.start is not None else {}
-    return [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
+    found = [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
+    return [item for item in found if not _is_written_later(item.finding, document, context)]
+
+
+def _is_written_later(finding: Finding, document: Document, context: Context) -> bool:
+    """Whether the finding is about a file that is not there and that a script of the repository writes."""
+    if finding.rule != MISSING_FILE or finding.location.path != document.path:
+        return False
+    value = document.value
+    for step in finding.location.pointer:
+        value = value.get(step) if isinstance(value, dict) else None
+    return isinstance(value, str) and context.is_written(value)
 
 
 def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:

@@ -18,7 +18,11 @@ output_dir: out
 
 
 @pytest.mark.parametrize(
-    "text", ["$lr", "${LR}", "{{ lr }}", "<lr>", "{lr}", "__LR__", "@LR@", "X", "XXX", "CHANGE_ME", "...", "/.../..."]
+    "text",
+    [
+        *("$lr", "${LR}", "{{ lr }}", "<lr>", "{lr}", "__LR__", "@LR@", "X", "XXX", "CHANGE_ME", "...", "/.../..."),
+        *("TO_BE_FILLED", "TBD", "FILL_ME", "INSERT_LR", "LR_PLACEHOLDER", "PLACEHOLDER", "LR_HERE"),
+    ],
 )
 def test_whole_values_that_something_fills_in(text: str) -> None:
     assert is_placeholder(text)
@@ -35,6 +39,7 @@ def test_other_values(text: object) -> None:
     ("more", "told"),
     [
         ("learning_rate: $lr\n", True),
+        ("learning_rate: TO_BE_FILLED\n", True),
         ("learning_rate: !!float $lr\ndeepspeed: X\n", True),
         ('learning_rate: "{{ lr }}"\nper_device_train_batch_size: "<batch>"\n', True),
         ("learning_rate: {{ lr }}\n", True),
