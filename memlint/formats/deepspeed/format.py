@@ -63,7 +63,23 @@ def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     refused = tuple(scheduler_issues(section))
     said = {issue.pointer for issue in refused if issue.code == "unknown-key"}
     kept = [issue for issue in found if issue.pointer not in said and not _harmless(issue, section)]
+    kept = [issue._replace(severity="warning") if _is_taken_as_it_is(issue) else issue for issue in kept]
     return tuple(issue._replace(pointer=section.pointer + issue.pointer) for issue in (*kept, *refused))
+
+
+# Read with get_scalar_param and used as truth values, or by nothing that trains: no type of theirs ends a run.
+_TRUTH_VALUES = frozenset(
+    {
+        *("wall_clock_breakdown", "memory_breakdown", "prescale_gradients", "dump_state", "disable_allgather"),
+        *("disable_python_gc", "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "dataloader_drop_last"),
+        *("use_data_before_expert_parallelism", "flops_profiler", "activation_checkpointing"),
+    }
+)
+
+
+def _is_taken_as_it_is(issue: Issue) -> bool:
+    """Whether DeepSpeed takes a value of whatever type (0.19.8 runtime/config.py:233-410)."""
+    return issue.code == "wrong-type" and bool(issue.pointer) and issue.pointer[0] in _TRUTH_VALUES
 
 
 # Read with `param_dict.get` (runtime/config_utils.py:194): null is the same as no key, and templates have it.
@@ -80,6 +96,8 @@ def _harmless(issue: Issue, section: Section) -> bool:
         return True
     if value is None and issue.pointer in _BATCHES:
         return True
+    if issue.code == "wrong-type" and issue.pointer[:2] == ("activation_checkpointing", "number_checkpoints"):
+        return True  # `none`: only what calls deepspeed.checkpointing by itself looks at it
     if value == AUTO and issue.pointer[:1] == ("zero_optimization",):
         return True  # as if the key were not there (0.19.8 runtime/config_utils.py:58, DeepSpeedConfigModel.__init__)
     return issue.pointer == ("zero_optimization",) and isinstance(section.value.get("zero_optimization"), bool)

@@ -492,6 +492,19 @@ def test_an_own_trainer_of_ppo_has_no_arguments_to_contradict(more: dict[str, An
     assert any("weight_decay" in issue.message for issue in fields.issues) is refused
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"activation_checkpointing": {"number_checkpoints": "none"}}, []),
+        ({"wall_clock_breakdown": "no"}, ["warning"]),
+        ({"flops_profiler": {"enabled": "no"}}, ["warning"]),
+        ({"gradient_clipping": "no"}, ["error"]),
+    ],
+)
+def test_a_value_that_deepspeed_takes_as_it_is_ends_no_run(config: dict[str, Any], told: list[str]) -> None:
+    assert [issue.severity for issue in alone({"zero_optimization": {"stage": 2}, **config}).issues] == told
+
+
 def test_auto_below_zero_counts_as_not_said() -> None:
     """deepspeed 0.19.8 runtime/config_utils.py:58."""
     config = {"train_batch_size": 8, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "auto"}}}
