@@ -15,8 +15,11 @@ _IN_A_FILE = ("file", "companion", "directive")
 def location(document: Document, pointer: Path, on_key: bool = False) -> Location:
     """The place of `pointer`, or of its nearest ancestor that has one; of a mapping the place of its key.
 
-    What a command takes from a file stands in that file.
+    What a command takes from a file stands in that file, and the launcher's settings in the launcher's.
     """
+    launch_file = document.start.launch_file if document.start is not None else None
+    if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
+        return location(launch_file, pointer, on_key)
     files = document.start.files if document.start is not None else {}
     home = files.get(str(pointer[0]) if pointer else "", files.get(""))
     if home is not None:
@@ -26,6 +29,10 @@ def location(document: Document, pointer: Path, on_key: bool = False) -> Locatio
     return Location(
         document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer
     )
+
+
+def _is_key_of(document: Document, pointer: Path) -> bool:
+    return bool(pointer) and isinstance(document.value, dict) and pointer[0] in document.value
 
 
 def _span(document: Document, pointer: Path, found: Place, on_key: bool) -> Span:

@@ -20,6 +20,8 @@ model = load(cfg["model_name_or_path"])
 train(float(cfg["learning_rate"]), cfg["eval_steps"], cfg.get("output_dir"))
 """
 READER = OWN.split("model = ")[0]
+BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace("yaml, ", "")
+LOADER = "import yaml\ndef load_config(path):\n    return yaml.safe_load(open(path))\n"
 LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
 TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
@@ -43,6 +45,8 @@ def rules(found: Analysis) -> list[str]:
         ({}, JUDGED),
         ({"labels_py": LABELS}, JUDGED),  # of another file in the same folder
         ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
+        ({"train_py": BY_HELPER, "utils__config_py": LOADER}, ["CFG013"]),  # and another script loads the file
+        ({"train_py": BY_HELPER}, JUDGED),
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
         ({"train_py": READER}, JUDGED),  # reads some YAML
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),

@@ -47,7 +47,14 @@ def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: C
     if "compute_environment" not in values:
         values.put(Placed(("compute_environment",), "LOCAL_MACHINE"))
     given = frozenset(str(one.path[-1]) for one in own)
-    return values.document(path, text, Start("accelerate", "accelerate", defined=given))
+    return values.document(path, text, Start("accelerate", "accelerate", defined=given, files=_taken(file, own)))
+
+
+def _taken(file: Any, own: list[Placed]) -> dict[str, Any]:
+    """The named file, by each of its keys that no option touches."""
+    touched = {str(one.path[0]) for one in own}
+    keys = file.value if isinstance(file, Document) and isinstance(file.value, dict) else {}
+    return {str(key): file for key in keys if key not in touched}
 
 
 def _is_launch_file(file: Any) -> bool:

@@ -121,6 +121,14 @@ def test_accelerate_holds_the_launch_file_against_itself_and_no_option(option: s
     assert sum("may not stand beside" in one.message for one in analysed(text, files).findings) == found
 
 
+def test_what_a_launch_file_says_is_told_in_that_file() -> None:
+    launch = "distributed_type: DEEPSPEED\nnum_processes: 8\n"
+    zero = "deepspeed_config: {zero_stage: 2, offload_param_device: cpu}\n"
+    text = f"accelerate launch --config_file a.yaml --num_processes 4 train.py {FLAGS}"
+    found = analysed(text, {"a.yaml": launch + zero}).findings
+    assert {one.location.path for one in found if one.rule == "CFG009"} == {"a.yaml"}
+
+
 def test_a_file_that_the_script_writes_takes_part() -> None:
     written = 'cat > ds.json <<EOF\n{"zero_optimization": {"stage": 2}}\nEOF\n'
     text = f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json"
