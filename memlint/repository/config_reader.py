@@ -136,10 +136,11 @@ class _Config(NamedTuple):
         return ConfigReader()
 
     def _of_keys(self) -> ConfigReader:
-        """The script that reads most of the file's keys one by one."""
+        """The script that reads most of the file's keys one by one; a module that it imports may load the file."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
         for script in self.scripts:
-            if self.loads(script) and not script.parsers and len(_keys_read(script, self.keys)) >= fewest:
+            reads = not script.parsers and len(_keys_read(script, self.keys)) >= fewest
+            if reads and any(map(self.loads, (script, *modules([script.path], self.sources)))):
                 own = has_own_trainer(script.text)
                 return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
         return ConfigReader()

@@ -30,6 +30,7 @@ _READERS = (
     *(b"from hydra import", b"from jsonargparse", b"import jsonargparse", b"simple_parsing", b"import draccus"),
     *(b"import pyrallis", b"import configargparse"),
 )
+_LOADS = re.compile(rb"\b(?:load|read|get|parse)_(?:config|cfg|yaml)\(")  # by a module of the repository
 _READS_JSON = re.compile(rb"\bjson\.load\(")
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
@@ -139,7 +140,8 @@ def as_script(path: str, data: bytes) -> Script:
 def _may_read(script: Script) -> bool:
     """Whether the file may read a config, or names one."""
     reads = script.parsers or script.reads_yaml or script.reads_json
-    return bool(reads) or b".yaml" in script.text or b".yml" in script.text
+    names = b".yaml" in script.text or b".yml" in script.text
+    return bool(reads) or names or _LOADS.search(script.text) is not None
 
 
 def fields(source: str) -> Iterator[tuple[str, str]]:

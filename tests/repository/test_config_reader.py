@@ -20,7 +20,9 @@ model = load(cfg["model_name_or_path"])
 train(float(cfg["learning_rate"]), cfg["eval_steps"], cfg.get("output_dir"))
 """
 READER = OWN.split("model = ")[0]
-BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace("yaml, ", "")
+BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace(
+    "yaml, argparse", "argparse\nfrom utils.config import load_config"
+)
 LOADER = "import yaml\ndef load_config(path):\n    return yaml.safe_load(open(path))\n"
 LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
