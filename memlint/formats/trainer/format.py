@@ -19,13 +19,13 @@ from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.issues import conflicts, is_record, own_file_issues, trainer_issues
+from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import keep_packed, model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
-from memlint.formats.trainer.reader import read_dtype_doubt, skips_rule, unjudged
+from memlint.formats.trainer.reader import is_record, read_dtype_doubt, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of

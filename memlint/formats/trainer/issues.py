@@ -20,14 +20,12 @@ from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
-from memlint.formats.trainer.reader import is_brought, slip_of
+from memlint.formats.trainer.reader import is_brought, is_record, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
-# Arguments that nobody writes; transformers 4 and 5 have all of them.
-_NEVER_WRITTEN = frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"})
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
 _OF_CODE = (*_OF_PARSERS, "bad-value", "removed-value")  # what depends on the classes that read a file
@@ -111,11 +109,6 @@ def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
     """The first issue of each place: one key is one finding."""
     first = {issue.pointer: issue for issue in reversed(issues)}
     return tuple(issue for issue in issues if first[issue.pointer] is issue)
-
-
-def is_record(value: Any) -> bool:
-    """Whether a run wrote this file to record its arguments: all keys are there, and no parser reads it again."""
-    return isinstance(value, dict) and value.keys() >= _NEVER_WRITTEN
 
 
 def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:

@@ -101,6 +101,18 @@ _BEFORE_A_VALUE = ("=", ":", "(", ",", "[")
 _BEFORE_A_DEFAULT = ("default=", "default =")
 
 
+# Arguments that nobody writes: those that transformers 4 and 5 have, and those of transformers 4.
+_NEVER_WRITTEN = (
+    frozenset({"logging_nan_inf_filter", "log_on_each_node", "log_level_replica", "ignore_data_skip"}),
+    frozenset({"logging_nan_inf_filter", "past_index", "tpu_metrics_debug", "fp16_opt_level"}),
+)
+
+
+def is_record(value: Any) -> bool:
+    """Whether a run wrote this file to record its arguments: all keys are there, and no parser reads it again."""
+    return isinstance(value, dict) and any(value.keys() >= names for names in _NEVER_WRITTEN)
+
+
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
     start = document.start
@@ -114,6 +126,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
+    if rule in _WITHOUT_EFFECT and is_record(document.value):
+        return True  # all arguments are there, whatever their effect
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
         is_commanded = start is not None and start.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])

@@ -8,6 +8,8 @@ import yaml
 from memlint.formats.base import Issue
 from memlint.formats.trainer.format import parse, skips_rule
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.ruleset.shipped import shipped
 
 TRAINER = {
     "model_name_or_path": "Qwen/Qwen2.5-1.5B",
@@ -139,6 +141,14 @@ def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     python = "from dataclasses import dataclass\n@dataclass\nclass Mine:\n    debug: bool = False\n"
     assert [issue.code for issue in issues({**TRAINER, "debug": False})] == ["wrong-type"]
     assert not issues({**TRAINER, "debug": False}, python)
+
+
+def test_of_a_record_of_all_arguments_none_is_without_effect() -> None:
+    record = {"logging_nan_inf_filter": True, "past_index": -1, "tpu_metrics_debug": False, "fp16_opt_level": "O1"}
+    for more, told in (({}, {"EVA004"}), (record, set())):
+        workspace = in_memory({"train.yaml": yaml.safe_dump({**TRAINER, "eval_steps": 500, **more})})
+        found = Engine(tuple(shipped())).analyse(workspace.documents("train.yaml")[0], workspace.context()).findings
+        assert {one.rule for one in found} & {"EVA004"} == told
 
 
 def test_text_that_the_program_makes_a_number_of() -> None:
