@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.formats.base import Issue
+from memlint.formats.base import ConfigReader, Issue
 from memlint.formats.fields import as_number, interpolated
 from memlint.formats.schema.suggest import distance, nearest, normal
 from memlint.formats.schema.validate import compiled_schema
@@ -160,7 +160,16 @@ def _what_becomes_of_it(config: TrainerConfig) -> str:
     """What happens to a key that no class has."""
     if config.section.document.syntax == "python":
         return "Python raises TypeError: it is no argument of the configuration class"
-    return "TRL's scripts drop it" if config.trl else "HfArgumentParser refuses it"
+    found = _reader(config) if config.trl else ConfigReader()
+    if found.path and "TrlParser" in found.parsers:  # trl 0.19.1 scripts/utils.py:226; its own scripts ask it not to
+        return "TrlParser refuses it, and before trl 0.19 drops it"
+    return "TRL's scripts drop it" if config.trl and not found.path else "HfArgumentParser refuses it"
+
+
+def _reader(config: TrainerConfig) -> ConfigReader:
+    """Who reads the file."""
+    keys = frozenset(key for key in config.section.value if isinstance(key, str))
+    return config.context.config_reader(config.section.document.path, keys)
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:
@@ -234,8 +243,7 @@ def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | Non
 
 def _converts_nothing(config: TrainerConfig) -> bool:
     """Whether the program that reads the file makes an HfArgumentParser, or a relative of it, and no TrlParser."""
-    keys = frozenset(key for key in config.section.value if isinstance(key, str))
-    parsers = config.context.config_reader(config.section.document.path, keys).parsers
+    parsers = _reader(config).parsers
     return bool(parsers) and "TrlParser" not in parsers
 
 

@@ -143,6 +143,20 @@ def test_a_field_of_the_repositorys_own_class_has_its_own_type() -> None:
     assert not issues({**TRAINER, "debug": False}, python)
 
 
+@pytest.mark.parametrize(
+    ("parser", "told"),
+    [
+        ("", "TRL's scripts drop it"),
+        ("TrlParser", "TrlParser refuses it, and before trl 0.19 drops it"),
+        ("H4ArgumentParser", "HfArgumentParser refuses it"),
+    ],
+)
+def test_what_becomes_of_an_unknown_key_is_what_its_parser_does(parser: str, told: str) -> None:
+    python = f"parser = {parser}((SFTConfig,))\nparser.parse('train.yaml')\n" if parser else ""
+    (found,) = [one for one in issues({**TRL, "gradient_clipping": 1.0}, python) if one.code == "unknown-key"]
+    assert found.message == f"unknown key `gradient_clipping`: did you mean `max_grad_norm`? {told}"
+
+
 def test_of_a_record_of_all_arguments_none_is_without_effect() -> None:
     record = {"logging_nan_inf_filter": True, "past_index": -1, "tpu_metrics_debug": False, "fp16_opt_level": "O1"}
     for more, told in (({}, {"EVA004"}), (record, set())):
