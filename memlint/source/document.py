@@ -99,7 +99,7 @@ class Start(NamedTuple):
     is_closed: bool = False  # it takes no others, beside those of the libraries
     is_own: bool = False  # nor those of the libraries
     makes_adapter: bool = False  # it makes its adapter of arguments of its own, not of TRL's ModelConfig
-    has_own_trainer: bool = False  # its trainers are classes of other names than those of transformers and TRL
+    has_own_trainer: bool = False  # its trainers are its own classes, which make their engine themselves
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # given flags that it refuses

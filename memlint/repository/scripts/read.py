@@ -56,6 +56,8 @@ _DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyY
 _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
 MOST_DOCUMENTS = 32  # of one script
+_IMPORTED = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import", re.MULTILINE)
+_ENGINE = re.compile(r"\bAccelerator\(|\bdeepspeed\.initialize\(")
 MOST_LETTERS = 262_144
 # A cheap look: without one of these no command of a script trains.
 HINT = re.compile(
@@ -354,10 +356,16 @@ class _Reader:
         )
 
     def _has_own_trainer(self, launched: LaunchCommand, invocation: Invocation) -> bool:
-        """Whether the text of the program that the command starts makes trainers of classes of its own alone."""
+        """Whether the program that the command starts makes trainers of classes of its own alone, and it or a module
+        that it imports makes an engine for them: a class of another name may still be a Trainer in all it does."""
         program = launched.program.text if launched.program else ""
-        text = self._text(invocation.folder, dict(invocation.files), program) if program.endswith(".py") else None
-        return has_own_trainer(text.encode("utf-8", "replace")) if text else False
+        read = partial(self._text, invocation.folder, dict(invocation.files))
+        text = read(program) if program.endswith(".py") else None
+        if not text or not has_own_trainer(text.encode("utf-8", "replace")):
+            return False
+        modules = [f"{name.replace('.', '/')}.py" for name in _IMPORTED.findall(text)]
+        places = [folder + module for folder in {"", posixpath.dirname(program) + "/"} for module in modules]
+        return any(_ENGINE.search(found) for found in (text, *map(read, places)) if found)
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""

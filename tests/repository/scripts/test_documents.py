@@ -197,10 +197,17 @@ def test_dataclasses_give_defaults_and_names() -> None:
     assert document.value["max_steps"] == 5  # argparse takes the start of a flag for the flag
 
 
-@pytest.mark.parametrize(("made", "is_own"), [("Trainer", False), ("DPOTrainer", False), ("ScoreTrainer", True)])
-def test_a_program_with_a_trainer_of_its_own(made: str, is_own: bool) -> None:
-    program = f"{DATACLASSES}\ntrainer = {made}(args=args)\n"
-    start = one("python sft.py --model_path Qwen/Qwen2.5-7B", files={"sft.py": program}).start
+@pytest.mark.parametrize(
+    ("made", "engine", "is_own"),
+    [
+        *(("Trainer", "Accelerator()", False), ("DPOTrainer", "Accelerator()", False)),
+        *(("ScoreTrainer", "Accelerator()", True), ("ScoreTrainer", "super().__init__()", False)),
+    ],
+)
+def test_a_program_with_a_trainer_of_its_own(made: str, engine: str, is_own: bool) -> None:
+    program = f"{DATACLASSES}\nfrom own.trainer import ScoreTrainer\ntrainer = {made}(args=args)\n"
+    files = {"src/sft.py": program, "src/own/trainer.py": f"class ScoreTrainer(Trainer):\n    engine = {engine}\n"}
+    start = one("python src/sft.py --model_path Qwen/Qwen2.5-7B", files=files).start
     assert start is not None and start.has_own_trainer is is_own
 
 
