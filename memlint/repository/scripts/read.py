@@ -44,7 +44,7 @@ from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
 from memlint.source.document import Document, Problem, Start
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Value, source_of
+from memlint.source.python.values import Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
@@ -348,6 +348,7 @@ class _Reader:
             spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
             loads_model=run is not None and run.run.loads_model,
+            hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
             names=flag_names(launched, definitions),
             card=self.job.card if self.job is not None else "",
             card_at=self.job.card_at if self.job is not None else 0,
