@@ -325,7 +325,7 @@ class _Reader:
         return Start(
             format_name,
             launched.launcher,
-            launched.program.text if launched.program else "",
+            self._below_root(launched.program.text) if launched.program else "",
             gpus=size.gpus,
             gpus_per_node=size.per_node,
             gpus_at=(at.start, at.end),
@@ -359,6 +359,11 @@ class _Reader:
         program = launched.program.text if launched.program else ""
         text = self._text(invocation.folder, dict(invocation.files), program) if program.endswith(".py") else None
         return has_own_trainer(text.encode("utf-8", "replace")) if text else False
+
+
+    def _below_root(self, path: str) -> str:
+        """A path as the repository has it: `$ROOT/src/train.py` has its place on this machine before it."""
+        return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""
