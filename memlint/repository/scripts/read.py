@@ -360,7 +360,6 @@ class _Reader:
         text = self._text(invocation.folder, dict(invocation.files), program) if program.endswith(".py") else None
         return has_own_trainer(text.encode("utf-8", "replace")) if text else False
 
-
     def _below_root(self, path: str) -> str:
         """A path as the repository has it: `$ROOT/src/train.py` has its place on this machine before it."""
         return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
