@@ -20,6 +20,7 @@ model = load(cfg["model_name_or_path"])
 train(float(cfg["learning_rate"]), cfg["eval_steps"], cfg.get("output_dir"))
 """
 READER = OWN.split("model = ")[0]
+LOOKS_UP = OWN.partition("model = ")[2]  # keys of values that something else has read
 LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
 TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
@@ -44,6 +45,8 @@ def rules(found: Analysis) -> list[str]:
         ({"labels_py": LABELS}, JUDGED),  # of another file in the same folder
         ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": LOOKS_UP, "run_sh": "deepspeed train.py --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": LOOKS_UP}, JUDGED),  # of nobody knows what
         ({"train_py": READER}, JUDGED),  # reads some YAML
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("../configs/sft.yaml"))'}, ["CFG013"]),
