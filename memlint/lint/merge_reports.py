@@ -15,6 +15,7 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
+_LAUNCHED = re.compile(r", launched as in [^:]+:\d+")  # said of a file alone; the command itself does not say it
 _OF_A_SCRIPT = re.compile(r", where \S+ passes this value on$")
 _FIGURE = re.compile(r"(?<![\w./`-])\d+(?:\.\d+)?(?![\w/`-])")  # in a message; no part of a name
 MANY = 256  # from this many reports on, they are packed: few are kept as they are
@@ -179,10 +180,11 @@ def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _without_other_figures(found: Iterable[Finding]) -> Iterable[Finding]:
-    """The first of those findings of a rule on one place that differ in their figures alone."""
+    """The first of those findings of a rule on one place that differ in their figures, or in the command, alone."""
     first: dict[tuple[object, ...], Finding] = {}
     for item in found:
-        first.setdefault((item.location, item.rule, _FIGURE.sub("0", item.message)), item)
+        words = _FIGURE.sub("0", _LAUNCHED.sub("", item.message))
+        first.setdefault((item.location, item.rule, words), item)
     return first.values()
 
 

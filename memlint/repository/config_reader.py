@@ -104,7 +104,7 @@ class _Config(NamedTuple):
         named = [path for word in _SCRIPT.findall(line) for path in self._program(word)]
         commands = self.sources.commands
         named += [path for word in _WORD.findall(line) if word in commands for path in self._program(commands[word])]
-        yield from map(self._of_program, named)
+        yield from (self._of_program(path, is_given=True) for path in named)
         if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
             yield ConfigReader("framework")
 
@@ -116,19 +116,20 @@ class _Config(NamedTuple):
                 return found
         return ()
 
-    def _of_program(self, path: str) -> ConfigReader:
-        """What a program makes of the config: it may hand what it read to the modules that it imports."""
+    def _of_program(self, path: str, is_given: bool = False) -> ConfigReader:
+        """What a program makes of the config: it may hand what it read to the modules that it imports. `is_given`: a
+        command gives it the config, so that it reads the file, by whatever means."""
         found = list(modules([path], self.sources))
-        own = self._of_scripts(found[:1])
-        reader = own if own.kind else self._of_scripts(found[1:])
+        own = self._of_scripts(found[:1], is_given)
+        reader = own if own.kind else self._of_scripts(found[1:], is_given)
         return reader._replace(names=_frameworks(found)) if reader.kind == "script" else reader
 
-    def _of_scripts(self, tied: Sequence[Script]) -> ConfigReader:
+    def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """What scripts that are tied to the config make of it: an argument parser in one outweighs the others."""
         for script in tied:
             if script.parsers:
                 return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
-        any_loads = any(self.loads(script) and not script.parsers for script in self.scripts)
+        any_loads = is_given or any(self.loads(script) and not script.parsers for script in self.scripts)
         for script in tied:
             if self.loads(script) or (any_loads and len(_keys_read(script, self.keys)) >= _FEWEST_KEYS):
                 own = has_own_trainer(script.text)

@@ -298,15 +298,25 @@ _OF_ARGUMENTS = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
 _MAY_BE_CHANGED = (*_OF_ARGUMENTS, "DAT", "OPT", "PRE")
 
 
+# Those about figures, which hold where a program trains nothing but what its arguments say.
+_OF_WHAT_TRAINS = ("MEM", "OFF", "OPT001", "PAR00", "PAR012")
+
+
 def _if_handed_on(finding: Finding, document: Document) -> Finding:
-    """An error about arguments of a program that the repository does not have, as a warning that names its condition:
-    nobody sees what the program does with them."""
+    """What is said of a program that the repository does not have, with its condition: nobody sees what it does with
+    its arguments, so that an error is a warning."""
+    if document.start is None or finding.severity == "info":
+        return finding
+    program, message = posixpath.basename(document.start.entry), finding.message
+    if finding.rule.startswith(_OF_WHAT_TRAINS):
+        severity = "warning" if document.path == finding.location.path else finding.severity
+        return finding._replace(severity=severity, message=f"{message} (where {program} trains what its arguments say)")
     concerns = {finding.location.path, *(place.path for place, _ in finding.related)}
     is_of_arguments = finding.rule.startswith(_MAY_BE_CHANGED) and document.path in concerns
-    if finding.severity != "error" or not is_of_arguments or document.start is None:
+    if finding.severity != "error" or not is_of_arguments:
         return finding
-    condition = f"where {posixpath.basename(document.start.entry)} hands its arguments on as they stand"
-    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
+    condition = f"where {program} hands its arguments on as they stand"
+    return finding._replace(severity="warning", message=f"{message} ({condition})")
 
 
 def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:

@@ -66,6 +66,7 @@ class Start(NamedTuple):
     entry: str = ""  # the program
     framework: str = ""  # whose trainer it is, "trl", "transformers", "swift"; "" where only the keys can tell
     is_foreign: bool = False  # the repository does not have the program's code
+    hides_model: bool = False  # its code was followed, and does not show what model it trains
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force

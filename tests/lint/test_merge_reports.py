@@ -75,6 +75,14 @@ def test_what_several_scripts_make_of_a_value_is_said_once() -> None:
     assert [item.message for report in reports for item in report.findings] == [words.format("one.py")]
 
 
+def test_a_file_and_the_command_that_names_it_say_one_excess_once() -> None:
+    words = "out of memory in the backward phase{}: 127.9 GiB needed"
+    messages = (words.format(", launched as in scripts/run.sh:7"), words.format(""))
+    reports = [FileReport(f"{message}.sh", "", (finding("a.yaml", 7, message),)) for message in messages]
+    found = [item.message for report in merge_reports(reports) for item in report.findings]
+    assert found == [messages[0]]
+
+
 def test_a_loop_over_models_gives_one_finding_on_a_file() -> None:
     words = "a bucket of 1.9 GiB; the gradients of `a/model-{}b` take {} GiB"
     other_figures = [finding("a.yaml", 3, words.format(7, figure)) for figure in ("0.36", "0.17")]

@@ -24,6 +24,7 @@ BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.c
     "yaml, argparse", "argparse\nfrom utils.config import load_config"
 )
 LOADER = "import yaml\ndef load_config(path):\n    return yaml.safe_load(open(path))\n"
+LOOKS_UP = OWN.partition("model = ")[2]  # keys of values that something else has read
 LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
 TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
@@ -50,6 +51,8 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": BY_HELPER, "utils__config_py": LOADER}, ["CFG013"]),  # and another script loads the file
         ({"train_py": BY_HELPER}, JUDGED),
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": LOOKS_UP, "run_sh": "deepspeed train.py --config configs/sft.yaml"}, ["CFG013"]),
+        ({"train_py": LOOKS_UP}, JUDGED),  # of nobody knows what
         ({"train_py": READER}, JUDGED),  # reads some YAML
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("../configs/sft.yaml"))'}, ["CFG013"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 from memlint.architectures.model import StoredWeights
@@ -48,9 +49,17 @@ def _architecture(fields: Fields, config: TrainerConfig, name: str) -> None:
     if _OF_MLX.search(name.lower()):
         fields.infer("stack.unmodelled", "trains weights of MLX, which runs on Apple's chips", f"the name `{name}`")
     if config.architecture is not None:
-        fields.put("model.architecture", config.architecture, origin)
+        fields.put("model.architecture", config.architecture, _as_far_as_seen(origin, config))
     else:
         fields.unknown("model.architecture", origin.detail)
+
+
+def _as_far_as_seen(origin: Origin, config: TrainerConfig) -> Origin:
+    """The model's origin: an inference where nobody sees that the program of a command loads what it names."""
+    start = config.section.document.start
+    if start is None or not (start.is_foreign or start.hides_model) or origin.kind == "inferred":
+        return origin
+    return Origin("inferred", detail=f"the command names it; what {posixpath.basename(start.entry)} loads is not seen")
 
 
 def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:

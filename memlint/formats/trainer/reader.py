@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
-from memlint.formats.fields import Fields
+from memlint.formats.fields import Fields, as_bool
 from memlint.formats.schema.suggest import distance, normal
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
@@ -89,6 +89,7 @@ _OF_WHAT_IS_WRITTEN = {"PEF005": _TARGETS, "TRN005": _WITHOUT_EFFECT["TRN005"]}
 # The same of rules about two keys that are said where one of them is written.
 _OF_WHAT_IS_PARTLY_WRITTEN = {
     **{rule: keys for rule, keys in _WITHOUT_EFFECT.items() if rule not in _OF_WHAT_IS_WRITTEN},
+    "TRL029": ("max_prompt_length", "rpo_alpha"),
     "TRN004": ("warmup_ratio", "warmup_steps"),
 }
 
@@ -131,6 +132,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
         is_commanded = start is not None and start.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
+    if rule == "ACC011" and start is not None and start.is_own and not _is_written(document, ("bf16", "fp16")):
+        return True  # defaults of a program's own parser, which may ask accelerate for its precision before
     if rule == "TRL029" and start is not None and start.defined & {"max_prompt_length", "rpo_alpha"}:
         return True  # flags of the program's own
     if rule == "TRL019" and _computes_loss(document, context):
@@ -182,6 +185,11 @@ def is_brought(document: Document, keys: Collection[str]) -> bool:
     whole = document.places[()].value
     places = (document.places.get((key,)) for key in keys if key in document.value)
     return any(place is None or place.value == whole for place in places)
+
+
+def _is_written(document: Document, keys: Collection[str]) -> bool:
+    """Whether the command itself gives one of the keys a true value."""
+    return any(as_bool(document.value.get(key)) and not is_brought(document, (key,)) for key in keys)
 
 
 def _is_said_elsewhere(rule: str, document: Document) -> bool:

@@ -44,7 +44,7 @@ from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
 from memlint.source.document import Document, Problem, Start
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Value, source_of
+from memlint.source.python.values import Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
@@ -327,7 +327,7 @@ class _Reader:
         return Start(
             format_name,
             launched.launcher,
-            launched.program.text if launched.program else "",
+            self._below_root(launched.program.text) if launched.program else "",
             gpus=size.gpus,
             gpus_per_node=size.per_node,
             gpus_at=(at.start, at.end),
@@ -350,6 +350,7 @@ class _Reader:
             spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
             loads_model=run is not None and run.run.loads_model,
+            hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
             names=flag_names(launched, definitions),
             card=self.job.card if self.job is not None else "",
             card_at=self.job.card_at if self.job is not None else 0,
@@ -366,6 +367,10 @@ class _Reader:
         modules = [f"{name.replace('.', '/')}.py" for name in _IMPORTED.findall(text)]
         places = [folder + module for folder in {"", posixpath.dirname(program) + "/"} for module in modules]
         return any(_ENGINE.search(found) for found in (text, *map(read, places)) if found)
+
+    def _below_root(self, path: str) -> str:
+        """A path as the repository has it: `$ROOT/src/train.py` has its place on this machine before it."""
+        return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
         """A file that the command names: one that the script wrote before, else one of the repository."""

@@ -884,3 +884,44 @@ def test_a_prompt_bound_of_the_programs_own_is_no_argument_that_is_gone() -> Non
         for name in ("max_prompt_length", "limit")
     )
     assert ("TRL029" in own, "TRL029" in configured) == (False, True)
+
+
+def test_precision_by_default_of_a_programs_own_parser_is_not_held_against_the_launch_file() -> None:
+    files = {
+        "train.py": OWN_LOOP + HANDED_ON.format("args.fp16"),
+        "a.yaml": "mixed_precision: bf16\ndistributed_type: MULTI_GPU\n",
+    }
+    text = "accelerate launch --config_file a.yaml train.py {} --learning_rate 1e-5 --model_name_or_path gpt2\n"
+    found = [{one.rule for one in analysed(text.format(flag), files).findings} for flag in ("", "--fp16 true")]
+    assert ["ACC011" in rules for rules in found] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("loads", "kind"),
+    [
+        ("AutoModelForCausalLM.from_pretrained(m.model_name_or_path)", ""),
+        ("elsewhere(m.model_name_or_path)", "inferred"),
+    ],
+)
+def test_a_model_that_nobody_sees_loaded_is_an_inference(loads: str, kind: str) -> None:
+    program = (
+        "from dataclasses import dataclass\nfrom elsewhere import elsewhere\n"
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "@dataclass\nclass Model:\n    model_name_or_path: str = ''\n"
+        "parser = HfArgumentParser((Model, TrainingArguments))\nm, a = parser.parse_args_into_dataclasses()\n"
+        f"Trainer(model={loads}, args=a).train()\n"
+    )
+    found = analysed(f"torchrun train.py {FLAGS} --per_device_train_batch_size 1\n", {"train.py": program})
+    origin = found.runs[0].origins["model.architecture"]
+    assert (origin.kind == "inferred") is (kind == "inferred")
+
+
+def test_a_figure_of_a_program_that_is_not_here_names_its_condition() -> None:
+    """It may freeze the model and train heads of its own."""
+    text = f"torchrun --nproc_per_node 2 {{}} {FLAGS} --per_device_train_batch_size 8 --model_max_length 2048\n"
+    found = analysed(text.format("medusa/train.py"), gpu=find("A100-80GB")).findings
+    over = next(one for one in found if one.rule == "MEM001")
+    assert (over.severity, over.message.endswith(" (where train.py trains what its arguments say)")) == (
+        "warning",
+        True,
+    )
