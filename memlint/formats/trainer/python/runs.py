@@ -90,6 +90,7 @@ class PythonRun(NamedTuple):
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
+    unmodelled_adds: bool = False  # that takes nothing from weights, gradients and optimizer states
 
     @property
     def framework(self) -> str:
@@ -234,10 +235,13 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    beside = _second_model(trainer) or _scores(trainer, seen) or _embeds(trainer)
+    added = _second_model(trainer) or _scores(trainer, seen)
+    beside = added or _embeds(trainer)
     if model is not None and not beside:
-        beside = _of_its_own(trainer, model) or _fake_quantized(model) or _labels(own, model)
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+        added = _fake_quantized(model)
+        beside = _of_its_own(trainer, model) or added or _labels(own, model)
+    adds = bool(added) and beside == added
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside, adds)
 
 
 def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
