@@ -68,7 +68,8 @@ class Start(NamedTuple):
     is_foreign: bool = False  # the repository does not have the program's code
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
-    unmodelled_adds: bool = False  # that takes nothing from weights, gradients and optimizer states
+    # Of weights, gradients and optimizer states that leaves: "" (who knows), all, headless (without language-model head).
+    model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
 
     # On what it runs.

@@ -347,7 +347,7 @@ class _Reader:
             refused=refused_flags(launched, definitions),
             spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
-            unmodelled_adds=run is not None and run.run.unmodelled_adds,
+            model_state=run.run.model_state if run else "",
             loads_model=run is not None and run.run.loads_model,
             names=flag_names(launched, definitions),
             card=self.job.card if self.job is not None else "",

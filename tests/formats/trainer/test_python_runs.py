@@ -585,6 +585,14 @@ def test_a_model_that_scores_is_beside_the_policy() -> None:
     )
     (run,) = runs(code)
     assert run.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
+    assert run.model_state == "all"
+
+
+def test_embeddings_have_no_language_model_head() -> None:
+    code = "from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer\n"
+    code += 'model = SentenceTransformer("Qwen/Qwen3-Embedding-0.6B")\nSentenceTransformerTrainer(model=model).train()\n'
+    (run,) = runs(code)
+    assert (run.unmodelled, run.model_state) == ("trains embeddings", "headless")
 
 
 def test_the_rest_of_the_command_line_comes_last() -> None:

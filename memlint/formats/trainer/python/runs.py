@@ -90,7 +90,7 @@ class PythonRun(NamedTuple):
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
-    unmodelled_adds: bool = False  # that takes nothing from weights, gradients and optimizer states
+    model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
 
     @property
     def framework(self) -> str:
@@ -235,13 +235,22 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
+    beside, state = _beside(trainer, model, seen, own)
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside, state)
+
+
+def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
+    """What the script does that no key says, and what that leaves of the model state (`PythonRun.model_state`)."""
     added = _second_model(trainer) or _scores(trainer, seen)
-    beside = added or _embeds(trainer)
-    if model is not None and not beside:
-        added = _fake_quantized(model)
-        beside = _of_its_own(trainer, model) or added or _labels(own, model)
-    adds = bool(added) and beside == added
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside, adds)
+    if added:
+        return added, "all"
+    if _embeds(trainer):
+        return "trains embeddings", "headless"
+    other = _of_its_own(trainer, model) if model is not None else ""
+    if other or model is None:
+        return other, ""
+    fake = _fake_quantized(model)
+    return (fake, "all") if fake else (_labels(arguments, model), "")
 
 
 def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
@@ -309,9 +318,9 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     return f"loads `{name}`, a classifier" if is_head else ""
 
 
-def _embeds(trainer: Made) -> str:
-    """sentence-transformers' losses compare embeddings of whole batches: there are no logits. "" for others."""
-    return "trains embeddings" if trainer.last.startswith(("SentenceTransformer", "CrossEncoder")) else ""
+def _embeds(trainer: Made) -> bool:
+    """Whether its losses compare embeddings of whole batches, as sentence-transformers' do: there are no logits."""
+    return trainer.last.startswith(("SentenceTransformer", "CrossEncoder"))
 
 
 def _fake_quantized(model: Value) -> str:
