@@ -151,7 +151,9 @@ def muse_glimmer(c: ModelConfig) -> Architecture:
         patch_size=patch,
         merge_size=vision.integer("merge_size", 2),
         weights=(
-            *linear("patch_embedder.patch_embedding", hidden, vision.integer("patch_temporal", 2) * 3 * patch**2, False),
+            *linear(
+                "patch_embedder.patch_embedding", hidden, vision.integer("patch_temporal", 2) * 3 * patch**2, False
+            ),
             Weight("patch_embedder.position_embedding_table.weight", (places, hidden), "position"),
             *norm("ln_pre", hidden, True),
             *norm("ln_post", hidden, True),

@@ -248,7 +248,7 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
         return "trains embeddings", "headless"
     other = _of_its_own(trainer, model) if model is not None else ""
     if other or model is None:
-        return other, ""
+        return other, "headless" if other.endswith(_CLASSIFIER) else ""
     fake = _fake_quantized(model)
     return (fake, "all") if fake else (_labels(arguments, model), "")
 
@@ -292,6 +292,7 @@ def _scores(trainer: Made, seen: list[Made]) -> str:
     return ""
 
 
+_CLASSIFIER = ", a classifier"
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 
 
@@ -315,7 +316,7 @@ def _own_class(trainer: Made, loaded: Value) -> str:
         return f"loads `{own.value}`, a class of the repository"
     name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
     is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
-    return f"loads `{name}`, a classifier" if is_head else ""
+    return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
 
 
 def _embeds(trainer: Made) -> bool:
