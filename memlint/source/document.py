@@ -68,7 +68,7 @@ class Start(NamedTuple):
     is_foreign: bool = False  # the repository does not have the program's code
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
-    # Of weights, gradients and optimizer states that leaves: "" (who knows), all, headless (without language-model head).
+    # What that leaves of weights, gradients and optimizer states: "" (who knows), all, headless (all but the head).
     model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
 

@@ -141,7 +141,7 @@ def muse_glimmer(c: ModelConfig) -> Architecture:
     vision = nested(c, "vision_config")
     hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
     places = vision.integer("pos_emb_height") * vision.integer("pos_emb_width")
-    wide = c.integer("projector_hidden_size")
+    wide, pixels = c.integer("projector_hidden_size"), vision.integer("patch_temporal", 2) * 3 * patch**2
     tower = Tower(
         kind="vision",
         hidden_size=hidden,
@@ -151,9 +151,7 @@ def muse_glimmer(c: ModelConfig) -> Architecture:
         patch_size=patch,
         merge_size=vision.integer("merge_size", 2),
         weights=(
-            *linear(
-                "patch_embedder.patch_embedding", hidden, vision.integer("patch_temporal", 2) * 3 * patch**2, False
-            ),
+            *linear("patch_embedder.patch_embedding", hidden, pixels, False),
             Weight("patch_embedder.position_embedding_table.weight", (places, hidden), "position"),
             *norm("ln_pre", hidden, True),
             *norm("ln_post", hidden, True),

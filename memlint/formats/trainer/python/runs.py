@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
-from memlint.formats.trainer.python.loop import freezes, loop_of
+from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
 from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
@@ -133,7 +133,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     loop = loop_of(seen, lengths, script.text)
     if loop is None:
         return ()
-    return (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled or _other_loss(script.path)),)
+    unmodelled = loop.unmodelled or _other_loss(script.path)
+    state = "all" if unmodelled == GENERATES else ""
+    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state),)
 
 
 _OTHER_LOSS = re.compile(r"(?:^|[_./-])(dpo|ppo|grpo|rloo|orpo|kto|simpo|rlhf|reward)(?=[_./-])")
