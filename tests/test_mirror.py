@@ -52,7 +52,13 @@ COVERED = {
     "tests/fixes/test_rollout_moves.py": ("fixes.moves.rollout",),
     "tests/formats/verl/test_verl_runs.py": (
         *("formats.verl.batches", "formats.verl.config", "formats.verl.format"),
-        *("formats.verl.keys", "formats.verl.keys_sft", "formats.verl.model", "formats.verl.parallel"),
+        *(
+            "formats.verl.engine_keys",
+            "formats.verl.keys",
+            "formats.verl.keys_sft",
+            "formats.verl.model",
+            "formats.verl.parallel",
+        ),
         *("formats.verl.recognise", "formats.verl.rollout"),
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (

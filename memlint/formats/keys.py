@@ -281,6 +281,9 @@ def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
     start = document.start
     if start is not None and start.unmodelled:
         fields.infer("stack.unmodelled", start.unmodelled, "the program that the command starts")
+        fields.infer("stack.unmodelled_adds", bool(start.model_state), "the program that the command starts")
+    if start is not None and start.model_state == "headless":
+        fields.infer("method.drops_language_head", True, "the program that the command starts")
     if start is not None and start.grows_segments:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF of the command")
     for path, reason in start.unknown.items() if start is not None else ():

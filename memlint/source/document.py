@@ -69,6 +69,8 @@ class Start(NamedTuple):
     hides_model: bool = False  # its code was followed, and does not show what model it trains
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
+    # What that leaves of weights, gradients and optimizer states: "" (who knows), all, headless (all but the head).
+    model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
 
     # On what it runs.

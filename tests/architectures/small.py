@@ -544,6 +544,21 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "muse_glimmer": [
+        {
+            "text_config": {**SMALL, "head_dim": 24, **ROPE},
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 40,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "pos_emb_height": 6,
+                "pos_emb_width": 6,
+            },
+            "projector_hidden_size": 48,
+            "out_hidden_size": 128,
+        }
+    ],
     "mllama": [
         {
             "text_config": {

@@ -13,6 +13,7 @@ from memlint.architectures.blocks import (
     grouped_query,
     head_size,
     layer,
+    linear,
     norm,
     norms,
     plain,
@@ -209,6 +210,22 @@ def nemotron(c: ModelConfig) -> Architecture:
     return standard(c, "Nemotron", mlp=_up_down(c), norm_bias=True, layer_traits={"norm": "layer"})
 
 
+def muse_glimmer_text(c: ModelConfig) -> Architecture:
+    """Four norms a layer, query and key normed without a scale, attention's result times a gate (transformers 5.23
+    models/muse_glimmer/modeling_muse_glimmer.py:276)."""
+    hidden, width = c.integer("hidden_size"), c.integer("num_attention_heads") * head_size(c)
+    return standard(
+        c,
+        "MuseGlimmerText",
+        mlp=gated(c),
+        norm_names=(*TWO, "pre_feedforward_layernorm", "post_feedforward_layernorm"),
+        layer_traits={"norms": 4},
+        extra=linear("self_attn.gate_proj", width, hidden, False),
+        logits_softcap=True,
+        unmodelled="attention behind a gate of its own, and an embedding that is normed",
+    )
+
+
 def nanochat(c: ModelConfig) -> Architecture:
     return standard(
         c,
@@ -334,6 +351,7 @@ FAMILIES = {
     "hunyuan_v1_dense": hunyuan_v1_dense,
     "hyperclovax": hyperclovax,
     "jais2": jais2,
+    "muse_glimmer_text": muse_glimmer_text,
     "nanochat": nanochat,
     "nemotron": nemotron,
     "olmo": olmo,

@@ -38,13 +38,6 @@ def _moonvit(c: ModelConfig, hidden: int) -> Tower:
     inner, patch = c.integer("vt_intermediate_size", c.integer("intermediate_size")), c.integer("patch_size")
     height = c.integer("init_pos_emb_height", c.integer("pos_emb_height"))
     width = c.integer("init_pos_emb_width", c.integer("pos_emb_width"))
-    weights = (
-        *norm("norm1", hidden, True),
-        *norm("norm2", hidden, True),
-        *(weight for name in ("q_proj", "k_proj", "v_proj", "proj") for weight in _square(f"attn.{name}", hidden)),
-        *linear("mlp.fc1", inner, hidden, True),
-        *linear("mlp.fc2", hidden, inner, True),
-    )
     return Tower(
         kind="vision",
         hidden_size=hidden,
@@ -59,9 +52,20 @@ def _moonvit(c: ModelConfig, hidden: int) -> Tower:
             Weight("patch_embed.pos_emb.position_embeddings", (height, width, hidden), "position"),
             *norm("final_layernorm", hidden, True),
         ),
-        layer_weights=weights,
+        layer_weights=_transformer_layer(hidden, inner),
         tower_prefix="model.vision_tower",
         activation="gelu_pytorch_tanh",
+    )
+
+
+def _transformer_layer(hidden: int, inner: int) -> Weights:
+    """Two norms, attention of four matrices, an MLP of two; all with a bias."""
+    return (
+        *norm("norm1", hidden, True),
+        *norm("norm2", hidden, True),
+        *(weight for name in ("q_proj", "k_proj", "v_proj", "proj") for weight in _square(f"attn.{name}", hidden)),
+        *linear("mlp.fc1", inner, hidden, True),
+        *linear("mlp.fc2", hidden, inner, True),
     )
 
 
@@ -128,6 +132,38 @@ def glm4v_moe(c: ModelConfig) -> Architecture:
     """GLM-4.5V: GLM-4V's tower before GLM-4.5's mixture, whose q, k and v have a bias as the configuration says."""
     text = language_model(c, "glm4v_moe_text", layer_class="Glm4vMoeTextDecoderLayer")
     return whole(c, "Glm4vMoeForConditionalGeneration", text, glm_tower(nested(c, "vision_config")))
+
+
+def muse_glimmer(c: ModelConfig) -> Architecture:
+    """A vision transformer with two frames a patch, an adapter and a projection before Muse Glimmer's text model
+    (transformers 5.23 models/muse_glimmer/modeling_muse_glimmer.py:799 and :882)."""
+    text = language_model(c, "muse_glimmer_text")
+    vision = nested(c, "vision_config")
+    hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
+    places = vision.integer("pos_emb_height") * vision.integer("pos_emb_width")
+    wide, pixels = c.integer("projector_hidden_size"), vision.integer("patch_temporal", 2) * 3 * patch**2
+    tower = Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=vision.layers(),
+        heads=vision.integer("num_attention_heads"),
+        intermediate_size=inner,
+        patch_size=patch,
+        merge_size=vision.integer("merge_size", 2),
+        weights=(
+            *linear("patch_embedder.patch_embedding", hidden, pixels, False),
+            Weight("patch_embedder.position_embedding_table.weight", (places, hidden), "position"),
+            *norm("ln_pre", hidden, True),
+            *norm("ln_post", hidden, True),
+        ),
+        layer_weights=_transformer_layer(hidden, inner),
+        tower_prefix="model.vision_tower",
+        activation="gelu",
+    )
+    adapter = linear("fc1", wide, c.integer("out_hidden_size"), False) + linear("fc2", wide, wide, False)
+    projection = linear("model.vision_projection", text.hidden_size, wide, False)
+    seen = projected(tower, adapter, "model.vision_adapter")
+    return whole(c, "MuseGlimmerForConditionalGeneration", text, seen, extra=projection)
 
 
 def qwen3_omni_moe_thinker(c: ModelConfig) -> Architecture:
@@ -337,6 +373,7 @@ FAMILIES: dict[str, Any] = {
     "glm4v_moe": glm4v_moe,
     "kimi_k25": kimi_k25,
     "lfm2_vl": lfm2_vl,
+    "muse_glimmer": muse_glimmer,
     "qwen3_omni_moe": qwen3_omni_moe,
     "qwen3_omni_moe_thinker": qwen3_omni_moe_thinker,
     "step3p7": step3p7,

@@ -39,6 +39,7 @@ def read_teacher(fields: Fields, config: SwiftConfig) -> None:
     a server answers with a few words' probabilities."""
     if config.written("teacher_model_server") is not None or config.whole("gkd_logits_topk"):
         fields.infer("stack.unmodelled", "GKD with the likeliest words of a teacher alone", "`gkd_logits_topk`")
+        fields.infer("stack.unmodelled_adds", True, "`gkd_logits_topk`")
         return
     name = config.raw("teacher_model")
     own = not isinstance(name, str) or (name == config.raw("model") and fields.get("method.kind") == "lora")

@@ -312,6 +312,7 @@ def read_value_model(fields: Fields, config: TrainerConfig) -> None:
     if not name:
         reason = "the value model is not named (`reward_model_path`)"
         fields.infer("stack.unmodelled", reason, _PPO)
+        fields.infer("stack.unmodelled_adds", True, _PPO)
         return
     origin, path = config.section.origin(key), config.section.document.path
     model = other_model(fields, name, config.context, path)
@@ -352,9 +353,11 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
     other = config.first(*_OTHER_DISTILLATION)
     if other:
         fields.infer("stack.unmodelled", "a teacher beside another loss than GKD's", f"`{other}`")
+        fields.infer("stack.unmodelled_adds", True, f"`{other}`")
         return
     if not name:
         fields.infer("stack.unmodelled", "a teacher that nobody names, and its logits", "`teacher_model_name_or_path`")
+        fields.infer("stack.unmodelled_adds", True, "`teacher_model_name_or_path`")
         return
     value = config.section.value
     beta, share = (as_number(value.get(key)) for key in ("beta", "lmbda"))

@@ -272,6 +272,7 @@ def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path,
         sources={(): (call.start, call.end)} if call is not None else {},
         accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         unmodelled=run.unmodelled,
+        model_state=run.model_state,
         arguments_class=run.arguments_class,
     )
 

@@ -349,6 +349,7 @@ class _Reader:
             refused=refused_flags(launched, definitions),
             spelled=spelled(launched, definitions, keys_of(format_name)),
             unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
+            model_state=run.run.model_state if run else "",
             loads_model=run is not None and run.run.loads_model,
             hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
             names=flag_names(launched, definitions),

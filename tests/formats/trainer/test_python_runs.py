@@ -585,6 +585,7 @@ def test_a_model_that_scores_is_beside_the_policy() -> None:
     )
     (run,) = runs(code)
     assert run.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
+    assert run.model_state == "all"
 
 
 def test_the_rest_of_the_command_line_comes_last() -> None:
@@ -623,7 +624,7 @@ def test_a_trainer_of_embeddings_is_said_and_not_estimated() -> None:
         "args = SentenceTransformerTrainingArguments('o', per_device_train_batch_size=256)\n"
         "SentenceTransformerTrainer(model='Qwen/Qwen3-Embedding-0.6B', args=args)\n"
     )
-    assert run.unmodelled == "trains embeddings"
+    assert (run.unmodelled, run.model_state) == ("trains embeddings", "headless")
 
 
 LOADED_FROM_ARGUMENTS = """\
@@ -734,6 +735,7 @@ CLASSIFIER = (
 def test_a_classifier_is_one_below_adapters_and_conditions(old: str) -> None:
     (run,) = runs(CLASSIFIER.replace(old, "") if old else CLASSIFIER)
     assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
+    assert run.model_state == "headless"
 
 
 def test_unknown_init_kwargs_may_name_the_dtype() -> None:

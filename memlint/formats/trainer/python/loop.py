@@ -48,6 +48,7 @@ _OPTIMIZER = re.compile(
     r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
     r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
 )
+GENERATES = "generates and scores sequences in its loop"
 _WRAPS_SHARDED = ("FullyShardedDataParallel", "FSDP", "fully_shard")
 _ACCUMULATION_NAMES = (
     *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
@@ -378,7 +379,7 @@ def _generates(seen: list[Made], text: str) -> bool:
 def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
     """What the script keeps beside the model that it trains; "" where nothing is seen."""
     if _generates(seen, text):
-        return "generates and scores sequences in its loop"
+        return GENERATES
     if len(models) > 1:
         return "loads several models"
     own = any(made.name in ("torch.nn.Module", "nn.Module") for made in seen)

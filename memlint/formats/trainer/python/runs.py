@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
-from memlint.formats.trainer.python.loop import freezes, loop_of
+from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
 from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
@@ -90,6 +90,7 @@ class PythonRun(NamedTuple):
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
+    model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
 
     @property
     def framework(self) -> str:
@@ -132,7 +133,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     loop = loop_of(seen, lengths, script.text)
     if loop is None:
         return ()
-    return (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled or _other_loss(script.path)),)
+    unmodelled = loop.unmodelled or _other_loss(script.path)
+    state = "all" if unmodelled == GENERATES else ""
+    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state),)
 
 
 _OTHER_LOSS = re.compile(r"(?:^|[_./-])(dpo|ppo|grpo|rloo|orpo|kto|simpo|rlhf|reward)(?=[_./-])")
@@ -234,10 +237,22 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
-    beside = _second_model(trainer) or _scores(trainer, seen) or _embeds(trainer)
-    if model is not None and not beside:
-        beside = _of_its_own(trainer, model) or _fake_quantized(model) or _labels(own, model)
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+    beside, state = _beside(trainer, model, seen, own)
+    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside, state)
+
+
+def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
+    """What the script does that no key says, and what that leaves of the model state (`PythonRun.model_state`)."""
+    added = _second_model(trainer) or _scores(trainer, seen)
+    if added:
+        return added, "all"
+    if _embeds(trainer):
+        return "trains embeddings", "headless"
+    other = _of_its_own(trainer, model) if model is not None else ""
+    if other or model is None:
+        return other, "headless" if other.endswith(_CLASSIFIER) else ""
+    fake = _fake_quantized(model)
+    return (fake, "all") if fake else (_labels(arguments, model), "")
 
 
 def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
@@ -279,6 +294,7 @@ def _scores(trainer: Made, seen: list[Made]) -> str:
     return ""
 
 
+_CLASSIFIER = ", a classifier"
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
 
 
@@ -302,12 +318,12 @@ def _own_class(trainer: Made, loaded: Value) -> str:
         return f"loads `{own.value}`, a class of the repository"
     name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
     is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
-    return f"loads `{name}`, a classifier" if is_head else ""
+    return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
 
 
-def _embeds(trainer: Made) -> str:
-    """sentence-transformers' losses compare embeddings of whole batches: there are no logits. "" for others."""
-    return "trains embeddings" if trainer.last.startswith(("SentenceTransformer", "CrossEncoder")) else ""
+def _embeds(trainer: Made) -> bool:
+    """Whether its losses compare embeddings of whole batches, as sentence-transformers' do: there are no logits."""
+    return trainer.last.startswith(("SentenceTransformer", "CrossEncoder"))
 
 
 def _fake_quantized(model: Value) -> str:
