@@ -71,10 +71,6 @@ def stop() -> None:
     _record, _has_read = None, True
 
 
-def is_recording() -> bool:
-    return _record is not None
-
-
 def take() -> Recorded:
     """What was recorded since the last call; the record goes on."""
     global _record

@@ -92,7 +92,7 @@ COVERED = {
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
         *("memory.step", "memory.loss", "memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
-        *("memory.autograd.tape", "memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
+        *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),
         *("memory.layers.kernel_config", "memory.families.lookup", "memory.sharding.unsharded"),
         *("memory.model_state", "memory.unmodelled"),

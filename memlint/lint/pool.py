@@ -24,7 +24,7 @@ ALONE = 0.75  # the part of the time that a process has a processor to itself wh
 QUOTA = "/sys/fs/cgroup/cpu.max"
 # Files that a worker gets at a time: handing over costs little, and neighbours are read by one worker. Fewer of few
 # files (so many tasks for each worker), so that no worker is the last for long.
-FILES_A_TASK, TASKS = 32, 8
+FILES_A_TASK, TASKS = 16, 8
 
 _linter: Linter | None = None  # of a worker process
 

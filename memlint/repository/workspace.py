@@ -69,13 +69,13 @@ class Workspace:
         self._hub = hub
         self._exact = exact
         self._models_within = models_within
-        self._python = python
+        self._python = Once(lambda: tuple(python()))  # shared with every overlay
         self._tracked = tracked
         self._modules = parsed_modules()  # shared with every overlay: they go by the text
         self._survey = Once(self._surveyed)  # shared with every overlay
         self._launches = Once(self._launch_index)
         self._sources = Once(self._program_sources)
-        self._programs = Programs(self._files, self._named, self._launches, python, self._modules)
+        self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -138,7 +138,7 @@ class Workspace:
 
         other = Workspace(
             *(self.root, self.cwd, self._files.files, load_bytes, self._models, self._hub, self._exact),
-            *(self._python, self._tracked, self._models_within),
+            *(self._python.get, self._tracked, self._models_within),
         )
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
@@ -146,7 +146,7 @@ class Workspace:
         names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches = self._launches
-        other._programs = Programs(other._files, other._named, other._launches, self._python, self._modules)
+        other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
         if names.isdisjoint(FILES):
             other._pins, other._pinned = self._pins, self._pinned
         other._documents = {
@@ -164,6 +164,7 @@ class Workspace:
         self._readers.clear()  # by the keys of a config
         self._sources.forget()
         if path.endswith(PYTHON):
+            self._python.forget()
             self._survey.forget()
             self._programs.forget()
         name = posixpath.basename(path)
@@ -316,7 +317,7 @@ class Workspace:
     def _surveyed(self) -> Python:
         from memlint.repository.python_arguments import survey  # where a file has keys of the repository's own
 
-        return survey(self._python(), self._files.load_bytes)
+        return survey(self._python.get(), self._files.load_bytes)
 
     def pins(self, path: str) -> Mapping[str, Pin]:
         """Framework versions that the repository pins for the file at `path`, nearest first."""
@@ -403,8 +404,6 @@ def _any_may_hold_commands(names: Iterable[str]) -> bool:
 def _python_files(root: str) -> Iterable[str]:
     from memlint.repository.python_arguments import python_files
 
-    if not file_access.is_recording():
-        return python_files(root)
     found = list(python_files(root))
     file_access.note_names("python", root, found)
     return found

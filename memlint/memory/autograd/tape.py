@@ -353,20 +353,33 @@ class Tape:
         """The live sets since the last call, without those that have no more of any tensor than another one."""
         guard = _lowest_bits(len(self._increments)) << (_COUNTER_BITS - 1)
         self.live_sets[self.live] = None
+        peaks = _without_slopes(self.live_sets, guard)
         largest: dict[int, int] = {}  # with the top bit of each counter set
-        for live in sorted(self.live_sets, key=_tensor_count, reverse=True):
+        for live in sorted(peaks, key=_tensor_count, reverse=True):
             for other in largest.values():
                 if (other - live) & guard == guard:
                     break
             else:
                 largest[live] = live | guard
-        candidates = [live for live in self.live_sets if live in largest]
+        candidates = [live for live in peaks if live in largest]
         self.live_sets = {}
         return _pack(self._tensor_sizes, candidates)
 
     def live_now(self, minus: Value | None = None) -> PeakCandidates:
         """What is alive now, without `minus`."""
         return _pack(self._tensor_sizes, [self.live - (minus.storage.increment if minus is not None else 0)])
+
+
+def _without_slopes(live_sets: Iterable[int], guard: int) -> list[int]:
+    """Live sets in the order of time without those that have no more of any tensor than the one before or after them:
+    half of them lie on the way up to a peak or down from it. `guard`: the top bit of each counter."""
+    peaks: list[int] = []
+    for live in live_sets:
+        while peaks and ((live | guard) - peaks[-1]) & guard == guard:
+            peaks.pop()
+        if not peaks or ((peaks[-1] | guard) - live) & guard != guard:
+            peaks.append(live)
+    return peaks
 
 
 def with_one_less(candidates: PeakCandidates, size: TensorSize) -> PeakCandidates:
