@@ -288,6 +288,7 @@ class PlanSearch:
         self._estimates: dict[frozenset[str], Estimate] = {frozenset(): before}
         self._runs: dict[frozenset[str], Run] = {frozenset(): run}
         self._steps: dict[frozenset[str], Steps] = {}
+        self._proposed: dict[frozenset[str], frozenset[str]] = {}
         self._can_write: dict[tuple[str, ...], bool] = {}  # by title; those that differ in degree alone, by fields
         self._prices: dict[str, Cost] = {}
         self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
@@ -417,9 +418,16 @@ class PlanSearch:
         first = _titles(self.steps(()))
         for step in chosen:
             others = tuple(other for other in chosen if other is not step)
-            if step.title not in first and step.title not in _titles(self.steps(others)):
+            if step.title not in first and step.title not in self._proposed_after(others):
                 return self.possible(others)
         return chosen
+
+    def _proposed_after(self, chosen: Steps) -> frozenset[str]:
+        """Titles of the changes that the moves propose after `chosen`, whatever they cost."""
+        key = _titles(chosen)
+        if key not in self._proposed:
+            self._proposed[key] = _titles(steps(self.changed(chosen)))
+        return self._proposed[key]
 
 
 def _group(step: ProposedChange) -> str:
