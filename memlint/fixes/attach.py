@@ -107,7 +107,10 @@ def options(
     run, before = analysis.runs[index], analysis.estimates[index]
     hooks = hooks or planner.SearchHooks(estimator, edit_writer(analysis))
     over = before.budget_bytes and before.verdict not in ("fits", "unknown")
-    fitting, failures = _fitting(analysis, index, hooks, reanalyse, first_alone)
+    first = _first(analysis, index, hooks, reanalyse) if first_alone else None
+    if first is not None:
+        return PlanOptions((first,))
+    fitting, failures = _fitting(analysis, index, hooks, reanalyse)
     if fitting and first_alone:
         return PlanOptions(fitting[:1])
     asked = not any(_is_good_enough(option.plan) for option in fitting)
@@ -163,11 +166,19 @@ def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterato
         yield hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
 
 
+def _first(analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse) -> WrittenPlan | None:
+    """The first of `_fitting`, where it is the planner's first plan: others are not searched for."""
+    for plan in planner.plans(analysis.runs[index], analysis.estimates[index], hooks, limit=1):
+        option = _with_needed_changes(analysis, index, plan, reanalyse, hooks)
+        return option if isinstance(option, WrittenPlan) else None
+    return None
+
+
 def _fitting(
-    analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse, first_alone: bool
+    analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse
 ) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
     """At most MAX_PLANS plans that fit as written, in the planner's order, and those that failed. The planner's first
-    plan stays the first where it can be written, so that others need not be written to know it (`first_alone`)."""
+    plan stays the first where it can be written."""
     run, before = analysis.runs[index], analysis.estimates[index]
     first: WrittenPlan | None = None
     done: dict[planner.Kind, WrittenPlan] = {}
@@ -183,8 +194,6 @@ def _fitting(
                 continue
             if not (done or failed or failures):
                 first = option
-                if first_alone:
-                    return (first,), ()
             done.setdefault(planner.kind(option.plan), option)
         failed += failures
         if not failures or len(done) >= MAX_PLANS:

@@ -186,43 +186,49 @@ def _by_time(plan: Plan) -> tuple[Any, ...]:
 
 
 def _found(search: PlanSearch) -> Iterator[Plan]:
-    """Plans of different kinds: the least risky, one without its dearest change, the fastest, single changes."""
+    """Plans of different kinds, the first of which is the first to offer: the least risky, one of the same tier without
+    its dearest change, the fastest, single changes."""
     least = next(filter(None, (_plan_of_tier(search, quality, risk_first) for quality in QUALITIES)), None)
     if least is None:
         return
-    yield least
-    yield from _another(search, least)
     tiers = QUALITIES[least.risk :]
+    beside = _faster(search, least, tiers) or _without_dearest(search, least, tiers[:1])
+    yield from sorted((plan for plan in (least, beside) if plan is not None), key=in_order)
     riskier = max(tiers[0], "medium", key=QUALITIES.index)
-    fast = _plan_of_tier(search, riskier, time_first)
-    if fast is not None:
+    if beside is None and (other := _without_dearest(search, least, tiers[1:])) is not None:
+        yield other
+    if (fast := _plan_of_tier(search, riskier, time_first)) is not None:
         yield fast
     yield from _single_changes(search, riskier)
 
 
-def _another(search: PlanSearch, least: Plan) -> Iterator[Plan]:
-    """Beside the least risky plan: where that is slow, the fastest of the next tier; else the least risky one without
-    its dearest change."""
-    tiers = QUALITIES[least.risk :]
-    if least.speed > _SLOW and len(tiers) > 1:
-        faster = _plan_of_tier(search, tiers[1], time_first)
-        if faster is not None and faster.speed < least.speed:
-            yield faster
-            return
+def _faster(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) -> Plan | None:
+    """Where the least risky plan is slow, the fastest of the next tier."""
+    if least.speed <= _SLOW or len(tiers) < 2:
+        return None
+    faster = _plan_of_tier(search, tiers[1], time_first)
+    return faster if faster is not None and faster.speed < least.speed else None
+
+
+def _without_dearest(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) -> Plan | None:
+    """The least risky plan of these tiers without the dearest change of `least`."""
     dearest = max(least.steps, key=risk_first)
     found = (_plan_of_tier(search, quality, risk_first, without=dearest.group) for quality in tiers)
-    yield from (plan for plan in (next(filter(None, found), None),) if plan is not None)
+    return next(filter(None, found), None)
 
 
 def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
-    """Of the plans found: the least risky, the fastest, the one with the fewest changes, then the cheapest. A plan that
-    another one beats in risk, time and number of changes stands back, and one that another makes pointless goes."""
-    found = tuple(plan for plan in found if not any(_makes_pointless(other, plan) for other in found))
+    """Of the plans found: the first, the fastest, the one with the fewest changes, then the cheapest. A plan that
+    another one beats in risk, time and number of changes stands back, and one that another makes pointless goes. The
+    first stays the first, so that it is known before the others are."""
+    found = tuple(
+        plan for plan in found if plan is found[0] or not any(_makes_pointless(other, plan) for other in found)
+    )
     if not found:
         return ()
     ahead = [plan for plan in found if not any(_beats(other, plan) for other in found)]
     wanted = (
-        min(found, key=in_order),
+        found[0],
         min(ahead, key=lambda plan: (plan.speed, plan.cost)),
         min(ahead, key=lambda plan: (len(plan.steps), plan.cost)),
         *sorted(ahead, key=lambda plan: plan.cost),
@@ -232,7 +238,7 @@ def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
     for plan in wanted:
         if plan not in chosen:
             chosen.append(plan)
-    return tuple(sorted(chosen[:limit], key=in_order))
+    return tuple(sorted(chosen[:limit], key=lambda plan: (plan is not found[0], in_order(plan))))
 
 
 def _beats(plan: Plan, other: Plan) -> bool:
@@ -282,6 +288,7 @@ class PlanSearch:
         self._estimates: dict[frozenset[str], Estimate] = {frozenset(): before}
         self._runs: dict[frozenset[str], Run] = {frozenset(): run}
         self._steps: dict[frozenset[str], Steps] = {}
+        self._proposed: dict[frozenset[str], frozenset[str]] = {}
         self._can_write: dict[tuple[str, ...], bool] = {}  # by title; those that differ in degree alone, by fields
         self._prices: dict[str, Cost] = {}
         self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
@@ -411,9 +418,16 @@ class PlanSearch:
         first = _titles(self.steps(()))
         for step in chosen:
             others = tuple(other for other in chosen if other is not step)
-            if step.title not in first and step.title not in _titles(self.steps(others)):
+            if step.title not in first and step.title not in self._proposed_after(others):
                 return self.possible(others)
         return chosen
+
+    def _proposed_after(self, chosen: Steps) -> frozenset[str]:
+        """Titles of the changes that the moves propose after `chosen`, whatever they cost."""
+        key = _titles(chosen)
+        if key not in self._proposed:
+            self._proposed[key] = _titles(steps(self.changed(chosen)))
+        return self._proposed[key]
 
 
 def _group(step: ProposedChange) -> str:

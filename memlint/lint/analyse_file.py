@@ -13,7 +13,7 @@ from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.declared_keys import DeclaredKeys
 from memlint.repository.workspace import Workspace
-from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse, folded
+from memlint.ruleset.engine import Analysis, Engine, Judged, Reanalyse, folded, without_fixes_of_causes
 from memlint.source.document import Document
 
 UNREADABLE = "SRC000"
@@ -97,7 +97,10 @@ class FileAnalyser:
 
     def with_fixes(self, analysis: Analysis, workspace: Workspace, first_alone: bool = False) -> tuple[Finding, ...]:
         """The findings with their fixes. Only fixes that still hold after the changed file was analysed again stay.
-        `first_alone`: no more than the first fix of each."""
+        `first_alone`: no more than the first fix of each, and none of those that are told beside another one alone."""
+        if first_alone and self.folds_causes:
+            into = self.engine_for(analysis.document.path).folds_into
+            analysis = analysis._replace(found=without_fixes_of_causes(into, analysis.found))
         if not any(found.plan or found.finding.fixes for found in analysis.found):
             return analysis.findings
         from memlint.fixes.attach import with_plans  # the planner: only if a finding needs it

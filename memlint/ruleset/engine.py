@@ -247,8 +247,7 @@ def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Itera
     `into`: the rules whose findings take a rule's findings in. For reports alone: a cause keeps its own fixes where
     fixes are applied.
     """
-    hosts = {(item.run, item.finding.rule) for item in found}
-    causes = [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
+    causes = _causes(into, found)
     folded_away = {id(item) for item, _ in causes}
     for item in found:
         if id(item) in folded_away:
@@ -257,6 +256,20 @@ def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Itera
         more = tuple((one.location, one.message) for one in own)
         whole = item.finding._replace(related=(*item.finding.related, *more), causes=tuple(own))
         yield item._replace(finding=whole) if more else item
+
+
+def without_fixes_of_causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> tuple[Found, ...]:
+    """The same without the fixes of what `folded` makes a place beside another finding."""
+    causes = {id(item) for item, _ in _causes(into, found)}
+    return tuple(
+        item._replace(finding=item.finding._replace(fixes=())) if id(item) in causes else item for item in found
+    )
+
+
+def _causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> list[tuple[Found, tuple[int, str]]]:
+    """Findings that another one names as a cause, with that one's run and rule."""
+    hosts = {(item.run, item.finding.rule) for item in found}
+    return [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
 
 
 def _host(

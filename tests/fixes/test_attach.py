@@ -79,6 +79,21 @@ def test_the_first_fix_alone_is_the_first_of_all(name: str) -> None:
     assert [finding.fixes[:1] for finding in whole] == [finding.fixes for finding in first]
 
 
+def test_where_the_first_fix_is_shown_alone_causes_have_none(tmp_path: Path) -> None:
+    """What is told beside another finding is told without a fix there, so that none is tried."""
+    path = tmp_path / "run.yaml"
+    path.write_text(
+        PRETRAINING.format(length=2048).replace("stage: pt", "stage: sft").replace("batch_size: 1", "batch_size: 8")
+    )
+    facts = {"gpu": find("A100-80GB"), "gpu_origin": Origin("command_line"), "gpus": 1, "gpus_per_node": 1}
+    analyser = uniform_analyser(Engine(shipped()), facts, cwd=str(tmp_path))
+    whole, first = (analyser.analyse(str(path), first_fix=alone).findings for alone in (False, True))
+    fixable = [[cause.rule for finding in found for cause in finding.causes if cause.fixes] for found in (whole, first)]
+
+    assert fixable[0] and not fixable[1]
+    assert [finding.fixes[:1] for finding in whole] == [finding.fixes for finding in first]
+
+
 def test_where_nothing_fits_steps_that_help_and_hardware_that_would(tmp_path: Path) -> None:
     path = tmp_path / "run.yaml"
     half = PRETRAINING.format(length=2048).replace("bf16: true", "pure_bf16: true")

@@ -158,8 +158,17 @@ def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
     checkpoints = Plan((ProposedChange("a", {}, "checkpointing"),), FULL, toy(24).estimate(FULL), Cost(1.3))
     paged = checkpoints._replace(steps=(ProposedChange("b", {}, "optimizer"),), price=Cost(3.7))
 
-    assert _of_each_character((paged, checkpoints), 3) == (checkpoints,)
-    assert len(_of_each_character((paged._replace(price=Cost(1.5)), checkpoints), 3)) == 2
+    assert _of_each_character((checkpoints, paged), 3) == (checkpoints,)
+    assert len(_of_each_character((checkpoints, paged._replace(price=Cost(1.5))), 3)) == 2
+
+
+@pytest.mark.parametrize("budget", [8, 16, 24, 30, 33.5, 34, 40])
+def test_the_first_plan_is_the_same_where_no_other_is_searched_for(budget: float) -> None:
+    hooks = toy(budget)
+    alone = plans(FULL, hooks.estimate(FULL), hooks, limit=1)
+
+    assert alone == search_plans(budget)[:1]
+    assert alone
 
 
 def test_of_changes_that_take_about_as_long_the_weaker_is_enough() -> None:
