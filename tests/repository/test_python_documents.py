@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.run import Run
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
 
@@ -275,6 +278,45 @@ def test_quantised_weights_without_an_adapter_are_refused(tmp_path: Path, old: s
     assert any(item["rule"] == "CFG008" for item in report["findings"]) is is_refused
     if is_refused:  # no figure of a step that is never taken
         assert report["runs"][0]["peak"]["device_bytes"] is None
+
+
+def _run_of(script: str) -> Run:
+    workspace = in_memory({"a.py": script})
+    (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()).runs
+    return run
+
+
+def test_arguments_of_transformers_bring_no_defaults_of_trl() -> None:
+    """trl 1.16.0 trainer/sft_trainer.py:654-659: SFTConfig is made of all their values."""
+    of_trl = SFT.replace(", bf16=True", "")
+    plain = of_trl.replace("SFTConfig(", "TrainingArguments(").replace(", max_length=1024", "")
+    plain = plain.replace("BitsAndBytesConfig\n", "BitsAndBytesConfig, TrainingArguments\n", 1)
+    for script, autocast, checkpoints in ((of_trl, True, "full"), (plain, False, "none")):
+        run = _run_of(script)
+        assert (run.precision.autocast, run.checkpointing.mode) == (autocast, checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "trl"),
+    [
+        ("model=model, args", "model=model, args", (1, 16)),
+        ("model=model, args", "model=model, tokenizer=tokenizer, args", (0, 15)),
+        ("model=model, args", "model=model, processing_class=tokenizer, args", (1, 16)),
+    ],
+)
+def test_a_trainer_that_is_given_a_tokenizer_is_an_old_one_s(old: str, new: str, trl: tuple[int, ...]) -> None:
+    """trl 0.15.2 trainer/sft_trainer.py:139 takes it for `processing_class`; 0.16.1 has no such argument."""
+    assert _run_of(SFT.replace(old, new)).stack.trl == trl
+
+
+def test_unsloth_takes_a_tokenizer_with_any_release() -> None:
+    script = (
+        "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
+        "model, tokenizer = FastLanguageModel.from_pretrained('unsloth/Qwen2.5-7B', load_in_4bit=True)\n"
+        "model = FastLanguageModel.get_peft_model(model)\n"
+        "SFTTrainer(model=model, tokenizer=tokenizer, args=SFTConfig('out', bf16=True)).train()\n"
+    )
+    assert _run_of(script).stack.trl > (0, 15)
 
 
 def test_strategies_that_a_script_sets_on_finished_arguments_are_not_compared(tmp_path: Path) -> None:

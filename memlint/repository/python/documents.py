@@ -273,6 +273,8 @@ def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path,
         accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         unmodelled=run.unmodelled,
         arguments_class=run.arguments_class,
+        has_plain_arguments=run.has_plain_arguments,
+        newest=run.newest,
     )
 
 

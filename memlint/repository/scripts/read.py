@@ -335,6 +335,8 @@ class _Reader:
             asks_for_gpus=self.asks_for_gpus,
             framework=framework,
             task=task,
+            has_plain_arguments=run is not None and run.run.has_plain_arguments,
+            newest={} if run is None else run.run.newest,
             defined=frozenset(definitions.flags),
             is_closed=definitions.is_complete,
             is_own=definitions.parses == "argparse",

@@ -90,6 +90,7 @@ class PythonRun(NamedTuple):
     loads_model: bool = False
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
+    newest: Mapping[str, tuple[int, ...]] = {}  # by framework, the newest release that takes what its trainer is given
 
     @property
     def framework(self) -> str:
@@ -97,6 +98,12 @@ class PythonRun(NamedTuple):
         if not self.trainer:
             return "torch"
         return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+
+    @property
+    def has_plain_arguments(self) -> bool:
+        """Whether a trainer of TRL gets transformers' arguments. It makes its own class of all their values, so what
+        they leave at transformers' default is not at TRL's (trl 0.16.1 to 1.16.0 sft_trainer.py: `args.to_dict()`)."""
+        return self.framework == "trl" and self.arguments in ("TrainingArguments", "Seq2SeqTrainingArguments")
 
     @property
     def arguments_class(self) -> str:
@@ -237,7 +244,21 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     beside = _second_model(trainer) or _scores(trainer, seen) or _embeds(trainer)
     if model is not None and not beside:
         beside = _of_its_own(trainer, model) or _fake_quantized(model) or _labels(own, model)
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside)
+    loads_model = not isinstance(model, Known)
+    newest = {} if has_unsloth else _newest(trainer)
+    return PythonRun(trainer.last, name, keys, trainer.source, loads_model, call, beside, newest)
+
+
+# The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
+# dpo_trainer.py:205, which 0.16.1 has not; transformers 4.57 trainer.py, gone in 5.0). Unsloth's take it still.
+_WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
+
+
+def _newest(trainer: Made) -> dict[str, tuple[int, ...]]:
+    """The newest release that takes what a trainer is given, by framework."""
+    framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
+    is_given = framework and "tokenizer" in trainer.arguments
+    return {framework: _WITH_TOKENIZER[framework]} if is_given else {}
 
 
 def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
