@@ -280,6 +280,49 @@ def test_quantised_weights_without_an_adapter_are_refused(tmp_path: Path, old: s
         assert report["runs"][0]["peak"]["device_bytes"] is None
 
 
+def test_a_script_that_loads_json_reads_no_yaml(tmp_path: Path) -> None:
+    json_only = OWN.replace("yaml", "json").replace("json.safe_load", "json.load").replace("'batch'", "'other'")
+    write(tmp_path, {"sft.py": OWN, "other.py": json_only, "a.yaml": CONFIG})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert {row["script"] for row in rows} == {"sft.py"}
+    assert all(item["rule"] != "CFG014" for item in checked(tmp_path, ".")["findings"])
+
+
+@pytest.mark.parametrize(("default", "is_read"), [("required=True", True), ("default='configs/first.yaml'", False)])
+def test_a_file_that_scripts_of_several_kinds_have_others_for_is_nobody_s(
+    tmp_path: Path, default: str, is_read: bool
+) -> None:
+    scripts = {"train.py": OWN.replace("required=True", default), "grpo.py": GRPO.replace("required=True", default)}
+    write(tmp_path, {**scripts, "configs/mine.yaml": CONFIG, "configs/first.yaml": CONFIG})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert any(row["path"] == "configs/mine.yaml" for row in rows) is is_read
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("", True),
+        ("model._hf_peft_config_loaded = True\n", False),  # adapters of the script's own
+        ("model.add_adapter(LoraConfig(r=4))\n", False),
+    ],
+)
+def test_what_the_trainer_takes_for_an_adapter(tmp_path: Path, line: str, is_refused: bool) -> None:
+    """transformers 5.23.0 trainer_utils.py:114-131, integrations/peft.py"""
+    script = SFT.replace(', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "")
+    write(tmp_path, {"a.py": script.replace("args = SFTConfig", f"{line}args = SFTConfig")})
+    assert any(item["rule"] == "CFG008" for item in checked(tmp_path, ".")["findings"]) is is_refused
+
+
+@pytest.mark.parametrize(("cards", "is_estimated"), [("-1", False), ("", False), ("0", True)])
+def test_a_program_that_hides_all_cards_from_itself_has_no_verdict(
+    tmp_path: Path, cards: str, is_estimated: bool
+) -> None:
+    hidden = f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "{cards}"\n{SFT}'
+    write(tmp_path, {"a.py": hidden.replace(", quantization_config=bits", "")})
+    (run,) = checked(tmp_path, ".")["runs"]
+    assert (run["verdict"] != "unknown") is is_estimated
+
+
 def _run_of(script: str) -> Run:
     workspace = in_memory({"a.py": script})
     (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()).runs

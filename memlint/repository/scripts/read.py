@@ -390,7 +390,9 @@ class _Reader:
         places: tuple[str, ...] = (name,)
         if launched.is_module:
             places = (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__main__.py")
-        bases = (folder, posixpath.dirname(self.path), self.repository.root)
+        bases = [folder, posixpath.dirname(self.path), self.repository.root]
+        if launched.is_module:  # of a project in a folder of the repository, which a script below puts on PYTHONPATH
+            bases += ancestors(posixpath.dirname(self.path), self.repository.root)
         for place in places:
             for base in bases:
                 found = self.repository.find(posixpath.normpath(posixpath.join(base, place)), "file")
@@ -410,3 +412,10 @@ class _Reader:
 
     def _is_file(self, path: str) -> bool:
         return self.repository.find(path, "file") == path
+
+
+def ancestors(folder: str, root: str) -> Iterator[str]:
+    """The folders above `folder`, the nearest first, as far as those below `root`."""
+    while folder.startswith(f"{root}/"):
+        folder = posixpath.dirname(folder)
+        yield folder

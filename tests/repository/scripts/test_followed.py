@@ -404,3 +404,26 @@ def test_a_program_that_starts_deepspeed_itself_has_no_plug_in_that_refuses_its_
     text = LOOP.replace("for batch", f"{given}for batch")
     found = analysed("python loop.py sft.yaml", {"loop.py": text, "sft.yaml": "model: gpt2\nbatch: 3\n"})
     assert found.runs and all(one.rule != "DSP011" for one in found.findings)
+
+
+MODULE = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--name")
+parser.add_argument("--batch_size", type=int)
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--kl_coeff", type=float)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.name)
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=args.batch_size)).train()
+"""
+
+
+def test_a_module_of_a_project_in_a_folder_is_found_from_its_scripts() -> None:
+    """The script puts the project's folder on PYTHONPATH."""
+    command = "torchrun --module pack.train --name gpt2 --kl_coeff 0.1 --batch_size 2 --epochs 3"
+    workspace = in_memory({"project/scripts/run.sh": command, "project/pack/train.py": MODULE})
+    (document,) = workspace.documents("project/scripts/run.sh")
+    assert document.start is not None and "kl_coeff" in document.start.defined

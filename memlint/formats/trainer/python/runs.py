@@ -132,7 +132,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     lengths = _lengths(seen)
     found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
     if found or trainers:
-        return found
+        return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
     loaders = [made for made in seen if made.last == "DataLoader"]
     own = next((length for one in loaders for length in map(_length_of_dataset, one.positional[:1]) if length), [])
     lengths = own or lengths or _lengths_of_calls(seen) or _lengths_of_options(seen)
@@ -140,6 +140,14 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     if loop is None:
         return ()
     return (PythonRun("", "", loop.keys, loop.source, True, None, loop.unmodelled or _other_loss(script.path)),)
+
+
+# `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
+_NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
+
+
+def _on_the_cpu(run: PythonRun) -> PythonRun:
+    return run._replace(keys={**run.keys, "use_cpu": Known(True, run.source)})
 
 
 _OTHER_LOSS = re.compile(r"(?:^|[_./-])(dpo|ppo|grpo|rloo|orpo|kto|simpo|rlhf|reward)(?=[_./-])")
@@ -223,7 +231,9 @@ def _model_of(trainer: Made) -> Value | None:
 def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
-    own_model = _model_of_trainer(model, arguments) if model is not None else {}
+    # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
+    given = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
+    own_model = _model_of_trainer(model, given) if model is not None else {}
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
@@ -261,9 +271,9 @@ def _newest(trainer: Made) -> dict[str, tuple[int, ...]]:
     return {framework: _WITH_TOKENIZER[framework]} if is_given else {}
 
 
-def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
-    keys = model_keys(_by_name(model, arguments))
-    given = _said_by(arguments).get("model_init_kwargs")
+def _model_of_trainer(model: Value, given: Value | None) -> Keys:
+    """The keys of a trainer's model. `given`: its `model_init_kwargs`."""
+    keys = model_keys(_by_name(model, given))
     if isinstance(model, Known) and given is not None and not isinstance(given, (Known, Table)):
         reason = Undetermined("`model_init_kwargs` may say it", source_of(given))
         keys = {**dict.fromkeys(("dtype", "attn_implementation", "load_in_4bit"), reason), **keys}
@@ -274,9 +284,8 @@ def _said_by(arguments: Value | None) -> Mapping[str, Value]:
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
 
 
-def _by_name(model: Value, arguments: Value | None) -> Value:
+def _by_name(model: Value, given: Value | None) -> Value:
     """A model that TRL loads by its name with `model_init_kwargs` (trl 1.16 trainer/grpo_trainer.py, __init__)."""
-    given = _said_by(arguments).get("model_init_kwargs")
     if not isinstance(model, Known) or not isinstance(given, Table):
         return model
     named = {str(name): value for name, value in given.values.items()}
