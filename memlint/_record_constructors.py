@@ -93,5 +93,9 @@ CONSTRUCTORS: tuple[Any, ...] = (
       K, L, M, N, P, Q, R:
       _new(cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
                  K, L, M, N, P, Q, R)),
+    lambda cls, a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
+      K, L, M, N, P, Q, R, S:
+      _new(cls, (a, b, c, d, e, f, g, h, i, j, k, m, n, o, p, q, r, s, t, u, v, w, x, y, z, A, B, C, D, E, F, G, H, J,
+                 K, L, M, N, P, Q, R, S)),
 )
 # fmt: on

@@ -416,6 +416,6 @@ class _Reader:
 
 def ancestors(folder: str, root: str) -> Iterator[str]:
     """The folders above `folder`, the nearest first, as far as those below `root`."""
-    while folder.startswith(f"{root}/"):
+    while folder.startswith(f"{root.rstrip('/')}/") and folder != root:
         folder = posixpath.dirname(folder)
         yield folder
