@@ -362,6 +362,14 @@ def test_unsloth_takes_a_tokenizer_with_any_release() -> None:
     assert _run_of(script).stack.trl > (0, 15)
 
 
+def test_a_trainer_may_be_given_what_the_model_is_loaded_with() -> None:
+    """trl before 0.13: SFTTrainer(model="...", model_init_kwargs={...})."""
+    script = SFT.replace(
+        "model=model, args", "model='Qwen/Qwen2.5-7B', model_init_kwargs=dict(quantization_config=bits), args"
+    )
+    assert _run_of(script).model.quantization.bits == 4
+
+
 def test_strategies_that_a_script_sets_on_finished_arguments_are_not_compared(tmp_path: Path) -> None:
     """transformers compares them when the arguments are built, and never again (5.23 training_args.py:1749)."""
     best = "gradient_checkpointing=True, eval_strategy=training['evaluate'], save_strategy=training['save'],"

@@ -49,23 +49,16 @@ def parse(document: Document, context: Context) -> Parsed:
     apply_unmodelled_model(fields, config)
     if config.own.flag("inference"):
         _apply_inference(fields)
-    if _is_json(document):
-        fields.unknown("method.kind", "another program reads this JSON, and says what trains")
     return _finished(fields, config, used)
 
 
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script of the repository reads instead of Axolotl, whose commands take YAML (axolotl
     0.19.0 cli/config.py: `config/*.yml` files and folders of them)."""
-    if _is_json(document):
+    if document.syntax == "json" and document.path.endswith(".json"):
         message = "Axolotl's files are YAML, so another program reads this one: its keys are not judged"
         return Issue("own-reader", message, document.path, severity="info")
     return own_reader_note(document, context, NAME, SCHEMA)
-
-
-def _is_json(document: Document) -> bool:
-    """Whether Axolotl's commands pass the file over."""
-    return document.syntax == "json" and document.path.endswith(".json")
 
 
 def _apply_inference(fields: Fields) -> None:

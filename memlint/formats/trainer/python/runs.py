@@ -232,8 +232,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
     # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
-    given = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
-    own_model = _model_of_trainer(model, given) if model is not None else {}
+    loaded_with = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
+    own_model = _model_of_trainer(model, loaded_with) if model is not None else {}
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
