@@ -235,13 +235,16 @@ _BATCH = re.compile(r"(?:per_(?:gpu|device)_)?(?:train_|training_)?(?:micro_|min
 
 
 def read_own_batch(fields: Fields, document: Document, context: Context) -> None:
-    """No batch size where a script reads the file by itself and the file has one in the script's own words."""
+    """No batch size where a script reads the file by itself and the file has one in the script's own words; nor is it
+    known whether that script checkpoints where the file does not say so."""
     origin = fields.origins.get("batch.micro_batch_size")
     own = sorted(filter(_BATCH.fullmatch, _keys(document)))
     if document.start is not None or not own or (origin is not None and origin.kind != "default"):
         return
     if reader_of(document, context).kind == "script":
         fields.unknown("batch.micro_batch_size", f"`{own[0]}` is a key of the script that reads the file")
+        if getattr(fields.origins.get("checkpointing.mode"), "kind", "default") == "default":
+            fields.unknown("checkpointing.mode", "the script that reads the file says it")
 
 
 def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:
