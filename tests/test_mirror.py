@@ -45,7 +45,12 @@ COVERED = {
     "tests/formats/trainer/test_trainer_runs.py": (
         *("formats.trainer.format", "formats.trainer.issues", "formats.trainer.loss", "formats.trainer.method"),
         *("formats.trainer.model", "formats.trainer.parallel", "formats.trainer.quantized"),
-        *("formats.trainer.reader", "formats.trainer.recognise", "formats.trainer.training"),
+        *(
+            "formats.trainer.reader",
+            "formats.trainer.recognise",
+            "formats.trainer.releases",
+            "formats.trainer.training",
+        ),
         "formats.training_arguments.arguments",
         *("formats.accelerate.fsdp", "formats.base", "formats.keys"),
     ),

@@ -110,6 +110,12 @@ class Start(NamedTuple):
     spelled: Callable[[str], str] | None = None  # a message in the words of a command that writes hyphens
     accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
     arguments_class: str = ""  # of which class they are, in Python
+    has_plain_arguments: bool = (
+        False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults
+    )
+    newest: Mapping[
+        str, tuple[int, ...]
+    ] = {}  # in Python, by framework: the newest release that takes what it is given
     read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
     # In Python, keys whose value stands in a command of another file, and whether that file is a script: then what
     # is to be said of them is said there.

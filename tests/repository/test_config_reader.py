@@ -6,6 +6,7 @@ from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
+from memlint.run import UNKNOWN
 
 CONFIG = """model_name_or_path: Qwen/Qwen2.5-1.5B
 output_dir: out
@@ -28,6 +29,8 @@ LOOKS_UP = OWN.partition("model = ")[2]  # keys of values that something else ha
 LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
 TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
+NAMES_IT = 'from own.files import load\nconfig = load("configs/sft.yaml")\n'
+LOADER = "import yaml\ndef load(path):\n    return yaml.safe_load(open(path))\n"
 JUDGED = ["CFG007", "EVA004"]
 
 
@@ -54,6 +57,8 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": LOOKS_UP, "run_sh": "deepspeed train.py --config configs/sft.yaml"}, ["CFG013"]),
         ({"train_py": LOOKS_UP}, JUDGED),  # of nobody knows what
         ({"train_py": READER}, JUDGED),  # reads some YAML
+        ({"src__train_py": NAMES_IT, "own__files_py": LOADER}, ["CFG013"]),  # by a function of another module
+        ({"src__train_py": NAMES_IT, "own__other_py": LOADER}, JUDGED),  # which it does not import
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("../configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("/work/configs/sft.yaml"))'}, ["CFG013"]),
@@ -170,3 +175,10 @@ def test_a_trainer_of_another_class_compares_nothing(trainer: str, refused: bool
     (command,) = workspace.documents("run.sh")
     found = Engine(tuple(shipped())).analyse(command, workspace.context()).findings
     assert ("CFG008" in [one.rule for one in found]) is refused
+
+
+@pytest.mark.parametrize(("script", "said"), [(OWN, UNKNOWN), (TRL_PARSER, 8)])
+def test_a_batch_in_a_script_s_own_words_is_not_the_default(script: str, said: object) -> None:
+    config = CONFIG.replace("per_device_train_batch_size", "batch_size")
+    named = {"train_py": script, "run_sh": "python train.py --config configs/sft.yaml"}
+    assert analysed(config, **named).runs[0].batch.micro_batch_size == said

@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
+from memlint.run import Run
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
 
@@ -275,6 +278,96 @@ def test_quantised_weights_without_an_adapter_are_refused(tmp_path: Path, old: s
     assert any(item["rule"] == "CFG008" for item in report["findings"]) is is_refused
     if is_refused:  # no figure of a step that is never taken
         assert report["runs"][0]["peak"]["device_bytes"] is None
+
+
+def test_a_script_that_loads_json_reads_no_yaml(tmp_path: Path) -> None:
+    json_only = OWN.replace("yaml", "json").replace("json.safe_load", "json.load").replace("'batch'", "'other'")
+    write(tmp_path, {"sft.py": OWN, "other.py": json_only, "a.yaml": CONFIG})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert {row["script"] for row in rows} == {"sft.py"}
+    assert all(item["rule"] != "CFG014" for item in checked(tmp_path, ".")["findings"])
+
+
+@pytest.mark.parametrize(("default", "is_read"), [("required=True", True), ("default='configs/first.yaml'", False)])
+def test_a_file_that_scripts_of_several_kinds_have_others_for_is_nobody_s(
+    tmp_path: Path, default: str, is_read: bool
+) -> None:
+    scripts = {"train.py": OWN.replace("required=True", default), "grpo.py": GRPO.replace("required=True", default)}
+    write(tmp_path, {**scripts, "configs/mine.yaml": CONFIG, "configs/first.yaml": CONFIG})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert any(row["path"] == "configs/mine.yaml" for row in rows) is is_read
+
+
+@pytest.mark.parametrize(
+    ("line", "is_refused"),
+    [
+        ("", True),
+        ("model._hf_peft_config_loaded = True\n", False),  # adapters of the script's own
+        ("model.add_adapter(LoraConfig(r=4))\n", False),
+    ],
+)
+def test_what_the_trainer_takes_for_an_adapter(tmp_path: Path, line: str, is_refused: bool) -> None:
+    """transformers 5.23.0 trainer_utils.py:114-131, integrations/peft.py"""
+    script = SFT.replace(', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "")
+    write(tmp_path, {"a.py": script.replace("args = SFTConfig", f"{line}args = SFTConfig")})
+    assert any(item["rule"] == "CFG008" for item in checked(tmp_path, ".")["findings"]) is is_refused
+
+
+@pytest.mark.parametrize(("cards", "is_estimated"), [("-1", False), ("", False), ("0", True)])
+def test_a_program_that_hides_all_cards_from_itself_has_no_verdict(
+    tmp_path: Path, cards: str, is_estimated: bool
+) -> None:
+    hidden = f'import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "{cards}"\n{SFT}'
+    write(tmp_path, {"a.py": hidden.replace(", quantization_config=bits", "")})
+    (run,) = checked(tmp_path, ".")["runs"]
+    assert (run["verdict"] != "unknown") is is_estimated
+
+
+def _run_of(script: str) -> Run:
+    workspace = in_memory({"a.py": script})
+    (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()).runs
+    return run
+
+
+def test_arguments_of_transformers_bring_no_defaults_of_trl() -> None:
+    """trl 1.16.0 trainer/sft_trainer.py:654-659: SFTConfig is made of all their values."""
+    of_trl = SFT.replace(", bf16=True", "")
+    plain = of_trl.replace("SFTConfig(", "TrainingArguments(").replace(", max_length=1024", "")
+    plain = plain.replace("BitsAndBytesConfig\n", "BitsAndBytesConfig, TrainingArguments\n", 1)
+    for script, autocast, checkpoints in ((of_trl, True, "full"), (plain, False, "none")):
+        run = _run_of(script)
+        assert (run.precision.autocast, run.checkpointing.mode) == (autocast, checkpoints)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "trl"),
+    [
+        ("model=model, args", "model=model, args", (1, 16)),
+        ("model=model, args", "model=model, tokenizer=tokenizer, args", (0, 15)),
+        ("model=model, args", "model=model, processing_class=tokenizer, args", (1, 16)),
+    ],
+)
+def test_a_trainer_that_is_given_a_tokenizer_is_an_old_one_s(old: str, new: str, trl: tuple[int, ...]) -> None:
+    """trl 0.15.2 trainer/sft_trainer.py:139 takes it for `processing_class`; 0.16.1 has no such argument."""
+    assert _run_of(SFT.replace(old, new)).stack.trl == trl
+
+
+def test_unsloth_takes_a_tokenizer_with_any_release() -> None:
+    script = (
+        "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
+        "model, tokenizer = FastLanguageModel.from_pretrained('unsloth/Qwen2.5-7B', load_in_4bit=True)\n"
+        "model = FastLanguageModel.get_peft_model(model)\n"
+        "SFTTrainer(model=model, tokenizer=tokenizer, args=SFTConfig('out', bf16=True)).train()\n"
+    )
+    assert _run_of(script).stack.trl > (0, 15)
+
+
+def test_a_trainer_may_be_given_what_the_model_is_loaded_with() -> None:
+    """trl before 0.13: SFTTrainer(model="...", model_init_kwargs={...})."""
+    script = SFT.replace(
+        "model=model, args", "model='Qwen/Qwen2.5-7B', model_init_kwargs=dict(quantization_config=bits), args"
+    )
+    assert _run_of(script).model.quantization.bits == 4
 
 
 def test_strategies_that_a_script_sets_on_finished_arguments_are_not_compared(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import keep_packed, model_name
 from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
-from memlint.formats.trainer.reader import is_record, read_dtype_doubt, skips_rule, unjudged
+from memlint.formats.trainer.reader import is_record, read_dtype_doubt, read_own_batch, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
@@ -67,6 +67,7 @@ def read(document: Document, context: Context) -> ReadFile:
     config = config._replace(architecture=_architecture(config))
     fields = Fields()
     sections = _fill(fields, config, companions)
+    read_own_batch(fields, document, context)
     others = tuple(s.document for s in sections if s.document.path != document.path)
     return ReadFile(config, fields, others, *_raw(config, sections, companions))
 
@@ -110,8 +111,10 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
     transformers = tuple(versions.get("transformers", (5, 23)))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()
-    defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if trl >= (0, 22) else {})}
-    if trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
+    start = section.document.start
+    has_defaults = bool(trl) and not (start is not None and start.has_plain_arguments)  # TRL's own
+    defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if has_defaults and trl >= (0, 22) else {})}
+    if has_defaults and trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
         defaults["bf16"] = section.value.get("fp16") is not True
     elif launcher_precision in ("bf16", "fp16") and section.value.get("bf16") is None is section.value.get("fp16"):
         defaults[launcher_precision] = True

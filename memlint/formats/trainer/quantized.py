@@ -44,10 +44,11 @@ REFUSED = (
 def trains_quantised_weights(config: TrainerConfig) -> str:
     """The key that quantises the base model of a program whose trainer gets no adapter; "" where nothing is refused.
 
-    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder.
+    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder, and
+    TRL's PPOTrainer does not start as a Trainer does.
     """
     start, value = config.section.document.start, config.section.value
-    if start is None or start.framework not in ("trl", "transformers") or start.unmodelled:
+    if start is None or start.framework not in ("trl", "transformers") or start.unmodelled or config.stage == "ppo":
         return ""
     if config.architecture is None or ("use_peft",) in start.unknown or adapter_key(config):
         return ""

@@ -6,6 +6,7 @@ well do something, and the dtype of the weights is whatever the script passes to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -250,6 +251,22 @@ def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:
     unknown = [key for key in keys - _RENAMED if key not in known and not slip_of(key, known, keys)]
     parses = bool(context.argument_parsers())  # else no dataclass becomes a parser's arguments
     return frozenset(key for key in unknown if not (context.field_annotations(key) and parses))
+
+
+_BATCH = re.compile(r"(?:per_(?:gpu|device)_)?(?:train_|training_)?(?:micro_|mini_)?batch(?:_?size)?")
+
+
+def read_own_batch(fields: Fields, document: Document, context: Context) -> None:
+    """No batch size where a script reads the file by itself and the file has one in the script's own words; nor is it
+    known whether that script checkpoints where the file does not say so."""
+    origin = fields.origins.get("batch.micro_batch_size")
+    own = sorted(filter(_BATCH.fullmatch, _keys(document)))
+    if document.start is not None or not own or (origin is not None and origin.kind != "default"):
+        return
+    if reader_of(document, context).kind == "script":
+        fields.unknown("batch.micro_batch_size", f"`{own[0]}` is a key of the script that reads the file")
+        if getattr(fields.origins.get("checkpointing.mode"), "kind", "default") == "default":
+            fields.unknown("checkpointing.mode", "the script that reads the file says it")
 
 
 def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:

@@ -30,6 +30,7 @@ def trainer_versions(
 ) -> tuple[dict[str, Version], dict[str, Origin]]:
     """Versions by framework for a Trainer file, stated or given away, and the origins of those given away."""
     found = evidence(section, schema, ("transformers", "trl") if is_trl else ("transformers",))
+    _add_what_is_given(found, section)
     trl = found.get("trl")
     if trl and trl.version < _TRL_WITH_TRANSFORMERS_5:
         own = found.get("transformers")
@@ -41,6 +42,15 @@ def trainer_versions(
         unstated.update(_trl_for(stated["transformers"], unstated.get("trl")))
     versions = {**stated, **{name: one.version for name, one in unstated.items()}}
     return versions, {name: one.origin for name, one in unstated.items()}
+
+
+def _add_what_is_given(found: dict[str, Evidence], section: Section) -> None:
+    """The newest releases whose trainer takes what a program gives it, where no key says an older one."""
+    start = section.document.start
+    for framework, version in (start.newest if start is not None else {}).items():
+        if framework not in found or version < found[framework].version:
+            origin = Origin("inferred", detail=f"the newest {framework} whose trainer takes `tokenizer`")
+            found[framework] = Evidence(version, "tokenizer", origin)
 
 
 def _trl_for(transformers: Version, known: Evidence | None) -> dict[str, Evidence]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -79,6 +79,8 @@ class ConfigIndex:
         alike = [one for one in others if _words_of(one[0]) & _words_of(path)]
         for scripts in (named,) if named else (naming, *(_of_folder(group, path) for group in (alike, others))):
             found = tuple(islice(self._readings(scripts, path), MAX_READERS))
+            if found and not named and scripts is not naming and _have_files_of_their_own(found, dict(scripts)):
+                return ()
             if found:
                 return self._with_notes(path, found if named else tuple(_without_copies(found, path)), bool(named))
         return ()
@@ -191,6 +193,12 @@ def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str
     folder = posixpath.dirname(path)
     here = [one for one in scripts if any(f"/{folder}".endswith(f"/{name}") for name in _CONFIG_PATH.findall(one[1]))]
     return here or scripts
+
+
+def _have_files_of_their_own(readings: Sequence[FileReading], code: Mapping[str, str]) -> bool:
+    """Whether scripts that make runs of several kinds of the file all name other files: nobody knows who reads it."""
+    kinds = {one.runs[0].start.arguments_class for one in readings if one.runs[0].start is not None}
+    return len(kinds) > 1 and all(_CONFIG_PATH.search(code[one.script]) for one in readings)
 
 
 _HYDRA_NAME = re.compile(r"""@hydra\.main\([^)]*\bconfig_name\s*=\s*["']([\w./-]+)["']""")

@@ -274,6 +274,8 @@ def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path,
         unmodelled=run.unmodelled,
         model_state=run.model_state,
         arguments_class=run.arguments_class,
+        has_plain_arguments=run.has_plain_arguments,
+        newest=run.newest,
     )
 
 

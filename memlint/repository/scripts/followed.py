@@ -111,7 +111,8 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     for path, one in placed.items():
         name = str(path[0])
         is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
-        if name in keys or not (is_other_name or _is_without_effect(name, program, knows_model)):
+        is_followed = knows_model or any(_are_of_one_call(name, key) for key in keys)
+        if name in keys or not (is_other_name or _is_without_effect(name, program, is_followed)):
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
@@ -132,11 +133,20 @@ def _flag_of(value: Value) -> str:
     return path.removeprefix("--") if path.startswith("--") else ""
 
 
-def _is_without_effect(name: str, program: TrainingProgram, knows_model: bool) -> bool:
-    """Whether a key that the code hands to nothing would be taken for one that it does."""
+_OF_ONE_CALL = (("load_in_", "bnb_", "use_bnb"), ("lora_", "use_dora", "use_rslora"))
+
+
+def _are_of_one_call(name: str, key: str) -> bool:
+    """Whether two keys are arguments of one call: of BitsAndBytesConfig, of LoraConfig."""
+    return any(name.startswith(words) and key.startswith(words) for words in _OF_ONE_CALL)
+
+
+def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -> bool:
+    """Whether a key that the code hands to nothing would be taken for one that it does. `is_followed`: the code was
+    followed to where the model, or what the key would be an argument of, is made."""
     if name not in KEYS or name in _KEPT:
         return False
-    return knows_model if name.startswith(_ADAPTED) else program.parses == "argparse"
+    return is_followed if name.startswith(_ADAPTED) else program.parses == "argparse"
 
 
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:

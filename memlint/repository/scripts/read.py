@@ -337,6 +337,8 @@ class _Reader:
             asks_for_gpus=self.asks_for_gpus,
             framework=framework,
             task=task,
+            has_plain_arguments=run is not None and run.run.has_plain_arguments,
+            newest={} if run is None else run.run.newest,
             defined=frozenset(definitions.flags),
             is_closed=definitions.is_complete,
             is_own=definitions.parses == "argparse",
@@ -402,7 +404,9 @@ class _Reader:
         places: tuple[str, ...] = (name,)
         if launched.is_module:
             places = (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__main__.py")
-        bases = (folder, posixpath.dirname(self.path), self.repository.root)
+        bases = [folder, posixpath.dirname(self.path), self.repository.root]
+        if launched.is_module:  # of a project in a folder of the repository, which a script below puts on PYTHONPATH
+            bases += ancestors(posixpath.dirname(self.path), self.repository.root)
         for place in places:
             for base in bases:
                 found = self.repository.find(posixpath.normpath(posixpath.join(base, place)), "file")
@@ -422,3 +426,10 @@ class _Reader:
 
     def _is_file(self, path: str) -> bool:
         return self.repository.find(path, "file") == path
+
+
+def ancestors(folder: str, root: str) -> Iterator[str]:
+    """The folders above `folder`, the nearest first, as far as those below `root`."""
+    while folder.startswith(f"{root.rstrip('/')}/") and folder != root:
+        folder = posixpath.dirname(folder)
+        yield folder

@@ -44,6 +44,8 @@ def load(reader: Reader, given: Call) -> Value:
     document = reader.find(path)
     if document is None:
         return Undetermined(f"`{path}`, which is not there or cannot be read", given.source)
+    if given.name == "json.load" and document.syntax != "json":
+        return Undetermined(f"`{path}`, which is no JSON", given.source)
     if "OmegaConf" in given.name:
         document = in_dialect(document, "omegaconf")
     return reader.made(value_of_document(document))  # type: ignore[no-any-return]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from memlint._record import NamedTuple
@@ -190,7 +191,7 @@ class Expander:
     ) -> Iterator[Text | list[Field]]:
         """The text [start, end) of a node: its expansions as values, what lies between as it stands."""
         position = start
-        for child in node.children:
+        for child in _with_gaps_open(node, source):
             first, last = source.span(child)
             if first < position or last > end or child.type not in _EXPANSIONS:
                 continue
@@ -464,6 +465,15 @@ def _unquoted(text: Text) -> Text:
 
 def _kept(text: Text, source: Source, start: int) -> Text:
     return quoted(text) or (Piece("", source.where(start, start), quoted=True),)
+
+
+def _with_gaps_open(node: Node, source: Source) -> Iterator[Node]:
+    """The children of a node. The grammar has `${V:+--flag "$V"}` as one concatenation, with the space between its
+    parts: they are given apart."""
+    for child in node.children:
+        spans = [source.span(part) for part in child.children] if child.type == "concatenation" else []
+        has_gap = any(one[1] < other[0] for one, other in pairwise(spans))
+        yield from child.children if has_gap else (child,)
 
 
 def _between(source: Source, start: int, end: int, in_quotes: bool) -> Text:

@@ -267,7 +267,7 @@ from transformers import TrainingArguments, Trainer
 parser = argparse.ArgumentParser()
 parser.add_argument("--model_name_or_path")
 args = parser.parse_args()
-Trainer(model=prepare(args), args=TrainingArguments("out", per_device_train_batch_size=2)).train()
+Trainer(model=prepare(args), args=TrainingArguments("out", per_device_train_batch_size=args.batch_size)).train()
 """
 
 
@@ -369,3 +369,61 @@ def test_what_an_argument_class_sets_after_parsing_counts() -> None:
     assert "eval_steps" in launches(command, {"train.py": FILLED})[0].value
     assert "EVA005" not in {one.rule for one in analysed(command, {"train.py": FILLED}).findings}
     assert "EVA005" in {one.rule for one in analysed(command, {"train.py": without}).findings}
+
+
+BITS = """\
+import argparse
+from peft import PeftConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--adapter")
+parser.add_argument("--load_in_8bit", action="store_true")
+parser.add_argument("--batch_size", type=int)
+parser.add_argument("--epochs", type=int)
+args = parser.parse_args()
+bits = BitsAndBytesConfig(load_in_4bit=True)
+name = PeftConfig.from_pretrained(args.adapter).base_model_name_or_path
+model = AutoModelForCausalLM.from_pretrained(name, quantization_config=bits)
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=2)).train()
+"""
+
+
+def test_a_flag_that_the_call_it_is_named_after_does_not_get_sets_nothing() -> None:
+    found = analysed("python bits.py --adapter a --load_in_8bit --batch_size 2 --epochs 3", {"bits.py": BITS})
+    assert all(one.rule != "CFG008" for one in found.findings)
+    assert found.runs[0].model.quantization.bits == 4
+
+
+@pytest.mark.parametrize("section", ["", '"zero_optimization": {"stage": 1}'])
+def test_a_program_that_starts_deepspeed_itself_has_no_plug_in_that_refuses_its_file(section: str) -> None:
+    """accelerate 1.15.0 utils/dataclasses.py:1277 looks for `zero_optimization`; deepspeed.initialize does not."""
+    given = (
+        f'import deepspeed\nengine = deepspeed.initialize(model=model, config={{"train_batch_size": 3, {section}}})\n'
+    )
+    text = LOOP.replace("for batch", f"{given}for batch")
+    found = analysed("python loop.py sft.yaml", {"loop.py": text, "sft.yaml": "model: gpt2\nbatch: 3\n"})
+    assert found.runs and all(one.rule != "DSP011" for one in found.findings)
+
+
+MODULE = """\
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--name")
+parser.add_argument("--batch_size", type=int)
+parser.add_argument("--epochs", type=int)
+parser.add_argument("--kl_coeff", type=float)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.name)
+Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=args.batch_size)).train()
+"""
+
+
+def test_a_module_of_a_project_in_a_folder_is_found_from_its_scripts() -> None:
+    """The script puts the project's folder on PYTHONPATH."""
+    command = "torchrun --module pack.train --name gpt2 --kl_coeff 0.1 --batch_size 2 --epochs 3"
+    workspace = in_memory({"project/scripts/run.sh": command, "project/pack/train.py": MODULE})
+    (document,) = workspace.documents("project/scripts/run.sh")
+    assert document.start is not None and "kl_coeff" in document.start.defined

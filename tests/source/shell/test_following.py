@@ -45,6 +45,7 @@ KNOWN = {
     "a default": ("p ${V:-8} ${1:-m} ${V-9}", ["8", "m", "9"]),
     "a default of a default": ("B=${A:-${C:-3}}\np $B", ["3"]),
     "an alternative": ("A=1\np ${A:+yes} ${V:+no}", ["yes"]),
+    "an alternative of two words": ('A=1\np ${A:+--flag "$A"}', ["--flag", "1"]),
     "an assigned default": (': "${A:=5}"\np $A', ["5"]),
     "cuts": ("A=a/b/c.tar.gz\np ${A##*/} ${A%.*} ${A%%.*} ${A#a/}", ["c.tar.gz", "a/b/c.tar", "a/b/c", "b/c.tar.gz"]),
     "replacements": ("A=a/b/c\np ${A//\\//-} ${A/b/x}", ["a-b-c", "a/x/c"]),

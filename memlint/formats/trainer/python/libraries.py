@@ -31,6 +31,7 @@ from memlint.source.python.values import (
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
 CAST = "dtype that it is cast to"  # attribute of a model
+ADAPTER = "adapter that is added to it"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
 FROM_COMMAND_LINE = "from the command line"
 
@@ -93,6 +94,15 @@ def _cast(reader: Reader, given: Call) -> Value | None:
     if isinstance(found, Made) and found is given.owner and dtype is not None:
         reader.set(found.attributes, found, CAST, dtype)
     return found
+
+
+def _add_adapter(reader: Reader, given: Call) -> Value | None:
+    """`model.add_adapter(LoraConfig(...))` (transformers 5.23.0 integrations/peft.py)."""
+    config = given.argument(0, "adapter_config")
+    if isinstance(given.owner, Made) and config is not None:
+        reader.set(given.owner.attributes, given.owner, ADAPTER, config)
+        return Known(None)
+    return None
 
 
 def _cast_to(name: str) -> Library:
@@ -335,6 +345,7 @@ LIBRARIES: Mapping[str, Library] = {
     "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
     **dict.fromkeys((".cuda", ".train", ".eval", ".compile", ".for_training", ".for_inference"), _same),
     ".requires_grad_": _frozen,
+    ".add_adapter": _add_adapter,
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,

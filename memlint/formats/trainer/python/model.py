@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from memlint.formats.trainer.python.libraries import CAST, CHECKPOINTS
+from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS
 from memlint.source.python.values import (
     Either,
     External,
@@ -54,6 +54,7 @@ _UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
     ),
 }
 _PEFT_ONLY = ("LoraConfig",)
+_HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised model (transformers 5.23 trainer_utils.py)
 
 
 def model_keys(model: Value) -> Keys:
@@ -100,6 +101,10 @@ def _of_made(model: Made) -> Keys:
         keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
     if CAST in model.attributes:
         keys["dtype"] = _dtype(model.attributes[CAST])
+    if ADAPTER in model.attributes:
+        keys.update(adapter_keys(model.attributes[ADAPTER]))
+    elif _HAS_ADAPTER in model.attributes:
+        keys["use_peft"] = Undetermined("the script attaches adapters of its own", model.source)
     return keys
 
 

@@ -91,6 +91,7 @@ class PythonRun(NamedTuple):
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
     model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
+    newest: Mapping[str, tuple[int, ...]] = {}  # by framework, the newest release that takes what its trainer is given
 
     @property
     def framework(self) -> str:
@@ -98,6 +99,12 @@ class PythonRun(NamedTuple):
         if not self.trainer:
             return "torch"
         return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+
+    @property
+    def has_plain_arguments(self) -> bool:
+        """Whether a trainer of TRL gets transformers' arguments. It makes its own class of all their values, so what
+        they leave at transformers' default is not at TRL's (trl 0.16.1 to 1.16.0 sft_trainer.py: `args.to_dict()`)."""
+        return self.framework == "trl" and self.arguments in ("TrainingArguments", "Seq2SeqTrainingArguments")
 
     @property
     def arguments_class(self) -> str:
@@ -126,7 +133,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     lengths = _lengths(seen)
     found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
     if found or trainers:
-        return found
+        return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
     loaders = [made for made in seen if made.last == "DataLoader"]
     own = next((length for one in loaders for length in map(_length_of_dataset, one.positional[:1]) if length), [])
     lengths = own or lengths or _lengths_of_calls(seen) or _lengths_of_options(seen)
@@ -136,6 +143,14 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
     return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state),)
+
+
+# `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
+_NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
+
+
+def _on_the_cpu(run: PythonRun) -> PythonRun:
+    return run._replace(keys={**run.keys, "use_cpu": Known(True, run.source)})
 
 
 _OTHER_LOSS = re.compile(r"(?:^|[_./-])(dpo|ppo|grpo|rloo|orpo|kto|simpo|rlhf|reward)(?=[_./-])")
@@ -219,7 +234,9 @@ def _model_of(trainer: Made) -> Value | None:
 def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
-    own_model = _model_of_trainer(model, arguments) if model is not None else {}
+    # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
+    loaded_with = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
+    own_model = _model_of_trainer(model, loaded_with) if model is not None else {}
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
@@ -238,7 +255,9 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
-    return PythonRun(trainer.last, name, keys, trainer.source, not isinstance(model, Known), call, beside, state)
+    loads_model = not isinstance(model, Known)
+    newest = {} if has_unsloth else _newest(trainer)
+    return PythonRun(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest)
 
 
 def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
@@ -255,9 +274,21 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     return (fake, "all") if fake else (_labels(arguments, model), "")
 
 
-def _model_of_trainer(model: Value, arguments: Value | None) -> Keys:
-    keys = model_keys(_by_name(model, arguments))
-    given = _said_by(arguments).get("model_init_kwargs")
+# The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
+# dpo_trainer.py:205, which 0.16.1 has not; transformers 4.57 trainer.py, gone in 5.0). Unsloth's take it still.
+_WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
+
+
+def _newest(trainer: Made) -> dict[str, tuple[int, ...]]:
+    """The newest release that takes what a trainer is given, by framework."""
+    framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
+    is_given = framework and "tokenizer" in trainer.arguments
+    return {framework: _WITH_TOKENIZER[framework]} if is_given else {}
+
+
+def _model_of_trainer(model: Value, given: Value | None) -> Keys:
+    """The keys of a trainer's model. `given`: its `model_init_kwargs`."""
+    keys = model_keys(_by_name(model, given))
     if isinstance(model, Known) and given is not None and not isinstance(given, (Known, Table)):
         reason = Undetermined("`model_init_kwargs` may say it", source_of(given))
         keys = {**dict.fromkeys(("dtype", "attn_implementation", "load_in_4bit"), reason), **keys}
@@ -268,9 +299,8 @@ def _said_by(arguments: Value | None) -> Mapping[str, Value]:
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
 
 
-def _by_name(model: Value, arguments: Value | None) -> Value:
+def _by_name(model: Value, given: Value | None) -> Value:
     """A model that TRL loads by its name with `model_init_kwargs` (trl 1.16 trainer/grpo_trainer.py, __init__)."""
-    given = _said_by(arguments).get("model_init_kwargs")
     if not isinstance(model, Known) or not isinstance(given, Table):
         return model
     named = {str(name): value for name, value in given.values.items()}
