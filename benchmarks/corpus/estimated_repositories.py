@@ -47,7 +47,7 @@ def is_estimated(workspace: Workspace, path: str) -> bool:
     """Whether a file has a training run with a verdict."""
     engine, card, origin = Engine(()), find(CARD), Origin("setting")
     for document in workspace.documents(path):
-        says_gpus = document.start is not None and document.start.gpus
+        says_gpus = document.start is not None and document.start.machine.gpus
         facts = {} if says_gpus else {"gpus": 8, "gpus_per_node": 8, "gpus_origin": origin}
         analysis = engine.analyse(document, workspace.context(gpu=card, gpu_origin=origin, **facts))
         for run, estimate in zip(analysis.runs, analysis.estimates, strict=False):

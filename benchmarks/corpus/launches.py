@@ -127,9 +127,9 @@ def _judge(
     processes = launch["nproc"]
     if isinstance(processes, int) and found.document.start is not None:
         wanted, start = processes, found.document.start
-        got = start.gpus_per_node or start.gpus
+        got = start.machine.gpus_per_node or start.machine.gpus
         if "all machines" in str(launch["nproc_from"]):
-            got = start.gpus
+            got = start.machine.gpus
         verdict = "right" if got == wanted else "wrong" if got else "unknown"
         _count(f"GPUs, {group}", row, (Judged("GPUs", verdict, got, wanted),), counts, verbose)
 
@@ -151,7 +151,9 @@ def _likest(launch: dict[str, Any], analyses: list[Analysis]) -> Analysis | None
         )
 
     entry = posixpath.basename(str(launch["entry"] or ""))
-    same = [one for one in analyses if one.document.start and posixpath.basename(one.document.start.entry) == entry]
+    same = [
+        one for one in analyses if one.document.start and posixpath.basename(one.document.start.program.entry) == entry
+    ]
     return max(same or analyses, key=likeness, default=None)
 
 
@@ -169,7 +171,7 @@ def located(launch: dict[str, Any], document: Document, root: str) -> Iterator[J
             for name, number in wanted.items():
                 yield _compared(field, _first(document.value, PARTS.get(name, (name,))), number, root)
         elif field == "precision" and "launcher" in str(launch["flags"].get("precision")):
-            file = document.start.launch_file if document.start else None
+            file = document.start.machine.launch_file if document.start else None
             yield _compared(field, file.value.get("mixed_precision") if file else None, wanted, root)
         elif field == "precision":
             yield _compared(field, _precision(document.value), wanted, root)

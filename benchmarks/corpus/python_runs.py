@@ -85,7 +85,7 @@ def _fields(truth: Mapping[str, Mapping[str, Any]], document: Document) -> Itera
     for field, wanted in truth.items():
         got = found.get(field)
         verdict = _verdict(wanted, got)
-        if verdict == WRONG and document.start is not None and document.start.is_commanded:
+        if verdict == WRONG and document.start is not None and document.start.values.is_commanded:
             verdict = COMMANDED
         yield field, verdict, f"{got!r}, not {wanted['value']!r}"
 
@@ -112,7 +112,7 @@ def _same(wanted: Any, got: Any) -> bool:
 def _values(document: Document) -> dict[str, Any]:
     """The eleven fields, as the keys of a run's document say them."""
     value = document.value
-    unknown = {str(path[0]) for path in document.start.unknown} if document.start is not None else set()
+    unknown = {str(path[0]) for path in document.start.values.unknown} if document.start is not None else set()
 
     def of(*names: str) -> Any:
         name = next((name for name in names if name in value), None)

@@ -51,7 +51,7 @@ def _parser(program: str) -> options.Parser:
 def _runs(linter: Linter, path: str) -> Iterator[Analysis]:
     for analysis in linter.analyse(path).analyses:
         start = analysis.document.start
-        if start is not None and start.written_at:
+        if start is not None and start.values.written_at:
             yield analysis
 
 
@@ -59,9 +59,9 @@ def _rows(found: list[Analysis]) -> list[dict[str, Any]]:
     return [
         {
             "path": one.document.path,
-            "script": one.document.start.entry,
+            "script": one.document.start.program.entry,
             "keys": list(_keys(one.document)),
-            "disagreements": list(one.document.start.disagreements),
+            "disagreements": list(one.document.start.own_file.disagreements),
             "unread": list(_unread(one.document)),
         }
         for one in found
@@ -81,20 +81,20 @@ def _keys(document: Document) -> Iterator[dict[str, Any]]:
     """One row for each key: its value, where it is written, and why it is unknown."""
     start = document.start
     assert start is not None  # `_rows` asks for it
-    reasons = {str(path[0]): reason for path, reason in start.unknown.items()}
+    reasons = {str(path[0]): reason for path, reason in start.values.unknown.items()}
     for key, value in document.value.items():
         reason = reasons.get(key)
         yield {
             "key": key,
             "value": None if reason else value,
-            "written_at": start.written_at.get(key),
+            "written_at": start.values.written_at.get(key),
             "unknown": reason,
         }
 
 
 def _unread(document: Document) -> Iterator[dict[str, Any]]:
     """The keys of the file that no script reads."""
-    for key in document.start.unread if document.start is not None else ():
+    for key in document.start.own_file.unread if document.start is not None else ():
         yield {"key": key, "written_at": f"{document.path}:{document.places[key,].value.line}"}
 
 

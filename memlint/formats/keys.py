@@ -279,14 +279,14 @@ class Keys:
 def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
     """What a command leaves open: keys whose value nobody can know (`--bf16 $1`), a model that its program changes."""
     start = document.start
-    if start is not None and start.unmodelled:
-        fields.infer("stack.unmodelled", start.unmodelled, "the program that the command starts")
-        fields.infer("stack.unmodelled_adds", bool(start.model_state), "the program that the command starts")
-    if start is not None and start.model_state == "headless":
+    if start is not None and start.program.unmodelled:
+        fields.infer("stack.unmodelled", start.program.unmodelled, "the program that the command starts")
+        fields.infer("stack.unmodelled_adds", bool(start.program.model_state), "the program that the command starts")
+    if start is not None and start.program.model_state == "headless":
         fields.infer("method.drops_language_head", True, "the program that the command starts")
-    if start is not None and start.grows_segments:
+    if start is not None and start.machine.grows_segments:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF of the command")
-    for path, reason in start.unknown.items() if start is not None else ():
+    for path, reason in start.values.unknown.items() if start is not None else ():
         name = ".".join(map(str, path))
         key = name if any(name in table for table in tables) else str(path[0])
         for table in tables:

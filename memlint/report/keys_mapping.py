@@ -26,17 +26,21 @@ def _entry(document: Document, dtype: Any) -> Iterator[str]:
     start = document.start
     assert start is not None  # of a script's run
     yield f"  - files: [{json.dumps(document.path)}]"
-    yield f"    class: {start.arguments_class}  # {one_line(start.entry)}"
-    if start.unmodelled:
-        yield f"    unmodelled: {json.dumps(start.unmodelled)}"
+    yield f"    class: {start.accepted.arguments_class}  # {one_line(start.program.entry)}"
+    if start.program.unmodelled:
+        yield f"    unmodelled: {json.dumps(start.program.unmodelled)}"
     yield "    arguments:"
-    unknown = {str(path[0]): reason for path, reason in start.unknown.items()}
+    unknown = {str(path[0]): reason for path, reason in start.values.unknown.items()}
     own = _own_keys(document)
     for name, value in document.value.items():
         yield _line(name, value, own.get(name, ""), start, unknown.get(name, ""))
     for name in unknown.keys() - document.value.keys():
         yield _line(name, None, "", start, unknown[name])
-    if not start.loads_model and not {"dtype", "torch_dtype"} & document.value.keys() and isinstance(dtype, str):
+    if (
+        not start.program.loads_model
+        and not {"dtype", "torch_dtype"} & document.value.keys()
+        and isinstance(dtype, str)
+    ):
         yield f"      dtype: {{value: {dtype}}}  # what the trainer loads a model's name in"
 
 
@@ -45,7 +49,7 @@ def _line(name: str, value: Any, own: str, start: Start, unknown: str) -> str:
         return f"      {name}: {{unknown: {json.dumps(one_line(unknown))}}}"
     if own:
         return f"      {name}: {_text(own)}"
-    where = start.written_at.get(name, "the script computes it")
+    where = start.values.written_at.get(name, "the script computes it")
     return f"      {name}: {{value: {json.dumps(value)}}}  # {one_line(where)}"
 
 

@@ -153,7 +153,11 @@ class Engine:
         found.extend(hits)
         parsed, found = _with_files(parsed, document, found)
         found = [item._replace(finding=_in_words(item.finding, document)) for item in found]
-        if getattr(format_, "OF_ANY_SCRIPT", False) and document.start is not None and document.start.is_foreign:
+        if (
+            getattr(format_, "OF_ANY_SCRIPT", False)
+            and document.start is not None
+            and document.start.program.is_foreign
+        ):
             found = [item._replace(finding=_if_handed_on(item.finding, document)) for item in found]
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
@@ -288,7 +292,7 @@ def analyse(document: Document, context: Context, rules: Sequence[Rule], format_
 def _with_files(parsed: Parsed, document: Document, found: list[Found]) -> tuple[Parsed, list[Found]]:
     """Beside a command's document the files that it takes values from. Findings about these values are the file's: what
     would change the command has no place there."""
-    files = {one.path: one for one in (document.start.files.values() if document.start is not None else ())}
+    files = {one.path: one for one in (document.start.values.files.values() if document.start is not None else ())}
     if not files:
         return parsed, found
     others = tuple(one for path, one in files.items() if path not in {part.path for part in parsed.documents})
@@ -299,7 +303,7 @@ def _with_files(parsed: Parsed, document: Document, found: list[Found]) -> tuple
 
 def _in_words(finding: Finding, document: Document) -> Finding:
     """The finding with keys as the command writes its flags."""
-    words = document.start.spelled if document.start is not None else None
+    words = document.start.accepted.spelled if document.start is not None else None
     if words is None or finding.location.path != document.path:
         return finding
     return finding._replace(message=words(finding.message))
@@ -320,7 +324,7 @@ def _if_handed_on(finding: Finding, document: Document) -> Finding:
     its arguments, so that an error is a warning."""
     if document.start is None or finding.severity == "info":
         return finding
-    program, message = posixpath.basename(document.start.entry), finding.message
+    program, message = posixpath.basename(document.start.program.entry), finding.message
     if finding.rule.startswith(_OF_WHAT_TRAINS):
         severity = "warning" if document.path == finding.location.path else finding.severity
         return finding._replace(severity=severity, message=f"{message} (where {program} trains what its arguments say)")
@@ -345,7 +349,7 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
     skips = getattr(format_, "skips_rule", None)
     if skips is not None:
         found = [item for item in found if not skips(item.finding.rule, document, context)]
-    commanded = document.start.by_command if document.start is not None else {}
+    commanded = document.start.values.by_command if document.start is not None else {}
     found = [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
     return [item for item in found if not _is_written_later(item.finding, document, context)]
 

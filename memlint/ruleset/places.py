@@ -17,10 +17,10 @@ def location(document: Document, pointer: Path, on_key: bool = False) -> Locatio
 
     What a command takes from a file stands in that file, and the launcher's settings in the launcher's.
     """
-    launch_file = document.start.launch_file if document.start is not None else None
+    launch_file = document.start.machine.launch_file if document.start is not None else None
     if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
         return location(launch_file, pointer, on_key)
-    files = document.start.files if document.start is not None else {}
+    files = document.start.values.files if document.start is not None else {}
     home = files.get(str(pointer[0]) if pointer else "", files.get(""))
     if home is not None:
         return location(home, pointer, on_key)

@@ -54,26 +54,30 @@ class Problem(NamedTuple):
 NOT_READ = "cannot be read"  # what a reason in `Start.unknown` has of a file with arguments
 
 
-class Start(NamedTuple):
-    """How a script starts the program whose arguments a document holds, or a Python script makes the arguments.
+class Program(NamedTuple):
+    """What a script starts, and what is known of its code."""
 
-    Offsets are into the script's text. Numbers are 0 and texts "" where the script does not say.
-    """
-
-    # What is started.
-    format: str  # the format whose keys the arguments are
-    launcher: str  # torchrun, accelerate, ...
     entry: str = ""  # the program
     framework: str = ""  # whose trainer it is, "trl", "transformers", "swift"; "" where only the keys can tell
     is_foreign: bool = False  # the repository does not have the program's code
-    hides_model: bool = False  # its code was followed, and does not show what model it trains
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
     # What that leaves of weights, gradients and optimizer states: "" (who knows), all, headless (all but the head).
     model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
+    has_own_trainer: bool = False  # its trainers are its own classes, which make their engine themselves
+    hides_model: bool = False  # its code was followed, and does not show what model it trains
+    has_plain_arguments: bool = (
+        False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults
+    )
+    newest: Mapping[
+        str, tuple[int, ...]
+    ] = {}  # in Python, by framework: the newest release that takes what it is given
 
-    # On what it runs.
+
+class Machine(NamedTuple):
+    """On what a script starts it. Numbers are 0 and texts "" where the script does not say."""
+
     gpus: int = 0  # of all machines
     gpus_per_node: int = 0
     gpus_at: tuple[int, int] = (0, 0)  # where the script says so
@@ -84,7 +88,10 @@ class Start(NamedTuple):
     launch_file: Any = None  # the launcher's own options as a file of accelerate's, a Document
     grows_segments: bool = False  # PYTORCH_CUDA_ALLOC_CONF has `expandable_segments:True`
 
-    # Where values come from.
+
+class ValueSources(NamedTuple):
+    """Where the values of the arguments come from. Offsets are into the script's text."""
+
     unknown: Mapping[Path, str] = {}  # why a value is not known
     # Where a value is assigned that comes from a variable. In Python, under the empty path: the call that takes the
     # arguments.
@@ -95,14 +102,20 @@ class Start(NamedTuple):
     files: Mapping[str, Any] = {}
     named: Callable[[str], Any] | None = None  # a file that the program is given by name: a Document, or None
     reread: Callable[[str], tuple[Any, ...]] | None = None  # the documents of the script after a change of its text
+    # In Python, keys whose value stands in a command of another file, and whether that file is a script: then what
+    # is to be said of them is said there.
+    by_command: Mapping[str, bool] = {}
+    is_commanded: bool = False  # a command of the repository gives a Python script options: others make other runs
 
-    # Which arguments the program takes.
+
+class AcceptedArguments(NamedTuple):
+    """Which arguments the program takes."""
+
     # The flags that it defines itself; in a launcher's own document the options that the command gives.
     defined: frozenset[str] = frozenset()
     is_closed: bool = False  # it takes no others, beside those of the libraries
     is_own: bool = False  # nor those of the libraries
     makes_adapter: bool = False  # it makes its adapter of arguments of its own, not of TRL's ModelConfig
-    has_own_trainer: bool = False  # its trainers are its own classes, which make their engine themselves
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # given flags that it refuses
@@ -110,21 +123,26 @@ class Start(NamedTuple):
     spelled: Callable[[str], str] | None = None  # a message in the words of a command that writes hyphens
     accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
     arguments_class: str = ""  # of which class they are, in Python
-    has_plain_arguments: bool = (
-        False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults
-    )
-    newest: Mapping[
-        str, tuple[int, ...]
-    ] = {}  # in Python, by framework: the newest release that takes what it is given
     read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
-    # In Python, keys whose value stands in a command of another file, and whether that file is a script: then what
-    # is to be said of them is said there.
-    by_command: Mapping[str, bool] = {}
-    is_commanded: bool = False  # a command of the repository gives a Python script options: others make other runs
 
-    # What is to be said of a configuration file of the repository's own.
+
+class OwnFile(NamedTuple):
+    """What is to be said of a configuration file of the repository's own."""
+
     disagreements: tuple[str, ...] = ()  # what other scripts make of it: "`eval.py` reads this file too: ..."
     unread: tuple[str, ...] = ()  # keys that no script reads, as dotted names that have a place
+
+
+class Start(NamedTuple):
+    """How a script starts the program whose arguments a document holds, or a Python script makes the arguments."""
+
+    format: str  # the format whose keys the arguments are
+    launcher: str  # torchrun, accelerate, ...
+    program: Program = Program()
+    machine: Machine = Machine()
+    values: ValueSources = ValueSources()
+    accepted: AcceptedArguments = AcceptedArguments()
+    own_file: OwnFile = OwnFile()
 
 
 class Document(NamedTuple):

@@ -26,8 +26,8 @@ def place(document: Document, edit: Edit) -> Patch:
     """The patch of one edit. Raises CannotEdit with the reason where there is none."""
     if edit.action != "set":
         raise CannotEdit("an argument of a call is not taken away or renamed")
-    if document.start is not None and edit.pointer[0] in document.start.names:
-        return _at_declared_key(document, edit, document.start.names[str(edit.pointer[0])])
+    if document.start is not None and edit.pointer[0] in document.start.accepted.names:
+        return _at_declared_key(document, edit, document.start.accepted.names[str(edit.pointer[0])])
     if edit.pointer not in document.places:
         return _added(document, edit)
     span = document.places[edit.pointer].value
@@ -124,11 +124,11 @@ def _added(document: Document, edit: Edit) -> Patch:
     """A new argument at the end of the call that makes the training arguments."""
     key = edit.pointer[0]
     start = document.start
-    if len(edit.pointer) != 1 or start is None or () not in start.sources:
+    if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
         raise CannotEdit("no call in this file takes it")
-    if key not in start.accepts:
+    if key not in start.accepted.accepts:
         raise CannotEdit(f"the training arguments have no `{key}`")
-    first, last = start.sources[()]
+    first, last = start.values.sources[()]
     text = document.text
     if text[last - 1 : last] != ")":
         raise CannotEdit("the call does not end with a bracket")

@@ -26,6 +26,6 @@ def reread(document: Document, text: str) -> Document | None:
 
 def _launch(document: Document, text: str) -> Document | None:
     """The same launch of the changed script; None where the script has other launches now, or other broken places."""
-    reread_script = document.start.reread if document.start is not None else None
+    reread_script = document.start.values.reread if document.start is not None else None
     found = reread_script(text) if reread_script is not None else ()
     return found[document.index] if len(found) == document.documents else None

@@ -84,9 +84,9 @@ def _set(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
 
 def _at_source(document: Document, start: Start, edit: Edit, here: Place) -> Patch | None:
     """The value where a variable is assigned; None where it is not written there, or needs quotes of its own."""
-    if edit.pointer not in start.sources:
+    if edit.pointer not in start.values.sources:
         return None
-    first, last = start.sources[edit.pointer]
+    first, last = start.values.sources[edit.pointer]
     text = _words(edit.value, document.text[first:last])
     return Patch(edit.path, first, last, text) if _PLAIN.fullmatch(text) else None
 
@@ -104,8 +104,8 @@ def _reads_as(document: Document, start: Start, edit: Edit, patch: Patch) -> boo
 def _gives(document: Document, start: Start, patch: Patch, wanted: Any) -> bool:
     """Whether the patched script gives the launch the values `wanted`, and the other launches those that they had."""
     text = document.text[: patch.start] + patch.text + document.text[patch.end :]
-    found = start.reread(text) if start.reread is not None else ()
-    before = start.reread(document.text) if start.reread is not None else ()
+    found = start.values.reread(text) if start.values.reread is not None else ()
+    before = start.values.reread(document.text) if start.values.reread is not None else ()
     if len(found) != len(before) or len(found) != document.documents:
         return False
     others = (same(new.value, old.value) for new, old in zip(found, before) if new.index != document.index)
@@ -128,7 +128,7 @@ def _is_bare(here: Place) -> bool:
 
 def _set_bare(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
     """`--bf16` alone means true; a switch of argparse takes no value, so false is its absence."""
-    if edit.pointer[-1] in start.switches:
+    if edit.pointer[-1] in start.accepted.switches:
         if edit.value is False:
             return _removed(document, edit, here)
         raise CannotEdit("the flag takes no value")
@@ -151,15 +151,15 @@ def _removed(document: Document, edit: Edit, here: Place) -> Patch:
 def _added(document: Document, start: Start, edit: Edit) -> Patch:
     if len(edit.pointer) != 1 or not isinstance(edit.pointer[0], str):
         return _added_override(document, edit)
-    name = start.names.get(edit.pointer[0], edit.pointer[0])
-    if start.is_own and name not in start.defined:
-        raise CannotEdit(f"`{start.entry}` has no flag for `{name}`")
+    name = start.accepted.names.get(edit.pointer[0], edit.pointer[0])
+    if start.accepted.is_own and name not in start.accepted.defined:
+        raise CannotEdit(f"`{start.program.entry}` has no flag for `{name}`")
     neighbour = _neighbour(document, edit.near)
     assert neighbour.key is not None
-    dashed = name in start.dashed if start.is_own else has_dashed_flags(document)
+    dashed = name in start.accepted.dashed if start.accepted.is_own else has_dashed_flags(document)
     flag = "--" + (name.replace("_", "-") if dashed else name)
-    switch = name in start.switches and edit.value is True
-    if name in start.switches and edit.value is False:
+    switch = name in start.accepted.switches and edit.value is True
+    if name in start.accepted.switches and edit.value is False:
         raise CannotEdit("the flag takes no value")
     words = flag if switch else f"{flag} {_words(edit.value, '')}"
     end = max(neighbour.key.end, neighbour.value.end)

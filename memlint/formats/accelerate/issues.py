@@ -28,7 +28,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
         start = section.document.start
-        given = start.defined if start is not None else frozenset()  # accelerate checks what the file says
+        given = start.accepted.defined if start is not None else frozenset()  # accelerate checks what the file says
         for key in _FILE_EXCLUDES:
             if key in given:
                 continue
@@ -56,7 +56,7 @@ def _judged(issue: Issue, context: Context) -> Issue:
 def _is_of_a_file(issue: Issue, section: Section) -> bool:
     """Whether a command has the key from its launch file: it is said there."""
     start = section.document.start
-    return start is not None and bool(issue.pointer) and str(issue.pointer[-1]) not in start.defined
+    return start is not None and bool(issue.pointer) and str(issue.pointer[-1]) not in start.accepted.defined
 
 
 def _unread(issue: Issue, section: Section) -> bool:

@@ -29,7 +29,7 @@ def is_relative(document: Document, context: Context) -> bool:
     """Whether a program of the repository reads the flags, with arguments of its own that are called like
     LLaMA-Factory's: older projects that it grew from, and others that grew from it."""
     start = document.start
-    return start is not None and bool(start.defined) and not has_copy(context)
+    return start is not None and bool(start.accepted.defined) and not has_copy(context)
 
 
 class LlamaFactoryConfig(NamedTuple):

@@ -78,8 +78,8 @@ class OpenRLHFConfig(SectionKeys):
         found = self.find(name)
         start = self.section.document.start
         path = self.path(name)
-        if start is not None and path in start.unknown:
-            return Origin("unknown", detail=start.unknown[path])
+        if start is not None and path in start.values.unknown:
+            return Origin("unknown", detail=start.values.unknown[path])
         if found.value is None or (not found.is_valid and self.keys[name].kind == "whole"):
             return Origin("default", detail=SOURCE)
         return self.section.origin(*path)
@@ -101,7 +101,7 @@ class OpenRLHFConfig(SectionKeys):
 def _program(section: Section) -> str:
     """The program as the command names it, else by the flags."""
     start = section.document.start
-    found = _PROGRAM.search(start.entry) if start is not None else None
+    found = _PROGRAM.search(start.program.entry) if start is not None else None
     if found is not None:
         return found[1]
     keys = section.value.keys()

@@ -24,7 +24,7 @@ def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:
     """What `train_ppo_ray` asserts before it starts (cli/train_ppo_ray.py:43 and :57; 0.5.9 the same). A repository
     with a copy of the program may have changed it."""
     start = config.section.document.start
-    if not config.uses_ray or (start is not None and start.defined):
+    if not config.uses_ray or (start is not None and start.accepted.defined):
         return
     actor, reference = placement.gpus_of(config, "actor"), placement.gpus_of(config, "ref")
     shared = placement.has_reference(config) and placement.is_with_actor(config, "ref")
@@ -47,7 +47,7 @@ def _conflict(config: OpenRLHFConfig, key: str, message: str) -> Issue:
 def _is_reported(issue: Issue, config: OpenRLHFConfig) -> bool:
     if issue.code == "unknown-key":
         start = config.section.document.start
-        own = start is not None and bool(issue.pointer) and issue.pointer[0] in start.defined
+        own = start is not None and bool(issue.pointer) and issue.pointer[0] in start.accepted.defined
         return "did you mean" in issue.message and not own
     value = value_at(config.section.value, issue.pointer)
     key = str(issue.pointer[0]) if issue.pointer else ""

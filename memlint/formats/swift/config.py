@@ -40,8 +40,8 @@ class SwiftConfig(SectionKeys):
         """Where a value comes from, or why nobody can know it."""
         start = self.section.document.start
         path = self.path(name)
-        if start is not None and path in start.unknown:
-            return Origin("unknown", detail=start.unknown[path])
+        if start is not None and path in start.values.unknown:
+            return Origin("unknown", detail=start.values.unknown[path])
         return super().origin(name)
 
     def word(self, name: str) -> str:
@@ -59,8 +59,8 @@ class SwiftConfig(SectionKeys):
     @property
     def task(self) -> str:
         start = self.section.document.start
-        if start is not None and start.task:
-            return start.task
+        if start is not None and start.program.task:
+            return start.program.task
         return "rlhf" if self.written("rlhf_type") else "sft"
 
     @property

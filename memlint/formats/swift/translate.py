@@ -27,7 +27,10 @@ def as_trainer(config: SwiftConfig) -> Document:
     values = dict(_values(config))
     start = document.start or Start("swift", "")
     task = config.stage
-    moved = start._replace(framework="swift", task=task, unknown=_renamed_paths(start.unknown, names))
+    moved = start._replace(
+        program=start.program._replace(framework="swift", task=task),
+        values=start.values._replace(unknown=_renamed_paths(start.values.unknown, names)),
+    )
     return document._replace(value=values, places=_renamed(document, names), start=moved)
 
 

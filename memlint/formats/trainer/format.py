@@ -92,9 +92,14 @@ def _is_started_elsewhere(document: Document) -> bool:
     """Whether a command names a program by a relative path that the repository does not have: it is started in another
     one, where its other files are. A program that a page shows options for is started in a folder of its own, too."""
     start = document.start
-    if start is not None and start.is_commanded:
+    if start is not None and start.values.is_commanded:
         return True
-    return start is not None and start.is_foreign and start.entry.endswith(".py") and not isabs(start.entry)
+    return (
+        start is not None
+        and start.program.is_foreign
+        and start.program.entry.endswith(".py")
+        and not isabs(start.program.entry)
+    )
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -112,7 +117,7 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     transformers = tuple(versions.get("transformers", (5, 23)))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()
     start = section.document.start
-    has_defaults = bool(trl) and not (start is not None and start.has_plain_arguments)  # TRL's own
+    has_defaults = bool(trl) and not (start is not None and start.program.has_plain_arguments)  # TRL's own
     defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if has_defaults and trl >= (0, 22) else {})}
     if has_defaults and trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
         defaults["bf16"] = section.value.get("fp16") is not True
@@ -128,7 +133,7 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
 def _is_for_trl(section: Section) -> bool:
     """Whether TRL's trainers read it: as the program says that a command starts, else by the keys."""
     start = section.document.start
-    return start.framework == "trl" if start is not None and start.framework else is_trl(section.value)
+    return start.program.framework == "trl" if start is not None and start.program.framework else is_trl(section.value)
 
 
 def _architecture(config: TrainerConfig) -> Any:

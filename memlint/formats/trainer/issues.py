@@ -72,11 +72,11 @@ def own_file_issues(document: Document) -> Iterator[Issue]:
     start = document.start
     if start is None:
         return
-    for message in start.disagreements:
+    for message in start.own_file.disagreements:
         yield Issue("several-readers", message, document.path, severity="info")
-    for key in start.unread:
+    for key in start.own_file.unread:
         name = key.rpartition(".")[2]
-        message = f"`{name}` is in no script of the repository: {start.entry} makes the run without it"
+        message = f"`{name}` is in no script of the repository: {start.program.entry} makes the run without it"
         yield Issue("unread-key", message, document.path, (key,), "warning")
 
 
@@ -88,7 +88,7 @@ def _is_programs_own(issue: Issue, document: Document) -> bool:
     if start is None or not issue.pointer:
         return False
     key = str(issue.pointer[0])
-    is_own_flag = document.syntax == "shell" and start.is_own and key in start.defined
+    is_own_flag = document.syntax == "shell" and start.accepted.is_own and key in start.accepted.defined
     if issue.code in _OUTDATED:
         return is_brought(document, (key,)) or is_own_flag
     is_off = is_own_flag and _value(document.value, issue.pointer) == 0
@@ -99,9 +99,14 @@ def _of_script(issue: Issue, document: Document) -> Issue:
     """An issue of an argument's name, where a script passes the argument on and its value stands in a configuration
     file: the name is the script's, and renaming the file's key would break what the script reads."""
     start = document.start
-    if issue.code not in OF_NAMES or document.syntax != "python" or start is None or start.entry == document.path:
+    if (
+        issue.code not in OF_NAMES
+        or document.syntax != "python"
+        or start is None
+        or start.program.entry == document.path
+    ):
         return issue
-    message = f"{issue.message}, where {start.entry} passes this value on"
+    message = f"{issue.message}, where {start.program.entry} passes this value on"
     return issue._replace(message=message, edit=None, suggestion="")
 
 
@@ -234,7 +239,7 @@ def _dotted(text: str, number: float | int | None) -> str:
 
 def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
-    defined = section.document.start.defined if section.document.start is not None else frozenset()
+    defined = section.document.start.accepted.defined if section.document.start is not None else frozenset()
     is_python = section.document.syntax == "python"
     meant = {key: known[key] for key in known if key in _OF_CLASSES} if is_python else known
     for key in section.value:
@@ -248,16 +253,18 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     """Flags of a command that the program that it starts does not define."""
     section, start = config.section, config.section.document.start
-    if start is None or not start.refused:
+    if start is None or not start.accepted.refused:
         return
     gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
-    taken = start.defined if start.is_own else (*start.defined, *known)
+    taken = start.accepted.defined if start.accepted.is_own else (*start.accepted.defined, *known)
     for key in section.value:
-        if key in start.refused:
+        if key in start.accepted.refused:
             near = nearest(key, [name for name in taken if name not in section.value and name not in gone])
             hint = f"did you mean `--{near}`? " if near else ""
             flag = flag_of(section.document, key)
-            message = f"unknown flag `{flag}`: {hint}{start.entry} defines no such flag, and its parser refuses it"
+            message = (
+                f"unknown flag `{flag}`: {hint}{start.program.entry} defines no such flag, and its parser refuses it"
+            )
             yield section.issue("unknown-key", message, key, on_key=True, suggestion=near)
 
 

@@ -135,7 +135,7 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         return  # the program's own flags: those that it refuses are named by _refused (issues.py)
     present, known = config.section.value, compiled_schema(SCHEMA).schema["properties"]
     start = config.section.document.start
-    own = start.defined if start is not None else frozenset()  # flags of the program that a command starts
+    own = start.accepted.defined if start is not None else frozenset()  # flags of the program that a command starts
     unknown = [key for key in present if isinstance(key, str) and key not in known]
     if len(unknown) > _MOST_UNKNOWN:
         return
@@ -225,7 +225,9 @@ def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | Non
     numeric = "integer" in kinds or "number" in kinds
     truth = "boolean" in kinds and value.strip().lower() not in _TRUTHS
     document = config.section.document
-    is_script = document.syntax == "python" or (document.start is not None and bool(document.start.arguments_class))
+    is_script = document.syntax == "python" or (
+        document.start is not None and bool(document.start.accepted.arguments_class)
+    )
     if is_script or not config.trl or _converts_nothing(config):
         who = "the script" if is_script else "HfArgumentParser"
         what = "any text counts as true" if truth else f"{who} passes it on, and the run fails where it is used"

@@ -54,8 +54,10 @@ def read_targets(fields: Fields, config: TrainerConfig) -> None:
         fields.put("method.targets", words, config.section.origin(key))
     elif config.first("lora_rank", "bits") and not config.first("lora_r"):
         fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
-    elif (start := config.section.document.start) is not None and start.is_foreign:
-        fields.unknown("method.targets", f"`{start.entry}` says what gets an adapter, which is not in the repository")
+    elif (start := config.section.document.start) is not None and start.program.is_foreign:
+        fields.unknown(
+            "method.targets", f"`{start.program.entry}` says what gets an adapter, which is not in the repository"
+        )
     else:
         family = getattr(config.architecture, "family", "")
         targets = DEFAULT_LORA_TARGETS.get(family, MOST_LORA_TARGETS)

@@ -57,9 +57,11 @@ def _architecture(fields: Fields, config: TrainerConfig, name: str) -> None:
 def _as_far_as_seen(origin: Origin, config: TrainerConfig) -> Origin:
     """The model's origin: an inference where nobody sees that the program of a command loads what it names."""
     start = config.section.document.start
-    if start is None or not (start.is_foreign or start.hides_model) or origin.kind == "inferred":
+    if start is None or not (start.program.is_foreign or start.program.hides_model) or origin.kind == "inferred":
         return origin
-    return Origin("inferred", detail=f"the command names it; what {posixpath.basename(start.entry)} loads is not seen")
+    return Origin(
+        "inferred", detail=f"the command names it; what {posixpath.basename(start.program.entry)} loads is not seen"
+    )
 
 
 def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
@@ -95,15 +97,15 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
 def _of_the_loader(config: TrainerConfig, detail: str) -> Origin:
     """Where a dtype comes from that no flag says: the loader's default, as far as the program asks for none."""
     start = config.section.document.start
-    if start is not None and start.is_foreign:
-        return Origin("inferred", detail=f"{detail}; what `{start.entry}` asks for is not known")
+    if start is not None and start.program.is_foreign:
+        return Origin("inferred", detail=f"{detail}; what `{start.program.entry}` asks for is not known")
     return Origin("default", detail=detail)
 
 
 def _loads_model(config: TrainerConfig) -> bool:
     """Whether a script loads the model itself and hands it to the trainer."""
     start = config.section.document.start
-    return start is not None and start.loads_model
+    return start is not None and start.program.loads_model
 
 
 def _checkpoint_dtype(fields: Fields, config: TrainerConfig, origin: Origin) -> None:
@@ -138,9 +140,9 @@ def _is_memory_efficient(start: Start | None) -> bool:
     """Whether a program that is not there is called as FastChat (0.2.36 train/train_mem.py:
     replace_llama_attn_with_flash_attn) and LLaVA (1.2.2 train/train_mem.py: attn_implementation="flash_attention_2")
     call theirs that trains with flash attention."""
-    if start is None or not start.is_foreign:
+    if start is None or not start.program.is_foreign:
         return False
-    return start.entry.removesuffix(".py").replace("/", ".").rpartition(".")[2] == "train_mem"
+    return start.program.entry.removesuffix(".py").replace("/", ".").rpartition(".")[2] == "train_mem"
 
 
 # Checkpoints of these stay packed on the card while an adapter trains (transformers 5.23 quantizers/auto.py:

@@ -94,14 +94,14 @@ def _single_or_ddp(fields: Fields, start: Start | None) -> None:
     """Nothing shards the run. That is certain where a script shows the launch and the program's own flags are known;
     `accelerate launch` may still read a file of the user's."""
     world = fields.get("parallelism.world_size")
-    unknown = start.unknown if start is not None else {}
+    unknown = start.values.unknown if start is not None else {}
     reason = unknown.get(("fsdp",), "") or unknown.get(("deepspeed",), "")
     if reason:
         fields.unknown("parallelism.engine", reason)
         return
     several = isinstance(world, int) and world > 1
     engine = "ddp" if several else "single"
-    if start is not None and start.defined and isinstance(world, int) and start.launcher != "accelerate":
+    if start is not None and start.accepted.defined and isinstance(world, int) and start.launcher != "accelerate":
         fields.put("parallelism.engine", engine, Origin("framework", detail=f"{start.launcher}, and no flag shards it"))
     else:
         fields.infer("parallelism.engine", engine, f"Trainer on {world or 'one'} GPU(s), nothing else said")
@@ -131,7 +131,7 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
 def _is_worked_out(config: TrainerConfig, key: str) -> bool:
     """Whether the program that a command starts works the argument out: the command names no file."""
     start = config.section.document.start
-    return start is not None and (key,) in start.unknown and config.section.value.get(key) == f"${{{key}}}"
+    return start is not None and (key,) in start.values.unknown and config.section.value.get(key) == f"${{{key}}}"
 
 
 def _wants_fsdp(config: TrainerConfig) -> bool:

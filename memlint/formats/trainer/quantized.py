@@ -48,9 +48,14 @@ def trains_quantised_weights(config: TrainerConfig) -> str:
     TRL's PPOTrainer does not start as a Trainer does.
     """
     start, value = config.section.document.start, config.section.value
-    if start is None or start.framework not in ("trl", "transformers") or start.unmodelled or config.stage == "ppo":
+    if (
+        start is None
+        or start.program.framework not in ("trl", "transformers")
+        or start.program.unmodelled
+        or config.stage == "ppo"
+    ):
         return ""
-    if config.architecture is None or ("use_peft",) in start.unknown or adapter_key(config):
+    if config.architecture is None or ("use_peft",) in start.values.unknown or adapter_key(config):
         return ""
     return next((key for key in ("load_in_4bit", "load_in_8bit") if value.get(key) is True), "")
 

@@ -118,41 +118,41 @@ def is_record(value: Any) -> bool:
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
     start = document.start
-    if start is not None and start.framework == "torch" and rule.startswith(_OF_TRAINERS):
+    if start is not None and start.program.framework == "torch" and rule.startswith(_OF_TRAINERS):
         return rule not in _OF_OWN_FILES
     if start is not None and rule.startswith(_OF_OTHER_ARGUMENTS) and _lacks_a_file(start):
         return True
     if rule in _OF_ITS_DEEPSPEED and _has_own_trainer(document, context):
         return True
-    if rule == "ACC009" and start is not None and _brings_nothing(start.launch_file):
+    if rule == "ACC009" and start is not None and _brings_nothing(start.machine.launch_file):
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
     if rule in _WITHOUT_EFFECT and is_record(document.value):
         return True  # all arguments are there, whatever their effect
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
-        is_commanded = start is not None and start.is_commanded
+        is_commanded = start is not None and start.values.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
-    if rule == "ACC011" and start is not None and start.is_own and not _is_written(document, ("bf16", "fp16")):
+    if rule == "ACC011" and start is not None and start.accepted.is_own and not _is_written(document, ("bf16", "fp16")):
         return True  # defaults of a program's own parser, which may ask accelerate for its precision before
-    if rule == "TRL029" and start is not None and start.defined & {"max_prompt_length", "rpo_alpha"}:
+    if rule == "TRL029" and start is not None and start.accepted.defined & {"max_prompt_length", "rpo_alpha"}:
         return True  # flags of the program's own
     if rule == "TRL019" and _computes_loss(document, context):
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):
         return True
-    if rule == "ACC009" and start is not None and _is_said_by_options(start.launch_file):
+    if rule == "ACC009" and start is not None and _is_said_by_options(start.machine.launch_file):
         return True
     if rule == "TRN001" and _written_apart(document, ("eval_strategy", "save_strategy")):
         return True  # one may be set when the arguments are built, and have been compared
     if rule in _OF_TRL_SCRIPTS:
-        return document.syntax == "python" or (start is not None and start.makes_adapter)
+        return document.syntax == "python" or (start is not None and start.accepted.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
 
 
 def _written_apart(document: Document, keys: Collection[str]) -> bool:
     """Whether a program takes these arguments from several files, its own among them."""
-    written = document.start.written_at if document.start is not None else {}
+    written = document.start.values.written_at if document.start is not None else {}
     return len({written.get(key, "").rpartition(":")[0] for key in keys if key in document.value}) > 1
 
 
@@ -165,9 +165,9 @@ def _computes_loss(document: Document, context: Context) -> bool:
 def _has_own_trainer(document: Document, context: Context) -> bool:
     """Whether the script that reads the file, or the one that a command names, trains with a class of its own."""
     start = document.start
-    if start is not None and start.has_own_trainer:
+    if start is not None and start.program.has_own_trainer:
         return True
-    file = document if start is None else start.files.get("")
+    file = document if start is None else start.values.files.get("")
     return isinstance(file, Document) and reader_of(file, context).has_own_trainer
 
 
@@ -178,7 +178,7 @@ def _brings_nothing(launch_file: Any) -> bool:
         return False
     section = launch_file.value.get("deepspeed_config")
     said = {*(section if isinstance(section, dict) else ()), *({"mixed_precision"} & launch_file.value.keys())}
-    return said <= launch_file.start.defined
+    return said <= launch_file.start.accepted.defined
 
 
 def is_brought(document: Document, keys: Collection[str]) -> bool:
@@ -209,18 +209,18 @@ def _is_said_by_options(launch_file: Any) -> bool:
     value = launch_file.value if isinstance(launch_file.value, dict) else {}
     inner = value.get("deepspeed_config")
     said = {*(inner if isinstance(inner, dict) else ()), *(("mixed_precision",) if "mixed_precision" in value else ())}
-    return said <= launch_file.start.defined
+    return said <= launch_file.start.accepted.defined
 
 
 def _lacks_a_file(start: Start) -> bool:
     """Whether a command names a file with arguments that cannot be read."""
-    return any(NOT_READ in reason for reason in start.unknown.values())
+    return any(NOT_READ in reason for reason in start.values.unknown.values())
 
 
 def _is_meant(document: Document, key: str) -> bool:
     """Whether a script knows what it does with a key: it chooses or computes the value (`"steps" if n > 0 else "no"`,
     `max(1, n)`), has it as an option whose default is for other starts, or reads it again (`self.args.eval_steps`)."""
-    if document.start is not None and key in document.start.read_back:
+    if document.start is not None and key in document.start.accepted.read_back:
         return True
     here = document.places.get((key,))
     if here is None or here.value == document.places[()].value:
@@ -237,10 +237,10 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
     if rule == "PEF025" and document.syntax == "python" and isinstance(value.get(key), list):
         return True  # a script hands its list to LoraConfig, which keeps it
     start = document.start
-    if rule == "PEF025" and start is not None and start.makes_adapter:
+    if rule == "PEF025" and start is not None and start.accepted.makes_adapter:
         return True
     is_asked = bool(key) and (rule == "PEF025" or isinstance(value[key], str))
-    is_own = start is not None and key in start.defined
+    is_own = start is not None and key in start.accepted.defined
     return is_asked and (is_own or bool(context.field_annotations(key)))
 
 

@@ -47,7 +47,7 @@ def trainer_versions(
 def _add_what_is_given(found: dict[str, Evidence], section: Section) -> None:
     """The newest releases whose trainer takes what a program gives it, where no key says an older one."""
     start = section.document.start
-    for framework, version in (start.newest if start is not None else {}).items():
+    for framework, version in (start.program.newest if start is not None else {}).items():
         if framework not in found or version < found[framework].version:
             origin = Origin("inferred", detail=f"the newest {framework} whose trainer takes `tokenizer`")
             found[framework] = Evidence(version, "tokenizer", origin)

@@ -50,8 +50,10 @@ _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`."""
     value, start = config.section.value, config.section.document.start
-    if start is not None and start.task:
-        return _AS_STAGE.get(start.task, start.task), Origin("inferred", detail=f"`{start.entry}` trains that way")
+    if start is not None and start.program.task:
+        return _AS_STAGE.get(start.program.task, start.program.task), Origin(
+            "inferred", detail=f"`{start.program.entry}` trains that way"
+        )
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
         if isinstance(word, str) and word.lower() in _TASKS:
@@ -127,7 +129,7 @@ def read_reference(fields: Fields, config: TrainerConfig) -> None:
 def _is_rloo(config: TrainerConfig) -> bool:
     """RLOO keeps GRPO's older default for `beta`, 0.05 (trl 1.16 trainer/rloo_config.py:502)."""
     start = config.section.document.start
-    return start is not None and start.task == "rloo"
+    return start is not None and start.program.task == "rloo"
 
 
 def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
@@ -318,7 +320,7 @@ def read_value_model(fields: Fields, config: TrainerConfig) -> None:
     model = other_model(fields, name, config.context, path)
     size, steps = fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps")
     start = config.section.document.start
-    adapts = start is not None and start.framework == "swift" and fields.get("method.kind") == "lora"
+    adapts = start is not None and start.program.framework == "swift" and fields.get("method.kind") == "lora"
     value = ValueModel(model, size, checkpointed=False, trains_adapter=adapts, in_one_step=True)
     fields.put("method.value_model", value, origin)
     fields.put("method.extra_models", (model,), origin)

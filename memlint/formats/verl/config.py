@@ -77,8 +77,8 @@ class VerlConfig:
             return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else SOURCE)
         start = self.own.document.start
         path = path_of(layer.written(key) or key)
-        if start is not None and path in start.unknown:
-            return Origin("unknown", detail=start.unknown[path])
+        if start is not None and path in start.values.unknown:
+            return Origin("unknown", detail=start.values.unknown[path])
         return layer.section.origin(*path)
 
     def flag(self, key: str) -> bool:

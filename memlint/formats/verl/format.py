@@ -87,16 +87,16 @@ def _is_sft(document: Document) -> bool:
     """Whether the SFT trainer reads it: as the command's program says, else by the keys."""
     value = document.value
     if document.start is not None and not is_reinforcement(value):
-        return "sft" in document.start.entry or is_sft(value)
+        return "sft" in document.start.program.entry or is_sft(value)
     return not is_reinforcement(value)
 
 
 def _base(document: Document, sft: bool) -> Section | None:
     """The file that a command's overrides are for, where the repository has it."""
     start = document.start
-    if start is None or start.named is None or "config_name" in document.value:
+    if start is None or start.values.named is None or "config_name" in document.value:
         return None
-    found = (start.named(above + name) for above in _ABOVE for name in _BASES[sft])
+    found = (start.values.named(above + name) for above in _ABOVE for name in _BASES[sft])
     return next((root(one, "companion") for one in found if one is not None and isinstance(one.value, dict)), None)
 
 

@@ -58,9 +58,14 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
 def at_gpus(document: Document, context: Context) -> Document:
     """The document with the values that depend on the number of GPUs, where that number is known."""
     start = document.start
-    if start is None or not start.asks_for_gpus or start.at_gpus is None or not isinstance(context.gpus, int):
+    if (
+        start is None
+        or not start.machine.asks_for_gpus
+        or start.machine.at_gpus is None
+        or not isinstance(context.gpus, int)
+    ):
         return document
-    found = start.at_gpus(context.gpus_per_node if isinstance(context.gpus_per_node, int) else context.gpus)
+    found = start.machine.at_gpus(context.gpus_per_node if isinstance(context.gpus_per_node, int) else context.gpus)
     return document if found is None else found
 
 
@@ -69,21 +74,23 @@ def _started(document: Document, start: Start, context: Context) -> Context:
     read = context.read
 
     def named(reference: str, path: str) -> Document | MissingFile:
-        found = start.named(reference) if path == document.path and start.named is not None else None
+        found = start.values.named(reference) if path == document.path and start.values.named is not None else None
         return read(reference, path) if found is None else found
 
     context = context._replace(read=named)
-    if start.gpus and not isinstance(context.gpus, int):
-        position = Lines(document.text).span(*start.gpus_at)
+    if start.machine.gpus and not isinstance(context.gpus, int):
+        position = Lines(document.text).span(*start.machine.gpus_at)
         origin = Origin("file", document.path, position.line, position.column, detail=f"{start.launcher} starts it")
-        context = context._replace(gpus=start.gpus, gpus_per_node=start.gpus_per_node or start.gpus, gpus_origin=origin)
-    card = requested_card(start.card) if context.gpu is None else None
+        context = context._replace(
+            gpus=start.machine.gpus, gpus_per_node=start.machine.gpus_per_node or start.machine.gpus, gpus_origin=origin
+        )
+    card = requested_card(start.machine.card) if context.gpu is None else None
     if card is not None:
-        position = Lines(document.text).span(start.card_at, start.card_at)
+        position = Lines(document.text).span(start.machine.card_at, start.machine.card_at)
         origin = Origin("file", document.path, position.line, position.column, detail="the job asks for it")
         context = context._replace(gpu=card, gpu_origin=origin)
-    if start.launch_file is not None and not context.companions:
-        context = context._replace(companions=(start.launch_file,))
+    if start.machine.launch_file is not None and not context.companions:
+        context = context._replace(companions=(start.machine.launch_file,))
     return context
 
 

@@ -112,7 +112,9 @@ class ConfigIndex:
         keys = {} if file is None else unread(file, of.runs, self._words_of_scripts())
         first, *more = (with_places(one, keys) for one in of.runs)
         if first.start is not None:
-            first = first._replace(start=first.start._replace(disagreements=others))
+            first = first._replace(
+                start=first.start._replace(own_file=first.start.own_file._replace(disagreements=others))
+            )
         return (first, *more)
 
     def _words_of_scripts(self) -> frozenset[str]:
@@ -197,7 +199,7 @@ def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str
 
 def _have_files_of_their_own(readings: Sequence[FileReading], code: Mapping[str, str]) -> bool:
     """Whether scripts that make runs of several kinds of the file all name other files: nobody knows who reads it."""
-    kinds = {one.runs[0].start.arguments_class for one in readings if one.runs[0].start is not None}
+    kinds = {one.runs[0].start.accepted.arguments_class for one in readings if one.runs[0].start is not None}
     return len(kinds) > 1 and all(_CONFIG_PATH.search(code[one.script]) for one in readings)
 
 

@@ -26,10 +26,12 @@ def declared_document(file: Document, path: str, keys: DeclaredKeys, repository:
     assert made.start is not None  # as of every script's run
     names = {name: one.key for name, one in keys.arguments.items() if one.key}
     start = made.start._replace(
-        entry=keys.origin.path,
-        names=names,
-        written_at={**{name: keys.arguments[name].written_at for name in given}, **made.start.written_at},
-        reread=partial(_reread, file, path, keys, repository),
+        program=made.start.program._replace(entry=keys.origin.path),
+        values=made.start.values._replace(
+            written_at={**{name: keys.arguments[name].written_at for name in given}, **made.start.values.written_at},
+            reread=partial(_reread, file, path, keys, repository),
+        ),
+        accepted=made.start.accepted._replace(names=names),
     )
     return made._replace(start=start, encoding=file.encoding, bom=file.bom, newline=file.newline)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
 from memlint.repository.python.readers import DECIDES
 from memlint.source import load
-from memlint.source.document import Document, Path, Problem, Start
+from memlint.source.document import AcceptedArguments, Document, Machine, Path, Problem, Program, Start, ValueSources
 from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.python import notebook
@@ -113,7 +113,11 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
     return tuple(
-        one._replace(index=index, documents=count, start=one.start._replace(reread=rereading(one)))
+        one._replace(
+            index=index,
+            documents=count,
+            start=one.start._replace(values=one.start.values._replace(reread=rereading(one))),
+        )
         for index, one in enumerate(found)
         if one.start is not None
     )
@@ -224,7 +228,6 @@ def document_of(
     `is_commanded`: a command with options makes it, and the script has other runs under others.
     """
     home = _home(run, path)
-    script = text
     config = repository.document(home) if home != path else None
     home = home if config is not None else path
     whole = run.source.span if config is None else None
@@ -232,6 +235,14 @@ def document_of(
     placed = _Placed(home, root)
     for key, value in run.keys.items():
         placed.put(key, value)
+    call = run.arguments_call if home == path else None
+    sources = ValueSources(
+        placed.unknown,
+        {(): (call.start, call.end)} if call is not None else {},
+        dict(_written_at(run, repository)),
+        by_command=dict(_by_command(run)),
+        is_commanded=is_commanded,
+    )
     return Document(
         repository.display(home),
         config.text if config is not None else text,
@@ -239,12 +250,7 @@ def document_of(
         "python",
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
-        start=_start(run, repository.display(path), home == path, placed.unknown)._replace(
-            written_at=dict(_written_at(run, repository)),
-            read_back=frozenset(_READ_BACK.findall(script)),
-            is_commanded=is_commanded,
-            by_command=dict(_by_command(run)),
-        ),
+        start=Start("trainer", "", _program(run, repository.display(path)), Machine(), sources, _accepted(run, text)),
     )
 
 
@@ -259,23 +265,24 @@ def _home(run: PythonRun, path: str) -> str:
     return max(files, key=lambda name: files[name], default=path)
 
 
-def _start(run: PythonRun, display: str, is_script: bool, unknown: Mapping[Path, str]) -> Start:
-    call = run.arguments_call if is_script else None
-    return Start(
-        "trainer",
-        "",
+def _program(run: PythonRun, display: str) -> Program:
+    return Program(
         display,
-        unknown=unknown,
-        framework=run.framework,
+        run.framework,
         task=run.task,
-        loads_model=run.loads_model,
-        sources={(): (call.start, call.end)} if call is not None else {},
-        accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         unmodelled=run.unmodelled,
         model_state=run.model_state,
-        arguments_class=run.arguments_class,
+        loads_model=run.loads_model,
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
+    )
+
+
+def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
+    return AcceptedArguments(
+        accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
+        arguments_class=run.arguments_class,
+        read_back=frozenset(_READ_BACK.findall(script)),
     )
 
 

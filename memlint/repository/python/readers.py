@@ -42,7 +42,7 @@ def disagreements(of: FileReading, readings: Sequence[FileReading]) -> Iterator[
         if other.script != of.script:
             text = _difference(of.runs[0], other.runs[0])
             if text:
-                entry = other.runs[0].start.entry if other.runs[0].start is not None else other.script
+                entry = other.runs[0].start.program.entry if other.runs[0].start is not None else other.script
                 yield f"{entry} reads this file too, and {text}"
 
 
@@ -62,11 +62,11 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _class(document: Document) -> str:
-    return document.start.arguments_class if document.start is not None else ""
+    return document.start.accepted.arguments_class if document.start is not None else ""
 
 
 def _word(document: Document, name: str) -> str:
-    if document.start is not None and (name,) in document.start.unknown:
+    if document.start is not None and (name,) in document.start.values.unknown:
         return _NOT_KNOWN
     return repr(document.value[name]) if name in document.value else "not given"
 
@@ -113,4 +113,5 @@ def with_places(document: Document, keys: Mapping[str, Span]) -> Document:
     *whole, below = document.places.root
     added: dict[Any, Entry] = {key: (at.start, at.end, at.start, at.end, False, None) for key, at in keys.items()}
     places = Places((*whole, {**below, **added}), document.places.lines)  # type: ignore[arg-type]
-    return document._replace(places=places, start=document.start._replace(unread=tuple(keys)))
+    own_file = document.start.own_file._replace(unread=tuple(keys))
+    return document._replace(places=places, start=document.start._replace(own_file=own_file))

@@ -98,7 +98,7 @@ class Values:
             "shell",
             self.value,
             Places(root, Lines(text)),
-            start=start._replace(unknown=self.unknown, sources=self.sources),
+            start=start._replace(values=start.values._replace(unknown=self.unknown, sources=self.sources)),
         )
 
 

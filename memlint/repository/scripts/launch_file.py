@@ -11,7 +11,7 @@ from typing import Any
 from memlint.repository.scripts.commands import LaunchCommand, Option
 from memlint.repository.scripts.document import Placed, Values
 from memlint.repository.scripts.values import scalar
-from memlint.source.document import Document, Start
+from memlint.source.document import AcceptedArguments, Document, Start, ValueSources
 from memlint.source.shell.text import Where
 
 _TYPES = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
@@ -47,7 +47,8 @@ def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: C
     if "compute_environment" not in values:
         values.put(Placed(("compute_environment",), "LOCAL_MACHINE"))
     given = frozenset(str(one.path[-1]) for one in own)
-    return values.document(path, text, Start("accelerate", "accelerate", defined=given, files=_taken(file, own)))
+    accepted, sources = AcceptedArguments(defined=given), ValueSources(files=_taken(file, own))
+    return values.document(path, text, Start("accelerate", "accelerate", values=sources, accepted=accepted))
 
 
 def _taken(file: Any, own: list[Placed]) -> dict[str, Any]:

@@ -42,7 +42,7 @@ from memlint.repository.scripts.translate import (
 )
 from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
-from memlint.source.document import Document, Problem, Start
+from memlint.source.document import AcceptedArguments, Document, Machine, Problem, Program, Start, ValueSources
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
@@ -119,7 +119,10 @@ def documents(
         document._replace(
             index=index,
             documents=count,
-            start=document.start._replace(reread=reread, at_gpus=partial(at_gpus, index)),
+            start=document.start._replace(
+                machine=document.start.machine._replace(at_gpus=partial(at_gpus, index)),
+                values=document.start.values._replace(reread=reread),
+            ),
         )
         for index, document in enumerate(found)
         if document.start is not None
@@ -220,7 +223,11 @@ class _Reader:
             for read in self.documents(one):
                 document = with_lost_flags(read, one, invocations)
                 start = document.start
-                key = (document.places[()].value.start, repr(document.value), start and (start.gpus, start.entry))
+                key = (
+                    document.places[()].value.start,
+                    repr(document.value),
+                    start and (start.machine.gpus, start.program.entry),
+                )
                 found.setdefault(key, document)
                 if len(found) >= MOST_DOCUMENTS:
                     return list(found.values())
@@ -271,7 +278,8 @@ class _Reader:
             else None
         )
         start = self._start(launched, definitions, format_name, invocation, size, file, run)
-        start = start._replace(files=files, is_foreign=entry is None and _is_script(launched))
+        program = start.program._replace(is_foreign=entry is None and _is_script(launched))
+        start = start._replace(program=program, values=start.values._replace(files=files))
         yield values.document(self.display, self.text, start)
 
     def _of_file(
@@ -322,41 +330,49 @@ class _Reader:
         file: Document | None,
         run: Followed | None,
     ) -> Start:
-        at = size.at if size.at is not None and size.at.path == self.path else invocation.at
-        framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
         return Start(
             format_name,
             launched.launcher,
+            self._started(launched, definitions, format_name, invocation, run),
+            self._machine(invocation, size, file),
+            ValueSources(named=partial(self._named, invocation.folder, dict(invocation.files))),
+            _accepted(launched, definitions, format_name),
+        )
+
+    def _started(
+        self,
+        launched: LaunchCommand,
+        definitions: TrainingProgram,
+        format_name: str,
+        invocation: Invocation,
+        run: Followed | None,
+    ) -> Program:
+        framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
+        unmodelled = run.run.unmodelled if run else definitions.unmodelled
+        return Program(
             self._below_root(launched.program.text) if launched.program else "",
-            gpus=size.gpus,
-            gpus_per_node=size.per_node,
-            gpus_at=(at.start, at.end),
-            named=partial(self._named, invocation.folder, dict(invocation.files)),
-            launch_file=file,
-            grows_segments=grows_segments(invocation.variables),
-            asks_for_gpus=self.asks_for_gpus,
-            framework=framework,
+            framework,
             task=task,
-            has_plain_arguments=run is not None and run.run.has_plain_arguments,
-            newest={} if run is None else run.run.newest,
-            defined=frozenset(definitions.flags),
-            is_closed=definitions.is_complete,
-            is_own=definitions.parses == "argparse",
-            makes_adapter=bool(definitions.parses or definitions.constants)
-            and "ModelConfig" not in definitions.classes,
-            has_own_trainer=self._has_own_trainer(launched, invocation),
-            switches=switches_of(format_name)
-            | frozenset(name for name, one in definitions.flags.items() if one.is_switch),
-            dashed=frozenset(name for name, one in definitions.flags.items() if one.is_dashed),
-            refused=refused_flags(launched, definitions),
-            spelled=spelled(launched, definitions, keys_of(format_name)),
-            unmodelled="" if format_name in WHOLE_PROGRAMS else run.run.unmodelled if run else definitions.unmodelled,
+            unmodelled="" if format_name in WHOLE_PROGRAMS else unmodelled,
             model_state=run.run.model_state if run else "",
             loads_model=run is not None and run.run.loads_model,
+            has_own_trainer=self._has_own_trainer(launched, invocation),
             hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
-            names=flag_names(launched, definitions),
+            has_plain_arguments=run is not None and run.run.has_plain_arguments,
+            newest={} if run is None else run.run.newest,
+        )
+
+    def _machine(self, invocation: Invocation, size: World, file: Document | None) -> Machine:
+        at = size.at if size.at is not None and size.at.path == self.path else invocation.at
+        return Machine(
+            size.gpus,
+            size.per_node,
+            (at.start, at.end),
+            asks_for_gpus=self.asks_for_gpus,
             card=self.job.card if self.job is not None else "",
             card_at=self.job.card_at if self.job is not None else 0,
+            launch_file=file,
+            grows_segments=grows_segments(invocation.variables),
         )
 
     def _has_own_trainer(self, launched: LaunchCommand, invocation: Invocation) -> bool:
@@ -426,6 +442,21 @@ class _Reader:
 
     def _is_file(self, path: str) -> bool:
         return self.repository.find(path, "file") == path
+
+
+def _accepted(launched: LaunchCommand, definitions: TrainingProgram, format_name: str) -> AcceptedArguments:
+    given = definitions.flags.items()
+    return AcceptedArguments(
+        defined=frozenset(definitions.flags),
+        is_closed=definitions.is_complete,
+        is_own=definitions.parses == "argparse",
+        makes_adapter=bool(definitions.parses or definitions.constants) and "ModelConfig" not in definitions.classes,
+        switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
+        dashed=frozenset(name for name, one in given if one.is_dashed),
+        refused=refused_flags(launched, definitions),
+        names=flag_names(launched, definitions),
+        spelled=spelled(launched, definitions, keys_of(format_name)),
+    )
 
 
 def ancestors(folder: str, root: str) -> Iterator[str]:

@@ -46,7 +46,7 @@ def launch(text: str) -> Document:
 
 def parsed_of(text: str) -> Any:
     found = launch(text)
-    gpus = found.start.gpus if found.start is not None else 0
+    gpus = found.start.machine.gpus if found.start is not None else 0
     return openrlhf.parse(found, known(**({"gpus": gpus, "gpus_per_node": gpus} if gpus else {})))
 
 

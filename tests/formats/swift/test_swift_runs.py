@@ -43,7 +43,7 @@ def launched(text: str) -> Run:
     repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
     (found,) = documents("/repo/run.sh", text, repository)
     assert found.start is not None and found.start.format == "swift"
-    gpus = found.start.gpus or None
+    gpus = found.start.machine.gpus or None
     return run_of(swift.parse(found, known(**({"gpus": gpus, "gpus_per_node": gpus} if gpus else {}))))
 
 

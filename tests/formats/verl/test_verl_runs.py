@@ -18,7 +18,7 @@ from memlint.formats.verl import format as verl
 from memlint.memory import estimate
 from memlint.repository.scripts.read import Repository, documents
 from memlint.run import UNKNOWN, Run, get, replace
-from memlint.source.document import Start
+from memlint.source.document import Start, ValueSources
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 from tests.memory.runs import TINY
 
@@ -241,7 +241,8 @@ def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
     def with_base(actor: dict[str, Any]) -> Run:
         base = document({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 256, **actor}}}, path="base.yaml")
         own = document(GRPO)
-        start = Start("verl", "python", named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
+        named = ValueSources(named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
+        start = Start("verl", "python", values=named)
         return run_of(verl.parse(own._replace(start=start), known()))
 
     assert with_base({}).rollout.wakes_at_once

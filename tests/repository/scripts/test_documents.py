@@ -102,7 +102,7 @@ GPUS = {
 def test_gpus(text: str) -> None:
     start = one(text).start
 
-    assert start is not None and (start.gpus, start.gpus_per_node) == GPUS[text]
+    assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == GPUS[text]
 
 
 def test_accelerates_own_options_are_a_launch_file() -> None:
@@ -141,9 +141,9 @@ def test_programs_of_frameworks() -> None:
     factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
     swift = one("NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --dataset a --torch_dtype bfloat16 --lora_rank 32")
 
-    assert trl.start is not None and (trl.start.format, trl.start.task) == ("trainer", "dpo")
+    assert trl.start is not None and (trl.start.format, trl.start.program.task) == ("trainer", "dpo")
     assert factory.start is not None and factory.start.format == "llamafactory"
-    assert swift.start is not None and (swift.start.framework, swift.start.gpus) == ("swift", 4)
+    assert swift.start is not None and (swift.start.program.framework, swift.start.machine.gpus) == ("swift", 4)
     assert (swift.value["lora_rank"], swift.value["ENV"]) == (32, {"NPROC_PER_NODE": 4})
 
 
@@ -170,8 +170,8 @@ def test_a_programs_own_flags_are_what_its_code_makes_of_them() -> None:
     assert document.value["gradient_accumulation_steps"] == 8
     assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-0.5B"
     assert document.value["bf16"] is True
-    assert document.start is not None and document.start.framework == "trl"
-    assert "sft.py" in document.start.unknown[("gradient_checkpointing",)]
+    assert document.start is not None and document.start.program.framework == "trl"
+    assert "sft.py" in document.start.values.unknown[("gradient_checkpointing",)]
 
 
 DATACLASSES = """
@@ -208,7 +208,7 @@ def test_a_program_with_a_trainer_of_its_own(made: str, engine: str, is_own: boo
     program = f"{DATACLASSES}\nfrom own.trainer import ScoreTrainer\ntrainer = {made}(args=args)\n"
     files = {"src/sft.py": program, "src/own/trainer.py": f"class ScoreTrainer(Trainer):\n    engine = {engine}\n"}
     start = one("python src/sft.py --model_path Qwen/Qwen2.5-7B", files=files).start
-    assert start is not None and start.has_own_trainer is is_own
+    assert start is not None and start.program.has_own_trainer is is_own
 
 
 def test_a_program_that_freezes_parameters_is_not_estimated() -> None:
@@ -242,7 +242,7 @@ def test_commands_in_other_files(path: str, text: str, gpus: int) -> None:
     document = one(text, path)
 
     assert document.value["per_device_train_batch_size"] == 2
-    assert document.start is not None and document.start.gpus == gpus
+    assert document.start is not None and document.start.machine.gpus == gpus
     place = document.places[("model_name_or_path",)].value
     assert text[place.start : place.end] == "Qwen/Qwen2.5-7B"
 
@@ -403,7 +403,7 @@ def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> No
     train = "parser = transformers.HfArgumentParser((TrainingArguments,))\nmodel.requires_grad_(False)\n"
     files = {"llava/train_mem.py": "from llava.train import train\ntrain()\n", "llava/train.py": train}
     document = one(f"deepspeed llava/train_mem.py {FLAGS}\n", files=files)
-    assert document.start is not None and "freezes parameters" in document.start.unmodelled
+    assert document.start is not None and "freezes parameters" in document.start.program.unmodelled
 
 
 def test_hydras_null_is_none() -> None:
@@ -447,7 +447,7 @@ def test_a_host_file_says_the_gpus(options: str, gpus: tuple[int, int] | None) -
     text = f"deepspeed --hostfile hosts {options}train.py {FLAGS} --per_device_train_batch_size 1"
     start = one(text, files={"hosts": "w1 slots=8\nw2 slots=4  # half\n"}).start
     assert start is not None
-    assert (start.gpus, start.gpus_per_node) == gpus or gpus is None
+    assert (start.machine.gpus, start.machine.gpus_per_node) == gpus or gpus is None
 
 
 def notebook(*cells: list[str]) -> str:
@@ -462,7 +462,7 @@ def test_commands_of_a_notebook() -> None:
     )
     first, second = documents(text, "nb.ipynb")
     assert first.value["per_device_train_batch_size"] == 3
-    assert first.start is not None and first.start.gpus == 2
+    assert first.start is not None and first.start.machine.gpus == 2
     place = first.places[("per_device_train_batch_size",)].value
     assert text[place.start : place.end] == "3"
     assert (second.value["run_name"], second.value["b"]) == ("a", 5)
@@ -471,7 +471,7 @@ def test_commands_of_a_notebook() -> None:
 def test_a_notebooks_own_variables_are_unknown_in_its_commands() -> None:
     text = notebook(["size = 4\n"], [f"!python train.py {FLAGS} --per_device_train_batch_size {{size}}\n"])
     (found,) = documents(text, "nb.ipynb")
-    assert found.start is not None and ("per_device_train_batch_size",) in found.start.unknown
+    assert found.start is not None and ("per_device_train_batch_size",) in found.start.values.unknown
 
 
 @pytest.mark.parametrize("text", ["{", '{"cells": 3}', '{"cells": [{"cell_type": "code", "source": ["!torchrun"]}]}'])
@@ -833,7 +833,7 @@ def test_a_path_with_a_variable_is_not_missing() -> None:
 def test_what_the_allocator_is_told_comes_with_the_command(before: str, grows: bool) -> None:
     found = one(f"{before}swift sft --model Qwen/Qwen2.5-7B --dataset a")
     assert found.start is not None
-    assert found.start.grows_segments is grows
+    assert found.start.machine.grows_segments is grows
 
 
 OWN_LOOP = (
@@ -854,7 +854,7 @@ def test_an_argument_is_what_the_code_works_out(expression: str, fp16: object) -
     assert document.value["fp16"] == fp16
     assert document.value["save_steps"] == 5  # the code sets it only where no flag does
     assert document.value["eval_steps"] == "${eval_steps}"
-    assert document.start is not None and document.start.unknown[("eval_steps",)] == "train.py:9 works it out"
+    assert document.start is not None and document.start.values.unknown[("eval_steps",)] == "train.py:9 works it out"
 
 
 def test_an_error_about_a_program_that_is_not_here_names_its_condition() -> None:

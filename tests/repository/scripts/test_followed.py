@@ -108,7 +108,7 @@ for batch in DataLoader([], batch_size=config["batch"], shuffle=True):
 
 def test_a_program_of_its_own_is_a_run() -> None:
     (document,) = launches("python loop.py sft.yaml", {"loop.py": LOOP, "sft.yaml": "model: gpt2\nbatch: 3\n"})
-    assert document.start is not None and document.start.framework == "torch"
+    assert document.start is not None and document.start.program.framework == "torch"
     found = run("python loop.py sft.yaml", {"loop.py": LOOP, "sft.yaml": "model: gpt2\nbatch: 3\n"})
     assert (found.model.name, found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == ("gpt2", 3, 1)
 
@@ -307,7 +307,7 @@ def test_the_precision_of_a_model_that_the_code_changes_is_not_known() -> None:
         return {one.rule for one in found.findings}
 
     start = document(HALVED).start
-    assert start is not None and ("dtype",) in start.unknown
+    assert start is not None and ("dtype",) in start.values.unknown
     assert "PRE003" not in rules(HALVED)
     assert "PRE003" in rules(HALVED.replace("model = model.quantize(4)\n", "").replace("model.half()", "model"))
 
@@ -426,4 +426,4 @@ def test_a_module_of_a_project_in_a_folder_is_found_from_its_scripts() -> None:
     command = "torchrun --module pack.train --name gpt2 --kl_coeff 0.1 --batch_size 2 --epochs 3"
     workspace = in_memory({"project/scripts/run.sh": command, "project/pack/train.py": MODULE})
     (document,) = workspace.documents("project/scripts/run.sh")
-    assert document.start is not None and "kl_coeff" in document.start.defined
+    assert document.start is not None and "kl_coeff" in document.start.accepted.defined
