@@ -99,6 +99,7 @@ ON_DEMAND = {
             "repository.python_arguments",
             "repository.config_reader",
             "repository.program_modules",
+            "repository.filled_in",
             "repository.walk",
         ),
     ),

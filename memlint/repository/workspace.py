@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
+from memlint.formats.fields import interpolated
 from memlint.formats.references import Files, reader
 from memlint.repository.once import Once
 from memlint.repository.pins import ENTRIES, FILES, Pin, pinned, pins
@@ -77,6 +78,7 @@ class Workspace:
         self._sources = Once(self._program_sources)
         self._programs = Programs(self._files, self._named, self._launches, python, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
+        self._loaders: dict[str, Sequence[Script]] = {}
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -162,6 +164,7 @@ class Workspace:
         for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
             del self._documents[name]
         self._readers.clear()  # by the keys of a config
+        self._loaders.clear()
         self._sources.forget()
         if path.endswith(PYTHON):
             self._survey.forget()
@@ -181,6 +184,7 @@ class Workspace:
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converted_arguments": self.converted_arguments}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
+        functions |= {"is_made": self.is_made}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
 
@@ -231,10 +235,38 @@ class Workspace:
         """Whether the repository's programs start DeepSpeed by themselves, with no trainer of Hugging Face."""
         return self._survey.get().calls_deepspeed
 
-    def is_filled_in(self, path: str) -> bool:
-        """Whether a script or page of the repository names the config at `path` and runs envsubst."""
-        name = posixpath.basename(path)
-        return any("envsubst" in page and name in page for page in self._launches.get().pages())
+    def is_filled_in(self, path: str, key: str, value: Any) -> bool:
+        """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`."""
+        import memlint.repository.filled_in as filled_in  # where something is said of a config
+
+        name, words = self._files.name(path), [key, *((value,) if isinstance(value, str) else ())]
+        pages = self._launches.get().pages_naming(name)
+        if filled_in.by_command(name, words, pages) or (interpolated(value) and filled_in.by_substitution(pages)):
+            return True
+        return filled_in.by_program(words, self._loading(path))
+
+    def _loading(self, path: str) -> Sequence[Script]:
+        """The scripts that load the config at `path`: those that name it, and the one that reads it."""
+        if path not in self._loaders:
+            value = self.documents(path)[0].value
+            keys = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else ()
+            name, reader = posixpath.basename(path).encode("utf-8", "replace"), self.config_reader(path, keys).path
+            naming = (
+                script
+                for script in self._survey.get().scripts
+                if name in script.text or self._files.display_path(script.path) == reader
+            )
+            loads = "reads_json" if path.endswith(".json") else "reads_yaml"
+            self._loaders[path] = [script for script in naming if getattr(script, loads)]
+        return self._loaders[path]
+
+    def is_made(self, reference: str) -> bool:
+        """Whether a program or a command of the repository writes the file that `reference` names."""
+        import memlint.repository.filled_in as filled_in  # as above
+
+        name = posixpath.basename(reference)
+        pages = self._launches.get().pages_naming(name)
+        return bool(name) and filled_in.is_made(name, pages, self._survey.get().scripts)
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""

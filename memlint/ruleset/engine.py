@@ -18,6 +18,7 @@ from memlint.expressions.render import render
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition
+from memlint.formats.fields import value_at
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
@@ -159,6 +160,7 @@ class Engine:
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
         found = _without_skipped(format_, document, context, found)
+        found = [item for item in found if not _is_filled_in(item.finding, parsed, context)]
         note = _unjudged(format_, document, context) if found else None
         if note is not None:
             told = issue_findings(parsed._replace(issues=(note,)))
@@ -323,6 +325,26 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
         found = [item for item in found if not skips(item.finding.rule, document, context)]
     commanded = document.start.by_command if document.start is not None else {}
     return [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
+
+
+_OF_FIGURES = ("MEM", "SRC")  # rules that hold of a file as it stands
+_OF_REFERENCES = "REF001"  # a file that is not there
+
+
+def _is_filled_in(finding: Finding, parsed: Parsed, context: Context) -> bool:
+    """Whether a program or a command of the repository sets what the finding is about, or makes the file that it
+    misses. What holds for information holds whatever is set."""
+    place = finding.location
+    key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
+    document = next((one for one in parsed.documents if one.path == place.path), None)
+    if finding.severity == "info" or not key or document is None or document.start is not None:
+        return False
+    if finding.rule.startswith(_OF_FIGURES):
+        return False
+    value = value_at(document.value, place.pointer)
+    if finding.rule == _OF_REFERENCES and isinstance(value, str) and context.is_made(value):
+        return True
+    return context.is_filled_in(place.path, key, value)
 
 
 def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:

@@ -6,6 +6,8 @@ framework reads it, nothing is lost.
 
 from __future__ import annotations
 
+import copy
+import json
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -17,9 +19,10 @@ from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
-from tests.readers import BY_FRAMEWORK, CONFIGS, OWN, Files, placed
+from tests.readers import BY_FRAMEWORK, CONFIGS, MADE, OWN, REFUSED, SET, Files, Refused, placed
 
 PATH = "configs/run.yaml"
+JSON_PATH = "configs/run.json"
 
 
 @cache
@@ -29,7 +32,8 @@ def engine() -> Engine:
 
 def errors(config: Mapping[str, Any], files: Files, path: str = PATH) -> set[str]:
     """The rules of the errors on the config in this repository."""
-    workspace = in_memory({path: yaml.safe_dump(dict(config), sort_keys=False), **placed(files, path)})
+    text = json.dumps(config, indent=1) if path == JSON_PATH else yaml.safe_dump(dict(config), sort_keys=False)
+    workspace = in_memory({path: text, **placed(files, path)})
     analysis = uniform_analyser(engine(), {}, workspace=workspace).analyse(path, fixes=False)
     return {finding.rule for finding in analysis.findings if finding.severity == "error"}
 
@@ -44,6 +48,46 @@ def test_a_program_makes_what_it_likes_of_its_file(framework: str, way: str) -> 
 @pytest.mark.parametrize(("framework", "way"), [(name, way) for name, ways in BY_FRAMEWORK.items() for way in ways])
 def test_what_a_framework_reads_is_judged(framework: str, way: str) -> None:
     assert errors(CONFIGS[framework], BY_FRAMEWORK[framework][way]) >= WRONG[framework]
+
+
+def with_value(one: Refused) -> dict[str, Any]:
+    """The config with the value that the framework refuses."""
+    config = copy.deepcopy(dict(one.config))
+    section = config
+    for key in one.key[:-1]:
+        section = section[key]
+    section[one.key[-1]] = one.value
+    return config
+
+
+def worded(files: Files, framework: str) -> Files:
+    """The files with this framework's words."""
+    one, kind = REFUSED[framework], "json" if framework == "deepspeed" else "yaml"
+    words = {"KEY": one.key[-1], "VALUE": one.value, "HAND_ON": one.hand_on, "MADE": "made.json"}
+    safe = "" if kind == "json" else "safe_"
+    words |= {"LOADS": f"{kind}.{safe}load{'s' if kind == 'json' else ''}", "LOAD": f"{kind}.{safe}load"}
+    words |= {"DUMP": f"{kind}.{safe}dump"}
+    found = {**one.files, **files}
+    for word, meant in words.items():
+        found = {name: text.replace(word, meant) for name, text in found.items()}
+    return found
+
+
+@pytest.mark.parametrize("framework", REFUSED)
+@pytest.mark.parametrize("way", ["", *SET])
+def test_what_a_program_sets_is_not_held_against_the_file(framework: str, way: str) -> None:
+    files = SET[way] if way else {"run.sh": "HAND_ON CONFIG\n"}
+    path = JSON_PATH if framework == "deepspeed" else PATH
+    found = errors(with_value(REFUSED[framework]), worded(files, framework), path)
+    assert bool(found) is (way == "")
+
+
+@pytest.mark.parametrize("framework", ["trainer", "trl", "axolotl"])
+@pytest.mark.parametrize("way", ["", *MADE])
+def test_a_file_that_is_made_is_not_missed(framework: str, way: str) -> None:
+    config = {**REFUSED[framework].config, "deepspeed": "configs/made.json"}
+    found = errors(config, worded(MADE[way] if way else {"run.sh": "HAND_ON CONFIG\n"}, framework))
+    assert ("REF001" in found) is (way == "")
 
 
 # The rules of the mistakes in tests.readers.CONFIGS.

@@ -67,8 +67,6 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     versions = with_libraries(view.context.versions)
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
-    if placeholders and view.context.is_filled_in(document.path):
-        placeholders = ()
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(
         _of_a_copy(view, _with_severity(view, issue))

@@ -1,0 +1,59 @@
+"""What programs and commands write into a config before a framework reads it."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.repository.filled_in import by_command, by_program, by_substitution, is_made
+from memlint.repository.python_arguments import as_script
+
+
+@pytest.mark.parametrize(
+    ("page", "says"),
+    [
+        ("sed -i 's/__RATE__/1/' configs/sft.yaml", True),
+        ("jq '.learning_rate = 1' \\\n  configs/sft.yaml", True),
+        ("train configs/sft.yaml --learning_rate 1", True),
+        ("train configs/sft.yaml", False),
+        ("train configs/learning_rate/sft.yaml", False),  # the file's own path
+        ("train other.yaml --learning_rate 1\ntrain configs/sft.yaml", False),  # another command
+        ("train configs/sft.yaml --learning_rates 1", False),  # another word
+    ],
+)
+def test_a_command_that_names_the_file_and_a_word(page: str, says: bool) -> None:
+    assert by_command("configs/sft.yaml", ["learning_rate", "RATE"], [page]) is says
+
+
+def test_a_short_word_is_any_word() -> None:
+    assert not by_command("sft.yaml", ["lr"], ["train sft.yaml --lr 1"])
+
+
+def test_variables_of_a_page_that_substitutes() -> None:
+    assert by_substitution(["envsubst < sft.yaml > final.yaml"]) and not by_substitution(["train sft.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('config["lora_rank"] = 8', True),
+        ("config.pop('lora_rank')", True),
+        ('config["lora_ranks"]', False),
+        ("", False),
+    ],
+)
+def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
+    assert by_program(["lora_rank"], [as_script("train.py", text.encode())]) is says
+
+
+@pytest.mark.parametrize(
+    ("page", "script", "made"),
+    [
+        ("jq . a.json > configs/ds.json", "", True),
+        ("make --output=configs/ds.json", "", True),
+        ("cat configs/ds.json", "", False),
+        ("", 'json.dump(made, open("ds.json", "w"))', True),
+        ("", 'json.load(open("ds.json"))', False),
+    ],
+)
+def test_files_that_are_made(page: str, script: str, made: bool) -> None:
+    assert is_made("ds.json", [page], [as_script("make.py", script.encode())]) is made
