@@ -465,7 +465,7 @@ _FACTORY = {"stage": "sft", "finetuning_type": "lora", "lora_rank": 8, "quantiza
 REFUSED: Mapping[str, Refused] = {
     "trainer": Refused(_ARGUMENTS, ("lr_scheduler_type",), "wsd_own", "python hf.py", {"hf.py": _HF}),
     "trl": Refused(
-        {**_ARGUMENTS, "dataset_name": "a/b", "max_length": 512}, ("optim",), "adamw_own", "trl sft --config"
+        {**_ARGUMENTS, "dataset_name": "a/b", "max_length": 512}, ("optim",), "adamw_own", "trl sft --config", {}
     ),
     "llamafactory": Refused(
         {**CONFIGS["llamafactory"], **_FACTORY}, ("lora_rank",), "RANK_HERE", "llamafactory-cli train", {}
