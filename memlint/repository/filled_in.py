@@ -18,12 +18,15 @@ _WRITES = re.compile(rb"\bdump\(|\.write(?:_text)?\(|\bcopy\w*\(|\.save\(")
 _SHORTEST = 3  # letters of a word that can be told from the rest of a command
 
 
-def by_command(config: str, words: Iterable[str], pages: Iterable[str]) -> bool:
-    """Whether a command on one of the `pages` names the file `config` and, beside that, one of the `words`."""
+def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bool:
+    """Whether a command on one of the `pages` names the file `config` and, beside that, the key or its value."""
     name = posixpath.basename(config)
     naming = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if name in line)
     lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
-    return any(re.search(_whole(word), line) for word in _told_apart(words) for line in lines)
+    patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _told_apart(key)]
+    # `sed s/__RATE__/1/` has marks around the value
+    patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _told_apart(value)]
+    return any(re.search(pattern, line) for pattern in patterns for line in lines)
 
 
 def by_substitution(pages: Iterable[str]) -> bool:
@@ -31,11 +34,10 @@ def by_substitution(pages: Iterable[str]) -> bool:
     return any("envsubst" in page for page in pages)
 
 
-def by_program(words: Iterable[str], scripts: Iterable[Script]) -> bool:
-    """Whether one of the `scripts`, which load the file, has one of the `words` in quotes."""
-    quoted = [
-        re.compile(rb"""["']%b["']""" % re.escape(word.encode("utf-8", "replace"))) for word in _told_apart(words)
-    ]
+def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
+    """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
+    words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))]
+    quoted = [re.compile(rb"""["']%b["']""" % re.escape(word)) for word in words]
     return any(word.search(script.text) for script in scripts for word in quoted)
 
 
@@ -46,10 +48,6 @@ def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
     return any(map(target.search, pages)) or any(map(_WRITES.search, naming))
 
 
-def _told_apart(words: Iterable[str]) -> list[str]:
-    return [word for word in words if len(word) >= _SHORTEST]
-
-
-def _whole(word: str) -> str:
-    """The pattern of a word that is no part of a longer one. `sed s/__RATE__/1/` has marks around it."""
-    return rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])"
+def _told_apart(word: object) -> tuple[str, ...]:
+    """The word, where it is one that can be told apart."""
+    return (word,) if isinstance(word, str) and len(word) >= _SHORTEST else ()

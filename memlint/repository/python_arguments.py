@@ -37,7 +37,11 @@ _CONVERTED = re.compile(rb"\b(?:float|int)\(\s*(?:\w+\.)+(\w+)\s*\)")
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # What a copy of a framework refuses, as long as the line is not commented out, and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
-_COMPARED = re.compile(rb"""\b(adapter|loss_type|stage)\s*==\s*["']([\w-]{1,40})["']""")
+_COMPARED = re.compile(
+    rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
+    rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
+)
+_IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -119,11 +123,18 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             templates |= {name.decode() for name in _TEMPLATE.findall(data)}
         if "/hparams/" in path:
             refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
-        compared |= {(name.decode(), word.decode()) for name, word in _COMPARED.findall(data)}
+        compared.update(_compared(data))
         calls_deepspeed = calls_deepspeed or _OWN_ENGINE in data
         has_loop = has_loop or _HUGGING_FACE.search(data) is not None
     said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
     return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, frozenset(converted))
+
+
+def _compared(data: bytes) -> Iterator[tuple[str, str]]:
+    """Arguments with words that code compares them with: `optim == "own"`, `stage in ("own", "other")`."""
+    for name, word, words in _COMPARED.findall(data):
+        for one in _IN_QUOTES.findall(word or words):
+            yield name.decode(), one.decode()
 
 
 def as_script(path: str, data: bytes) -> Script:

@@ -239,11 +239,11 @@ class Workspace:
         """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`."""
         import memlint.repository.filled_in as filled_in  # where something is said of a config
 
-        name, words = self._files.name(path), [key, *((value,) if isinstance(value, str) else ())]
+        name = self._files.name(path)
         pages = self._launches.get().pages_naming(name)
-        if filled_in.by_command(name, words, pages) or (interpolated(value) and filled_in.by_substitution(pages)):
+        if interpolated(value) and filled_in.by_substitution(pages):
             return True
-        return filled_in.by_program(words, self._loading(path))
+        return filled_in.by_command(name, key, value, pages) or filled_in.by_program(key, value, self._loading(path))
 
     def _loading(self, path: str) -> Sequence[Script]:
         """The scripts that load the config at `path`: those that name it, and the one that reads it."""

@@ -18,14 +18,15 @@ from memlint.repository.python_arguments import as_script
         ("train configs/learning_rate/sft.yaml", False),  # the file's own path
         ("train other.yaml --learning_rate 1\ntrain configs/sft.yaml", False),  # another command
         ("train configs/sft.yaml --learning_rates 1", False),  # another word
+        ("train configs/sft.yaml --own_learning_rate 1", False),
     ],
 )
 def test_a_command_that_names_the_file_and_a_word(page: str, says: bool) -> None:
-    assert by_command("configs/sft.yaml", ["learning_rate", "RATE"], [page]) is says
+    assert by_command("configs/sft.yaml", "learning_rate", "RATE", [page]) is says
 
 
 def test_a_short_word_is_any_word() -> None:
-    assert not by_command("sft.yaml", ["lr"], ["train sft.yaml --lr 1"])
+    assert not by_command("sft.yaml", "lr", 1, ["train sft.yaml --lr 1"])
 
 
 def test_variables_of_a_page_that_substitutes() -> None:
@@ -42,7 +43,7 @@ def test_variables_of_a_page_that_substitutes() -> None:
     ],
 )
 def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
-    assert by_program(["lora_rank"], [as_script("train.py", text.encode())]) is says
+    assert by_program("lora_rank", 8, [as_script("train.py", text.encode())]) is says
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,9 @@ from collections.abc import Iterator
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
-from memlint.formats.base import Context, Issue
+from memlint.formats.base import Issue
 from memlint.formats.fields import value_at
 from memlint.formats.schema.validate import schema_issues
-from memlint.source.document import Document
-
-
-def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """Whether `rule` says nothing of this document: the repository's own Python knows the adapter by name."""
-    adapter = document.value.get("adapter") if isinstance(document.value, dict) else None
-    return rule == "AXO089" and ("adapter", str(adapter)) in context.own_words()
 
 
 def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:

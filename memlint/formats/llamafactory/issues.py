@@ -117,10 +117,7 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     if issue.code in OF_NAMES:
         return bool(declared)
     value = view.section.value.get(key)
-    if not isinstance(value, str):
-        return False
-    # a word that no annotation has and the fork's code asks for: nothing checks an annotation (hf_argparser.py:358)
-    return f'"{value}"' in declared.replace("'", '"') or (key, value) in view.context.own_words()
+    return isinstance(value, str) and f'"{value}"' in declared.replace("'", '"')
 
 
 def _of_its_arguments(context: Context, key: str) -> str:
