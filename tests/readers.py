@@ -409,6 +409,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "lr_scheduler_type": "wsd_own",
         "optim": "adamw_own",
         "max_steps": None,
+        "deepspeed": "configs/absent.json",
     },
     "trl": {
         **_ARGUMENTS,
@@ -490,4 +491,65 @@ REFUSED: Mapping[str, Refused] = {
         "deepspeed hf.py --deepspeed",
         {"hf.py": _HF},
     ),
+}
+
+
+class Fork(NamedTuple):
+    """A repository whose own classes or code take what the framework's releases refuse under `key`."""
+
+    framework: str  # of REFUSED, whose config it changes
+    key: str
+    value: Any
+    files: Files
+
+
+_FACTORY_COPY = "src/llamafactory/hparams/finetuning_args.py"
+_AXOLOTL_COPY = "src/axolotl/utils/schemas/config.py"
+
+
+def _dataclass(*fields: str, base: str = "") -> str:
+    lines = "".join(f"    {field}\n" for field in fields)
+    return f"from dataclasses import dataclass\n@dataclass\nclass Arguments{base}:\n{lines}"
+
+
+def _parsed(field: str) -> Files:
+    """A program whose class for HfArgumentParser declares a field."""
+    program = "from transformers import HfArgumentParser\nfrom own.arguments import Arguments\n"
+    program += "args = HfArgumentParser(Arguments).parse_yaml_file(sys.argv[1])\n"
+    own = "from transformers import TrainingArguments\n" + _dataclass(field, base="(TrainingArguments)")
+    return {"train.py": program, "own/arguments.py": own, "run.sh": "torchrun train.py CONFIG\n"}
+
+
+def _asks(condition: str) -> Files:
+    return {"own/trainer.py": f"def make(args):\n    if {condition}:\n        return own()\n"}
+
+
+def _model(field: str) -> Files:
+    return {_AXOLOTL_COPY: f"from pydantic import BaseModel\nclass AxolotlInputConfig(BaseModel):\n    {field}\n"}
+
+
+_FACTORY_FIELD = 'finetuning_type: Literal["lora", "own"] = "lora"'
+FORKS: Mapping[str, Fork] = {
+    "argument retyped": Fork("trainer", "lr_scheduler_type", "own", _parsed('lr_scheduler_type: str = "own"')),
+    "argument that may be null": Fork("trainer", "max_steps", None, _parsed("max_steps: Optional[int] = None")),
+    "argument renamed": Fork("trainer", "save_step", 3, _parsed("save_step: int = 3")),
+    "number or text": Fork("trainer", "warmup_steps", "auto", _parsed('warmup_steps: Union[int, str] = "auto"')),
+    "optimizer by name": Fork("trainer", "optim", "own", _asks('args.optim == "own"')),
+    "scheduler in a list": Fork("trl", "lr_scheduler_type", "own", _asks('args.lr_scheduler_type in ["own", "wsd"]')),
+    "loss": Fork("trl", "loss_type", "nlll", _asks('self.loss_type == "nlll"')),
+    "LLaMA-Factory's key": Fork(
+        "llamafactory", "lora_rnk", 8, {_FACTORY_COPY: _dataclass(_FACTORY_FIELD, "lora_rnk: int = 8")}
+    ),
+    "LLaMA-Factory's word": Fork("llamafactory", "finetuning_type", "own", {_FACTORY_COPY: _dataclass(_FACTORY_FIELD)}),
+    "LLaMA-Factory's stage": Fork("llamafactory", "stage", "own", _asks('finetuning_args.stage == "own"')),
+    "LLaMA-Factory's type": Fork(
+        "llamafactory",
+        "lora_rank",
+        "auto",
+        {_FACTORY_COPY: _dataclass(_FACTORY_FIELD, "lora_rank: Union[int, str] = 8")},
+    ),
+    "Axolotl's key": Fork("axolotl", "sequence_lenn", 8, _model("sequence_lenn: int | None = None")),
+    "Axolotl's type": Fork("axolotl", "sequence_len", "auto", _model("sequence_len: int | str = 512")),
+    "Axolotl's word": Fork("axolotl", "lr_scheduler", "own", _model("lr_scheduler: Literal['own'] | None = None")),
+    "Axolotl's adapter": Fork("axolotl", "adapter", "own", _asks('cfg.adapter == "own"')),
 }

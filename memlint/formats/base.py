@@ -137,13 +137,15 @@ class Context(NamedTuple):
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
     `is_filled_in(path, key, value)`: whether a program or a command of the repository sets `key` of the config at
     `path`, or replaces its `value`, before a framework reads it.
+    `declares(document, key)`: whether the program that reads the document, or that its command starts, declares `key` in
+    an argument class of its own.
     `is_made(reference)`: whether one writes the file that a config references.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last ten may search the whole repository. Call them only before reporting something; call `launch_commands`
+    The last eleven may search the whole repository. Call them only before reporting something; call `launch_commands`
     only where a config leaves its engine or the number of GPUs open.
     """
 
@@ -172,6 +174,7 @@ class Context(NamedTuple):
     own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
     calls_deepspeed: Callable[[], bool] = bool
     is_filled_in: Callable[[str, str, Any], bool] = _never
+    declares: Callable[[Document, str], bool] = _never
     is_made: Callable[[str], bool] = _never
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches

@@ -12,8 +12,9 @@ from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
-# Rules about figures, the model and the text of the file: they hold whoever reads it.
-_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
+# Rules about figures, the model and the text of the file: they hold whoever reads it. Where a name of a file leads, the
+# program says.
+_OF_ANY_READER = ("MEM", "MOD", "SRC", "CFG013")
 _OF_SAFE_LOAD = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
 _INHERITS = "_base_"  # names the files that this one lies over

@@ -64,7 +64,8 @@ class Script(NamedTuple):
 
 
 class Python(NamedTuple):
-    """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
+    """`fields` of all dataclasses and of pydantic's models by name; `scripts` that may read a config, as far as
+    MOST_BYTES_OF_SCRIPTS goes.
 
     `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
     templates that a copy of LLaMA-Factory registers. `converted`: attributes that code makes numbers of,
@@ -113,9 +114,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         if _may_read(script) and len(data) <= room_of_scripts:
             room_of_scripts -= len(data)
             scripts.append(script)
-        if b"@dataclass" in data:
-            for name, text in fields(data.decode("utf-8", "replace")):
-                found.setdefault(name, []).append(Declared(path, text))
+        for name, text in declared(data):
+            found.setdefault(name, []).append(Declared(path, text))
         if b"def __post_init__" in data:
             filled |= {name.decode() for name in _FILLED.findall(data)}
         converted |= {name.decode() for name in _CONVERTED.findall(data)}
@@ -153,8 +153,15 @@ def _may_read(script: Script) -> bool:
     return bool(reads) or b".yaml" in script.text or b".yml" in script.text
 
 
-def fields(source: str) -> Iterator[tuple[str, str]]:
-    """Name and annotation of each field of the classes that `@dataclass` stands above."""
+def declared(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file."""
+    has_models = b"pydantic" in data
+    if has_models or b"@dataclass" in data:
+        yield from fields(data.decode("utf-8", "replace"), has_models)
+
+
+def fields(source: str, of_any_class: bool = False) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the classes that `@dataclass` stands above, or `of_any_class`."""
     lines = source.splitlines()
     armed = inside = False
     for index, line in enumerate(lines):
@@ -163,7 +170,7 @@ def fields(source: str) -> Iterator[tuple[str, str]]:
             if match:
                 yield match[1], _whole(match[2], lines[index + 1 : index + _MOST_LINES])
         elif line.startswith("class "):
-            armed, inside = False, armed
+            armed, inside = False, armed or of_any_class
         elif line.startswith("@dataclass"):
             armed = True
         elif line[0] != "@":

@@ -79,6 +79,7 @@ class Workspace:
         self._programs = Programs(self._files, self._named, self._launches, python, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._loaders: dict[str, Sequence[Script]] = {}
+        self._declared: dict[str, set[str]] = {}  # by program
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -165,6 +166,7 @@ class Workspace:
             del self._documents[name]
         self._readers.clear()  # by the keys of a config
         self._loaders.clear()
+        self._declared.clear()
         self._sources.forget()
         if path.endswith(PYTHON):
             self._survey.forget()
@@ -184,7 +186,7 @@ class Workspace:
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converted_arguments": self.converted_arguments}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
-        functions |= {"is_made": self.is_made}
+        functions |= {"is_made": self.is_made, "declares": self.declares}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
 
@@ -244,6 +246,23 @@ class Workspace:
         if interpolated(value) and filled_in.by_substitution(pages):
             return True
         return filled_in.by_command(name, key, value, pages) or filled_in.by_program(key, value, self._loading(path))
+
+    def declares(self, document: Document, key: str) -> bool:
+        """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
+        own for HfArgumentParser or TrlParser."""
+        from memlint.repository.program_modules import modules  # as above
+        from memlint.repository.python_arguments import declared
+
+        if document.start is not None:
+            program = document.start.entry
+        else:
+            keys = [one for one in document.value if isinstance(one, str)] if isinstance(document.value, dict) else ()
+            found = self.config_reader(document.path, keys)
+            program = found.path if found.parsers else ""
+        if program not in self._declared:
+            scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
+            self._declared[program] = {name for script in scripts for name, _ in declared(script.text)}
+        return key in self._declared[program]
 
     def _loading(self, path: str) -> Sequence[Script]:
         """The scripts that load the config at `path`: those that name it, and the one that reads it."""

@@ -330,11 +330,13 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
 _OF_FIGURES = ("MEM", "SRC")  # rules that hold of a file as it stands
 _OF_REFERENCES = "REF001"  # a file that is not there
 _OF_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")  # a word that the framework does not know
+_OF_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")  # a value that the framework's own argument classes do not take
 
 
 def _is_programs_own(finding: Finding, parsed: Parsed, context: Context) -> bool:
     """Whether a program or a command of the repository sets what the finding is about, knows the word that stands
-    there, or makes the file that is missing. Information holds whatever is set."""
+    there, declares the key in its own argument class, or makes the file that is missing. What is information holds
+    whatever is set."""
     place = finding.location
     key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
     document = next((one for one in parsed.documents if one.path == place.path), None)
@@ -343,7 +345,11 @@ def _is_programs_own(finding: Finding, parsed: Parsed, context: Context) -> bool
     value = value_at(document.value, place.pointer)
     if finding.rule in _OF_WORDS and (key, str(value)) in context.own_words():
         return True  # nothing checks an annotation (transformers 5.23 hf_argparser.py:358)
-    if finding.severity == "info" or document.start is not None:
+    if finding.severity == "info":
+        return False
+    if finding.rule in _OF_VALUES and place.path == parsed.documents[0].path and context.declares(document, key):
+        return True
+    if document.start is not None:
         return False
     if finding.rule == _OF_REFERENCES and isinstance(value, str) and context.is_made(value):
         return True

@@ -19,7 +19,7 @@ from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
-from tests.readers import BY_FRAMEWORK, CONFIGS, MADE, OWN, REFUSED, SET, Files, Refused, placed
+from tests.readers import BY_FRAMEWORK, CONFIGS, FORKS, MADE, OWN, REFUSED, SET, Files, Refused, placed
 
 PATH = "configs/run.yaml"
 JSON_PATH = "configs/run.json"
@@ -30,12 +30,14 @@ def engine() -> Engine:
     return Engine(tuple(shipped()))
 
 
-def errors(config: Mapping[str, Any], files: Files, path: str = PATH) -> set[str]:
-    """The rules of the errors on the config in this repository."""
+def errors(
+    config: Mapping[str, Any], files: Files, path: str = PATH, severities: tuple[str, ...] = ("error",)
+) -> set[str]:
+    """The rules of the errors on the config in this repository, or of findings of other `severities`."""
     text = json.dumps(config, indent=1) if path == JSON_PATH else yaml.safe_dump(dict(config), sort_keys=False)
     workspace = in_memory({path: text, **placed(files, path)})
     analysis = uniform_analyser(engine(), {}, workspace=workspace).analyse(path, fixes=False)
-    return {finding.rule for finding in analysis.findings if finding.severity == "error"}
+    return {finding.rule for finding in analysis.findings if finding.severity in severities}
 
 
 @pytest.mark.parametrize("way", OWN)
@@ -90,9 +92,18 @@ def test_a_file_that_is_made_is_not_missed(framework: str, way: str) -> None:
     assert ("REF001" in found) is (way == "")
 
 
+@pytest.mark.parametrize("way", FORKS)
+def test_what_a_fork_declares_or_asks_for_is_its_own(way: str) -> None:
+    fork = FORKS[way]
+    config = {**REFUSED[fork.framework].config, fork.key: fork.value}
+    severities = ("error", "warning")
+    assert errors(config, {}, severities=severities) > (found := errors(config, fork.files, severities=severities))
+    assert not any(rule.startswith(("CFG", "TRN019", "AXO")) for rule in found)
+
+
 # The rules of the mistakes in tests.readers.CONFIGS.
 WRONG: Mapping[str, set[str]] = {
-    "trainer": {"CFG002", "CFG003", "PRE011", "TRN001", "TRN019"},
+    "trainer": {"CFG002", "CFG003", "PRE011", "REF001", "TRN001", "TRN019"},
     "trl": {"CFG003", "CFG008", "PEF025"},
     "llamafactory": {"CFG002", "CFG003", "LLF010", "LLF050"},
     "axolotl": {"AXO089", "CFG002"},
