@@ -1,7 +1,7 @@
 """How memlint judges configs that programs read in ways of their own: `python benchmarks/corpus/readers.py [-v]`.
 
-tests/readers.py has the ways, each as a small repository. A cell is one way with the config of one framework. It is wrong
-where an error is said of a file that its reader takes, or where one is lost of a file that the framework reads.
+tests/readers.py has the ways, each as a small repository. A cell is one way with the config of one framework. It is
+wrong where an error is said of a file that its reader takes, or where one is lost of a file that the framework reads.
 `-v` prints each wrong cell.
 """
 

@@ -137,8 +137,8 @@ class Context(NamedTuple):
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
     `is_filled_in(path, key, value)`: whether a program or a command of the repository sets `key` of the config at
     `path`, or replaces its `value`, before a framework reads it.
-    `declares(document, key)`: whether the program that reads the document, or that its command starts, declares `key` in
-    an argument class of its own.
+    `declares(document, key)`: whether the program that reads the document, or that its command starts, declares `key`
+    in an argument class of its own.
     `is_made(reference)`: whether one writes the file that a config references.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
