@@ -265,18 +265,13 @@ class Workspace:
         return key in self._declared[program]
 
     def _loading(self, path: str) -> Sequence[Script]:
-        """The scripts that load the config at `path`: those that name it, and the one that reads it."""
+        """The scripts that load the config at `path`."""
         if path not in self._loaders:
-            value = self.documents(path)[0].value
-            keys = [key for key in value if isinstance(key, str)] if isinstance(value, dict) else ()
-            name, reader = posixpath.basename(path).encode("utf-8", "replace"), self.config_reader(path, keys).path
-            naming = (
-                script
-                for script in self._survey.get().scripts
-                if name in script.text or self._files.display_path(script.path) == reader
-            )
-            loads = "reads_json" if path.endswith(".json") else "reads_yaml"
-            self._loaders[path] = [script for script in naming if getattr(script, loads)]
+            from memlint.repository.config_reader import loading  # as above
+
+            name, index = self._files.name(path), self._launches.get()
+            found = loading(name, index.pages_naming(name), self._survey.get().scripts, self._sources.get())
+            self._loaders[path] = list(found)
         return self._loaders[path]
 
     def is_made(self, reference: str) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
-from memlint.formats.base import Issue
+from memlint.formats.base import Context, Issue
 from memlint.formats.fields import value_at
 from memlint.formats.issues import OF_NAMES
 from memlint.formats.schema.validate import schema_issues
@@ -47,6 +47,11 @@ def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
 
 
 _SCHEMAS = "axolotl/utils/schemas"  # where Axolotl and its forks declare their keys
+
+
+def has_copy(context: Context) -> bool:
+    """Whether a copy of Axolotl is in the repository."""
+    return bool(context.field_annotations("sequence_len", _SCHEMAS))
 
 
 def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:

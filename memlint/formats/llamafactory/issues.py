@@ -56,7 +56,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
     is_other = isinstance(document.value, dict) and is_v1(document.value)
-    return None if is_other else own_reader_note(document, context, "llamafactory", "llamafactory.json#v0")
+    schema = "llamafactory.json#v0"
+    return None if is_other else own_reader_note(document, context, "llamafactory", schema, has_copy)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
