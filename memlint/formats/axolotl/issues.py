@@ -57,7 +57,9 @@ def has_copy(context: Context) -> bool:
 def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
     """Whether a copy of Axolotl in the repository takes it: forks declare keys, types and words of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    theirs = config.context.field_annotations(key, _SCHEMAS) if isinstance(key, str) and key else ""
+    if not isinstance(key, str) or not key:
+        return False
+    theirs = config.context.field_annotations(key, _SCHEMAS)
     if not theirs or issue.code in OF_NAMES:
         return bool(theirs)
     value = config.section.value.get(key)
