@@ -11,22 +11,28 @@ import posixpath
 import re
 from collections.abc import Iterable
 
+from memlint.repository.launch.pages import HINTS
 from memlint.repository.python_arguments import Script
 
+_EDITS = re.compile(r"\b(?:sed|jq|yq|perl|awk|replace)\b")
+_STARTS = re.compile(rf"{HINTS}|\.(?:py|sh)\b|\bpython")
 _CONTINUED = re.compile(r"\\\r?\n")
 _WRITES = re.compile(rb"\bdump\(|\.write(?:_text)?\(|\bcopy\w*\(|\.save\(")
 _SHORTEST = 3  # letters of a word that can be told from the rest of a command
 
 
 def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bool:
-    """Whether a command on one of the `pages` names the file `config` and, beside that, the key or its value."""
+    """Whether a command on one of the `pages` edits the key or its value in the file `config`, or all that start
+    something with the file give the key themselves."""
     name = posixpath.basename(config)
     naming = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if name in line)
     lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
     patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _told_apart(key)]
     # `sed s/__RATE__/1/` has marks around the value
     patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _told_apart(value)]
-    return any(re.search(pattern, line) for pattern in patterns for line in lines)
+    saying = {line for pattern in patterns for line in lines if re.search(pattern, line)}
+    starting = {line for line in lines if _STARTS.search(line) and not _EDITS.search(line)}
+    return any(map(_EDITS.search, saying)) or (bool(starting) and starting <= saying)
 
 
 def by_substitution(pages: Iterable[str]) -> bool:

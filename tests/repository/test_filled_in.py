@@ -12,13 +12,16 @@ from memlint.repository.python_arguments import as_script
     ("page", "says"),
     [
         ("sed -i 's/__RATE__/1/' configs/sft.yaml", True),
-        ("jq '.learning_rate = 1' \\\n  configs/sft.yaml", True),
-        ("train configs/sft.yaml --learning_rate 1", True),
-        ("train configs/sft.yaml", False),
-        ("train configs/learning_rate/sft.yaml", False),  # the file's own path
-        ("train other.yaml --learning_rate 1\ntrain configs/sft.yaml", False),  # another command
-        ("train configs/sft.yaml --learning_rates 1", False),  # another word
-        ("train configs/sft.yaml --own_learning_rate 1", False),
+        ("jq '.learning_rate = 1' \\\n  configs/sft.yaml > configs/other.yaml", True),
+        ("sed -i 's/__RATE__/1/' configs/sft.yaml\npython train.py configs/sft.yaml", True),
+        ("python train.py configs/sft.yaml --learning_rate 1", True),
+        ("See configs/sft.yaml:\npython train.py configs/sft.yaml learning_rate=1", True),
+        ("python train.py configs/sft.yaml", False),
+        ("python train.py configs/learning_rate/sft.yaml", False),  # the file's own path
+        ("python train.py other.yaml --learning_rate 1\npython train.py configs/sft.yaml", False),
+        ("python train.py configs/sft.yaml --learning_rate 1\npython train.py configs/sft.yaml", False),  # one of two
+        ("python train.py configs/sft.yaml --learning_rates 1", False),  # another word
+        ("python train.py configs/sft.yaml --own_learning_rate 1", False),
     ],
 )
 def test_a_command_that_names_the_file_and_a_word(page: str, says: bool) -> None:
@@ -26,7 +29,7 @@ def test_a_command_that_names_the_file_and_a_word(page: str, says: bool) -> None
 
 
 def test_a_short_word_is_any_word() -> None:
-    assert not by_command("sft.yaml", "lr", 1, ["train sft.yaml --lr 1"])
+    assert not by_command("sft.yaml", "lr", 1, ["python train.py sft.yaml --lr 1"])
 
 
 def test_variables_of_a_page_that_substitutes() -> None:
