@@ -363,7 +363,8 @@ def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:
     return key in commanded and (commanded[key] or finding.rule.startswith(_OF_ARGUMENTS))
 
 
-_OF_TWO_FILES = ("CFG008",)  # what the engine's file says against the arguments
+# What the engine's file says against the arguments, and what the Trainer makes of that file.
+_OF_TWO_FILES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
 
 
 def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:

@@ -14,11 +14,17 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from memlint.formats.own_reader import rule_applies
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
+from memlint.ruleset.examples import Example, examples
+from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.shipped import shipped
+from memlint.shipped_data import folder
 from tests.readers import BY_FRAMEWORK, CONFIGS, FORKS, MADE, OWN, REFUSED, SET, Files, Refused, placed
 
 PATH = "configs/run.yaml"
@@ -35,9 +41,14 @@ def errors(
 ) -> set[str]:
     """The rules of the errors on the config in this repository, or of findings of other `severities`."""
     text = json.dumps(config, indent=1) if path == JSON_PATH else yaml.safe_dump(dict(config), sort_keys=False)
+    return said(text, files, path, severities)
+
+
+def said(text: str, files: Files, path: str, severities: tuple[str, ...]) -> set[str]:
     workspace = in_memory({path: text, **placed(files, path)})
     analysis = uniform_analyser(engine(), {}, workspace=workspace).analyse(path, fixes=False)
-    return {finding.rule for finding in analysis.findings if finding.severity in severities}
+    here = (finding for finding in analysis.findings if finding.location.path == path)
+    return {finding.rule for finding in here if finding.severity in severities}
 
 
 @pytest.mark.parametrize("way", OWN)
@@ -45,6 +56,30 @@ def errors(
 def test_a_program_makes_what_it_likes_of_its_file(framework: str, way: str) -> None:
     path = PATH.replace("configs/", "own/") if way == "package data" else PATH
     assert errors(CONFIGS[framework], OWN[way], path) == set()
+
+
+@cache
+def mistakes() -> tuple[Example, ...]:
+    """What rules about arguments fail, by their own examples: files of frameworks that have a command of their own."""
+    rules = folder("rules")
+    documents = (read_document(f"{rules}/{name}", name) for name in rule_files(rules))
+    found = (example for document in documents for example in examples(document))
+    return tuple(one for one in found if one.expected == "fails" and one.format in _FORMATS and not _is_json(one))
+
+
+_FORMATS = ("trainer", "llamafactory", "axolotl")
+
+
+def _is_json(example: Example) -> bool:
+    return example.file.endswith(".json")
+
+
+@given(st.deferred(lambda: st.sampled_from(mistakes())), st.sampled_from(sorted(OWN)))
+@settings(max_examples=40, deadline=None)
+def test_no_rule_judges_what_a_program_reads_by_itself(example: Example, way: str) -> None:
+    path = PATH.replace("configs/", "own/") if way == "package data" else PATH
+    found = said(example.text, {**example.fields.get("files", {}), **OWN[way]}, path, ("error", "warning"))
+    assert all(map(rule_applies, found)), (example.rule, way)
 
 
 @pytest.mark.parametrize(("framework", "way"), [(name, way) for name, ways in BY_FRAMEWORK.items() for way in ways])
