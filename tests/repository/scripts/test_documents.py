@@ -869,3 +869,9 @@ def test_a_prompt_bound_of_the_programs_own_is_no_argument_that_is_gone() -> Non
         for name in ("max_prompt_length", "limit")
     )
     assert ("TRL029" in own, "TRL029" in configured) == (False, True)
+
+
+def test_an_override_with_nothing_behind_its_sign() -> None:
+    script = "python -m verl.trainer.sft_trainer model.path= data.train_batch_size=8 trainer.n_gpus_per_node=8\n"
+    (document,) = in_memory({"run.sh": script}).documents("run.sh")
+    assert document.value["model"] == {"path": ""}
