@@ -7,7 +7,7 @@ config's path, `NAME` for its file's name and `STEM` for that without its suffix
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 Files = Mapping[str, str]
 
@@ -345,6 +345,50 @@ BY_FRAMEWORK: Mapping[str, Mapping[str, Files]] = {
     },
 }
 
+# Ways in which a program or a command sets `KEY` of the config, or replaces its `VALUE`, for the framework's own code.
+# `HAND_ON` is the framework's command.
+_EDIT = "import json, subprocess, sys, yaml\ncfg = LOAD(open(sys.argv[1]))\n"
+_HAND_ON = 'DUMP(cfg, open("final", "w"))\nsubprocess.run("HAND_ON final".split())\n'
+
+
+def _edited(text: str) -> Files:
+    return {"train.py": f"{_EDIT}{text}\n{_HAND_ON}", "run.sh": "python train.py CONFIG\n"}
+
+
+SET: Mapping[str, Files] = {
+    "item": _edited('cfg["KEY"] = compute()'),
+    "pop": _edited('own = cfg.pop("KEY")'),
+    "setdefault": _edited('cfg.setdefault("KEY", compute())'),
+    "update": _edited('cfg.update({"KEY": compute()})'),
+    "delete": _edited('del cfg["KEY"]'),
+    "nested": _edited('cfg["section"]["KEY"] = compute()'),
+    "replace": {
+        "train.py": "import json, yaml\ntext = open('CONFIG').read().replace('VALUE', compute())\ncfg = LOADS(text)\n"
+        + _HAND_ON
+    },
+    "sed of the value": {"run.sh": "sed -i 's/VALUE/'$COMPUTED'/' CONFIG\nHAND_ON CONFIG\n"},
+    "sed of the key": {"run.sh": 'sed "s/KEY: .*/KEY: $COMPUTED/" CONFIG > final\nHAND_ON final\n'},
+    "sed over lines": {"run.sh": "sed -i \\\n  -e 's/VALUE/1/' \\\n  CONFIG\nHAND_ON CONFIG\n"},
+    "yq": {"run.sh": "yq -i '.KEY = strenv(COMPUTED)' CONFIG\nHAND_ON CONFIG\n"},
+    "jq": {"run.sh": "jq '.section.KEY = 1' CONFIG > final\nHAND_ON final\n"},
+    "perl": {"Makefile": "train:\n\tperl -pi -e 's/VALUE/1/' CONFIG && HAND_ON CONFIG\n"},
+    "override": {"run.sh": "HAND_ON CONFIG KEY=1\n"},
+    "option": {"run.sh": "HAND_ON CONFIG --KEY 1\n"},
+    "in a page": {"README.md": "Set it first:\n\n```bash\nsed -i 's/VALUE/1/' CONFIG\npython final.py\n```\n"},
+}
+# Ways in which the file that a config references comes to be there.
+MADE: Mapping[str, Files] = {
+    "json.dump": {
+        "make.py": 'import json\njson.dump(make(), open("configs/MADE", "w"))\nload = json.load(open("a"))\n'
+    },
+    "heredoc": {"run.sh": "cat > configs/MADE <<EOF\n{}\nEOF\nHAND_ON CONFIG\n"},
+    "jq": {"run.sh": "jq '.a = 1' other.json > configs/MADE\nHAND_ON CONFIG\n"},
+    "cp": {"run.sh": "cp templates/zero3.json configs/MADE\nHAND_ON CONFIG\n"},
+    "wget": {"run.sh": "wget https://example.org/x.json -O configs/MADE\nHAND_ON CONFIG\n"},
+    "output option": {"run.sh": "python make.py --output configs/MADE\nHAND_ON CONFIG\n", "make.py": "make()\n"},
+    "tee": {"Makefile": "ds:\n\techo '{}' | tee configs/MADE\n\tpython check.py\n"},
+}
+
 _ARGUMENTS = {
     "model_name_or_path": "Qwen/Qwen2.5-1.5B",
     "output_dir": "out",
@@ -365,6 +409,7 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "lr_scheduler_type": "wsd_own",
         "optim": "adamw_own",
         "max_steps": None,
+        "deepspeed": "configs/absent.json",
     },
     "trl": {
         **_ARGUMENTS,
@@ -401,4 +446,110 @@ CONFIGS: Mapping[str, Mapping[str, Any]] = {
         "output_dir": "out",
         "optimizer": "adamw_torch",
     },
+}
+
+
+class Refused(NamedTuple):
+    """A sound `config` of a framework, and a value in it that the framework refuses: where, and which. `hand_on`: the
+    command that the framework reads the file with; `files`: the program that it starts."""
+
+    config: Mapping[str, Any]
+    key: tuple[str, ...]
+    value: str
+    hand_on: str
+    files: Files
+
+
+_DEEPSPEED = {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": "auto"}}
+_AXOLOTL = {"sequence_len": 512, "adapter": "lora", "lora_r": 8, "lora_alpha": 16, "lora_target_linear": True}
+_FACTORY = {"stage": "sft", "finetuning_type": "lora", "lora_rank": 8, "quantization_bit": 4, "warmup_steps": 0}
+REFUSED: Mapping[str, Refused] = {
+    "trainer": Refused(_ARGUMENTS, ("lr_scheduler_type",), "wsd_own", "python hf.py", {"hf.py": _HF}),
+    "trl": Refused(
+        {**_ARGUMENTS, "dataset_name": "a/b", "max_length": 512}, ("optim",), "adamw_own", "trl sft --config", {}
+    ),
+    "llamafactory": Refused(
+        {**CONFIGS["llamafactory"], **_FACTORY}, ("lora_rank",), "RANK_HERE", "llamafactory-cli train", {}
+    ),
+    "axolotl": Refused({**CONFIGS["axolotl"], **_AXOLOTL}, ("sequence_len",), "LENGTH_HERE", "axolotl train", {}),
+    "accelerate": Refused(
+        {
+            "compute_environment": "LOCAL_MACHINE",
+            "distributed_type": "MULTI_GPU",
+            "num_machines": 1,
+            "num_processes": 8,
+        },
+        ("mixed_precision",),
+        "PRECISION_HERE",
+        "accelerate launch own.py --config_file",
+        {},
+    ),
+    "deepspeed": Refused(
+        {**_DEEPSPEED, "zero_optimization": {"stage": 2}},
+        ("zero_optimization", "reduce_bucket_size"),
+        "BUCKET_HERE",
+        "deepspeed hf.py --deepspeed",
+        {"hf.py": _HF},
+    ),
+}
+
+
+class Fork(NamedTuple):
+    """A repository whose own classes or code take what the framework's releases refuse under `key`."""
+
+    framework: str  # of REFUSED, whose config it changes
+    key: str
+    value: Any
+    files: Files
+
+
+_FACTORY_COPY = "src/llamafactory/hparams/finetuning_args.py"
+_AXOLOTL_COPY = "src/axolotl/utils/schemas/config.py"
+
+
+def _dataclass(*fields: str, base: str = "") -> str:
+    lines = "".join(f"    {field}\n" for field in fields)
+    return f"from dataclasses import dataclass\n@dataclass\nclass Arguments{base}:\n{lines}"
+
+
+def _parsed(field: str) -> Files:
+    """A program whose class for HfArgumentParser declares a field."""
+    program = "from transformers import HfArgumentParser\nfrom own.arguments import Arguments\n"
+    program += "args = HfArgumentParser(Arguments).parse_yaml_file(sys.argv[1])\n"
+    own = "from transformers import TrainingArguments\n" + _dataclass(field, base="(TrainingArguments)")
+    return {"train.py": program, "own/arguments.py": own, "run.sh": "torchrun train.py CONFIG\n"}
+
+
+def _asks(condition: str) -> Files:
+    return {"own/trainer.py": f"def make(args):\n    if {condition}:\n        return own()\n"}
+
+
+def _model(field: str) -> Files:
+    return {_AXOLOTL_COPY: f"from pydantic import BaseModel\nclass AxolotlInputConfig(BaseModel):\n    {field}\n"}
+
+
+_FACTORY_FIELD = 'finetuning_type: Literal["lora", "own"] = "lora"'
+FORKS: Mapping[str, Fork] = {
+    "argument retyped": Fork("trainer", "lr_scheduler_type", "own", _parsed('lr_scheduler_type: str = "own"')),
+    "argument that may be null": Fork("trainer", "max_steps", None, _parsed("max_steps: Optional[int] = None")),
+    "argument renamed": Fork("trainer", "save_step", 3, _parsed("save_step: int = 3")),
+    "number or text": Fork("trainer", "warmup_steps", "auto", _parsed('warmup_steps: Union[int, str] = "auto"')),
+    "optimizer by name": Fork("trainer", "optim", "own", _asks('args.optim == "own"')),
+    "scheduler in a list": Fork("trl", "lr_scheduler_type", "own", _asks('args.lr_scheduler_type in ["own", "wsd"]')),
+    "loss": Fork("trl", "loss_type", "nlll", _asks('self.loss_type == "nlll"')),
+    "LLaMA-Factory's key": Fork(
+        "llamafactory", "lora_rnk", 8, {_FACTORY_COPY: _dataclass(_FACTORY_FIELD, "lora_rnk: int = 8")}
+    ),
+    "LLaMA-Factory's word": Fork("llamafactory", "finetuning_type", "own", {_FACTORY_COPY: _dataclass(_FACTORY_FIELD)}),
+    "LLaMA-Factory's stage": Fork("llamafactory", "stage", "own", _asks('finetuning_args.stage == "own"')),
+    "LLaMA-Factory's type": Fork(
+        "llamafactory",
+        "lora_rank",
+        "auto",
+        {_FACTORY_COPY: _dataclass(_FACTORY_FIELD, "lora_rank: Union[int, str] = 8")},
+    ),
+    "Axolotl's key": Fork("axolotl", "sequence_lenn", 8, _model("sequence_lenn: int | None = None")),
+    "Axolotl's type": Fork("axolotl", "sequence_len", "auto", _model("sequence_len: int | str = 512")),
+    "Axolotl's word": Fork("axolotl", "lr_scheduler", "own", _model("lr_scheduler: Literal['own'] | None = None")),
+    "Axolotl's adapter": Fork("axolotl", "adapter", "own", _asks('cfg.adapter == "own"')),
 }

@@ -99,8 +99,8 @@ ON_DEMAND = {
             "repository.python_arguments",
             "repository.config_reader",
             "repository.program_modules",
+            "repository.filled_in",
             "repository.walk",
-            "repository.written",
         ),
     ),
     "repository.programs": (

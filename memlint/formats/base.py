@@ -108,7 +108,7 @@ def _no_annotations(key: str, below: str = "") -> str:
     return ""
 
 
-def _never(path: str) -> bool:
+def _never(*asked: Any) -> bool:
     return False
 
 
@@ -135,8 +135,11 @@ class Context(NamedTuple):
     `converted_arguments()`: those that its code makes numbers of (`float(args.learning_rate)`).
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
-    `is_filled_in(path)`: whether a script runs envsubst over the config at `path` before anything reads it.
-    `is_written(reference)`: whether a script writes a file of that name.
+    `is_filled_in(path, key, value)`: whether a program or a command of the repository sets `key` of the config at
+    `path`, or replaces its `value`, before a framework reads it.
+    `declares(document, key)`: whether the program that reads the document, or that its command starts, declares `key`
+    in an argument class of its own.
+    `is_made(reference)`: whether one writes the file that a config references.
     `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
     show it.
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
@@ -170,8 +173,9 @@ class Context(NamedTuple):
     own_refusals: Callable[[], frozenset[str]] = frozenset
     own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
     calls_deepspeed: Callable[[], bool] = bool
-    is_filled_in: Callable[[str], bool] = _never
-    is_written: Callable[[str], bool] = _never
+    is_filled_in: Callable[[str, str, Any], bool] = _never
+    declares: Callable[[Document, str], bool] = _never
+    is_made: Callable[[str], bool] = _never
     launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
     launch_files: Callable[[str], tuple[str, ...]] = no_launches
     config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader

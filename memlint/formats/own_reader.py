@@ -7,13 +7,16 @@ apart.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from memlint.formats.base import Context, Issue
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
-# Rules about figures, the model and the text of the file: they hold whoever reads it.
-_OF_ANY_READER = ("MEM", "MOD", "SRC", "REF", "CFG013")
+# Rules about figures, the model and the text of the file: they hold whoever reads it. Where a name of a file leads, the
+# program says.
+_OF_ANY_READER = ("MEM", "MOD", "SRC", "CFG013")
 _OF_SAFE_LOAD = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
 _INHERITS = "_base_"  # names the files that this one lies over
@@ -26,10 +29,13 @@ def rule_applies(rule: str) -> bool:
     return rule.startswith(_OF_ANY_READER) and rule not in _OF_SAFE_LOAD
 
 
-def own_reader_note(document: Document, context: Context, framework: str, schema: str) -> Issue | None:
+def own_reader_note(
+    document: Document, context: Context, framework: str, schema: str, has_copy: Callable[[Context], bool]
+) -> Issue | None:
     """The note on a file that a program reads and no command hands to `framework`; None for any other.
 
-    `schema`: of the framework's keys. A file for a program that names the framework must have keys that are not in it.
+    `schema`: of the framework's keys. A file for a program that names the framework, or in a repository that `has_copy`
+    of it, must have keys that are not in it.
     """
     if document.start is not None or not isinstance(document.value, dict):
         return None
@@ -37,6 +43,8 @@ def own_reader_note(document: Document, context: Context, framework: str, schema
     if is_foreign and _INHERITS in document.value:
         why = f"`{_INHERITS}` is for a loader of mmengine's kind, so another program reads this file"
         return Issue("own-reader", f"{why}: its keys are not judged", document.path, severity="info")
+    if not is_foreign and has_copy(context):
+        return None
     found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
     if found.kind != "script" or not found.path or (framework in found.names and not is_foreign):
         return None

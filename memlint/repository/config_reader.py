@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
@@ -66,6 +66,16 @@ def reader_of(
     return next((found for found in readers if found.kind), ConfigReader())
 
 
+def loading(config: str, pages: Iterable[str], scripts: Iterable[Script], sources: Sources) -> Iterator[Script]:
+    """The scripts that load the file `config`: those that name it, and those of programs that commands name with it."""
+    loads = _loads_json if config.endswith(".json") else _loads_yaml
+    name = posixpath.basename(config).encode("utf-8", "replace")
+    of = _Config(config, (), (), sources, loads)
+    programs = (path for line in _commands(config, pages) for path in of.programs(line))
+    naming = (script for script in scripts if name in script.text)
+    return filter(loads, chain(naming, modules(programs, sources)))
+
+
 def _loads_yaml(script: Script) -> bool:
     return script.reads_yaml
 
@@ -101,12 +111,16 @@ class _Config(NamedTuple):
 
     def _of_command(self, line: str) -> Iterator[ConfigReader]:
         """Who reads the config that a command names: the program that it starts comes first."""
-        named = [path for word in _SCRIPT.findall(line) for path in self._program(word)]
-        commands = self.sources.commands
-        named += [path for word in _WORD.findall(line) if word in commands for path in self._program(commands[word])]
+        named = self.programs(line)
         yield from (self._of_program(path, is_given=True) for path in named)
         if _LAUNCHERS.search(line) and (named or _SCRIPT.search(line)):
             yield ConfigReader("framework")
+
+    def programs(self, line: str) -> list[str]:
+        """The programs of the repository that a command names."""
+        commands = self.sources.commands
+        words = [*_SCRIPT.findall(line), *(commands[word] for word in _WORD.findall(line) if word in commands)]
+        return [path for word in words for path in self._program(word)]
 
     def _program(self, word: str) -> Iterable[str]:
         """The files of a script or module that a command names; packages may lie below `src/`."""
@@ -204,7 +218,7 @@ def _names_folder(script: Script, config: str) -> bool:
     """Whether the script names the config's folder, or a pattern of files in it: not one that names another file. Hydra
     composes its file of all folders below the one that it is given, relative to the script."""
     folder = posixpath.dirname(config)
-    if not folder:
+    if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
         return False
     beside = posixpath.dirname(script.path)
     for word in _QUOTED.findall(script.text):

@@ -38,7 +38,11 @@ _CONVERTED = re.compile(rb"\b(?:float|int)\(\s*(?:\w+\.)+(\w+)\s*\)")
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # What a copy of a framework refuses, as long as the line is not commented out, and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
-_COMPARED = re.compile(rb"""\b(adapter|loss_type|stage)\s*==\s*["']([\w-]{1,40})["']""")
+_COMPARED = re.compile(
+    rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
+    rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
+)
+_IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -61,7 +65,8 @@ class Script(NamedTuple):
 
 
 class Python(NamedTuple):
-    """`fields` of all dataclasses by name; `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
+    """`fields` of all dataclasses and of pydantic's models by name; `scripts` that may read a config, as far as
+    MOST_BYTES_OF_SCRIPTS goes.
 
     `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
     templates that a copy of LLaMA-Factory registers. `converted`: attributes that code makes numbers of,
@@ -110,9 +115,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         if _may_read(script) and len(data) <= room_of_scripts:
             room_of_scripts -= len(data)
             scripts.append(script)
-        if b"@dataclass" in data:
-            for name, text in fields(data.decode("utf-8", "replace")):
-                found.setdefault(name, []).append(Declared(path, text))
+        for name, text in declared(data):
+            found.setdefault(name, []).append(Declared(path, text))
         if b"def __post_init__" in data:
             filled |= {name.decode() for name in _FILLED.findall(data)}
         converted |= {name.decode() for name in _CONVERTED.findall(data)}
@@ -120,11 +124,18 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             templates |= {name.decode() for name in _TEMPLATE.findall(data)}
         if "/hparams/" in path:
             refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
-        compared |= {(name.decode(), word.decode()) for name, word in _COMPARED.findall(data)}
+        compared.update(_compared(data))
         calls_deepspeed = calls_deepspeed or _OWN_ENGINE in data
         has_loop = has_loop or _HUGGING_FACE.search(data) is not None
     said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
     return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, frozenset(converted))
+
+
+def _compared(data: bytes) -> Iterator[tuple[str, str]]:
+    """Arguments with words that code compares them with: `optim == "own"`, `stage in ("own", "other")`."""
+    for name, word, words in _COMPARED.findall(data):
+        for one in _IN_QUOTES.findall(word or words):
+            yield name.decode(), one.decode()
 
 
 def as_script(path: str, data: bytes) -> Script:
@@ -144,8 +155,15 @@ def _may_read(script: Script) -> bool:
     return bool(reads) or names or _LOADS.search(script.text) is not None
 
 
-def fields(source: str) -> Iterator[tuple[str, str]]:
-    """Name and annotation of each field of the classes that `@dataclass` stands above."""
+def declared(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file."""
+    has_models = b"pydantic" in data
+    if has_models or b"@dataclass" in data:
+        yield from fields(data.decode("utf-8", "replace"), has_models)
+
+
+def fields(source: str, of_any_class: bool = False) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the classes that `@dataclass` stands above, or `of_any_class`."""
     lines = source.splitlines()
     armed = inside = False
     for index, line in enumerate(lines):
@@ -154,7 +172,7 @@ def fields(source: str) -> Iterator[tuple[str, str]]:
             if match:
                 yield match[1], _whole(match[2], lines[index + 1 : index + _MOST_LINES])
         elif line.startswith("class "):
-            armed, inside = False, armed
+            armed, inside = False, armed or of_any_class
         elif line.startswith("@dataclass"):
             armed = True
         elif line[0] != "@":

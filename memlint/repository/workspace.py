@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import memlint.repository.tracked as tracked_by
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
+from memlint.formats.fields import interpolated
 from memlint.formats.references import Files, reader
 from memlint.repository.once import Once
 from memlint.repository.pins import ENTRIES, FILES, Pin, pinned, pins
@@ -77,6 +78,8 @@ class Workspace:
         self._sources = Once(self._program_sources)
         self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
+        self._loaders: dict[str, Sequence[Script]] = {}
+        self._declared: dict[str, set[str]] = {}  # by program
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -162,6 +165,8 @@ class Workspace:
         for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
             del self._documents[name]
         self._readers.clear()  # by the keys of a config
+        self._loaders.clear()
+        self._declared.clear()
         self._sources.forget()
         if path.endswith(PYTHON):
             self._python.forget()
@@ -182,7 +187,7 @@ class Workspace:
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converted_arguments": self.converted_arguments}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
-        functions |= {"is_written": self.is_written}
+        functions |= {"is_made": self.is_made, "declares": self.declares}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
 
@@ -233,18 +238,50 @@ class Workspace:
         """Whether the repository's programs start DeepSpeed by themselves, with no trainer of Hugging Face."""
         return self._survey.get().calls_deepspeed
 
-    def is_filled_in(self, path: str) -> bool:
-        """Whether a script or page of the repository names the config at `path` and runs envsubst."""
-        name = posixpath.basename(path)
-        return any("envsubst" in page and name in page for page in self._launches.get().pages())
+    def is_filled_in(self, path: str, key: str, value: Any) -> bool:
+        """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`."""
+        import memlint.repository.filled_in as filled_in  # where something is said of a config
 
-    def is_written(self, reference: str) -> bool:
-        """Whether a script or page of the repository writes a file of that name, which none of its files has."""
-        from memlint.repository.written import writes  # where a config names a file that is not there
+        name = self._files.name(path)
+        pages = self._launches.get().pages_naming(name)
+        if interpolated(value) and filled_in.by_substitution(pages):
+            return True
+        return filled_in.by_command(name, key, value, pages) or filled_in.by_program(key, value, self._loading(path))
+
+    def declares(self, document: Document, key: str) -> bool:
+        """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
+        own for HfArgumentParser or TrlParser."""
+        from memlint.repository.program_modules import modules  # as above
+        from memlint.repository.python_arguments import declared
+
+        if document.start is not None:
+            program = document.start.program.entry
+        else:
+            keys = [one for one in document.value if isinstance(one, str)] if isinstance(document.value, dict) else ()
+            found = self.config_reader(document.path, keys)
+            program = found.path if found.parsers else ""
+        if program not in self._declared:
+            scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
+            self._declared[program] = {name for script in scripts for name, _ in declared(script.text)}
+        return key in self._declared[program]
+
+    def _loading(self, path: str) -> Sequence[Script]:
+        """The scripts that load the config at `path`."""
+        if path not in self._loaders:
+            from memlint.repository.config_reader import loading  # as above
+
+            name, index = self._files.name(path), self._launches.get()
+            found = loading(name, index.pages_naming(name), self._survey.get().scripts, self._sources.get())
+            self._loaders[path] = list(found)
+        return self._loaders[path]
+
+    def is_made(self, reference: str) -> bool:
+        """Whether a program or a command of the repository writes the file that `reference` names."""
+        import memlint.repository.filled_in as filled_in  # as above
 
         name = posixpath.basename(reference)
-        scripts = (script.text.decode("utf-8", "replace") for script in self._survey.get().scripts)
-        return bool(name) and any(writes(text, name) for text in (*self._launches.get().pages(), *scripts))
+        pages = self._launches.get().pages_naming(name)
+        return bool(name) and filled_in.is_made(name, pages, self._survey.get().scripts)
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""

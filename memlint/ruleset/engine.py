@@ -18,6 +18,7 @@ from memlint.expressions.render import render
 from memlint.findings import Finding, Location
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition
+from memlint.formats.fields import value_at
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
@@ -164,6 +165,7 @@ class Engine:
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
         found = _without_skipped(format_, document, context, found)
+        found = [item for item in found if not _is_programs_own(item.finding, parsed, context)]
         note = _unjudged(format_, document, context) if found else None
         if note is not None:
             told = issue_findings(parsed._replace(issues=(note,)))
@@ -350,18 +352,35 @@ def _without_skipped(format_: Format, document: Document, context: Context, foun
     if skips is not None:
         found = [item for item in found if not skips(item.finding.rule, document, context)]
     commanded = document.start.values.by_command if document.start is not None else {}
-    found = [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
-    return [item for item in found if not _is_written_later(item.finding, document, context)]
+    return [item for item in found if not (commanded and _is_of_a_command(item.finding, commanded))]
 
 
-def _is_written_later(finding: Finding, document: Document, context: Context) -> bool:
-    """Whether the finding is about a file that is not there and that a script of the repository writes."""
-    if finding.rule != MISSING_FILE or finding.location.path != document.path:
+_OF_FIGURES = ("MEM", "SRC")  # rules that hold of a file as it stands
+_OF_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")  # a word that the framework does not know
+_OF_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")  # a value that the framework's own argument classes do not take
+
+
+def _is_programs_own(finding: Finding, parsed: Parsed, context: Context) -> bool:
+    """Whether a program or a command of the repository sets what the finding is about, knows the word that stands
+    there, declares the key in its own argument class, or makes the file that is missing. What is information holds
+    whatever is set."""
+    place = finding.location
+    key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
+    document = next((one for one in parsed.documents if one.path == place.path), None)
+    if finding.rule.startswith(_OF_FIGURES) or not key or document is None:
         return False
-    value = document.value
-    for step in finding.location.pointer:
-        value = value.get(step) if isinstance(value, dict) else None
-    return isinstance(value, str) and context.is_written(value)
+    value = value_at(document.value, place.pointer)
+    if finding.rule in _OF_WORDS and (key, str(value)) in context.own_words():
+        return True  # nothing checks an annotation (transformers 5.23 hf_argparser.py:358)
+    if finding.severity == "info":
+        return False
+    if finding.rule in _OF_VALUES and place.path == parsed.documents[0].path and context.declares(document, key):
+        return True
+    if document.start is not None:
+        return False
+    if finding.rule == MISSING_FILE and isinstance(value, str) and context.is_made(value):
+        return True
+    return context.is_filled_in(place.path, key, value)
 
 
 def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:
@@ -371,7 +390,8 @@ def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:
     return key in commanded and (commanded[key] or finding.rule.startswith(_OF_ARGUMENTS))
 
 
-_OF_TWO_FILES = ("CFG008",)  # what the engine's file says against the arguments
+# What the engine's file says against the arguments, and what the Trainer makes of that file.
+_OF_TWO_FILES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
 
 
 def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:

@@ -56,10 +56,25 @@ def test_a_fork_that_takes_lora_with_badam(source: str, skipped: bool) -> None:
     assert not _skips(llamafactory, "LLF001", config, files)
 
 
-@pytest.mark.parametrize(("adapter", "skipped"), [("llora", True), ("qlorra", False), (["llora"], False)])
-def test_a_fork_with_an_adapter_of_its_own(adapter: object, skipped: bool) -> None:
-    files = {"src/axolotl/utils/models.py": KNOWS}
-    assert _skips(axolotl, "AXO089", {"base_model": "a/b", "adapter": adapter}, files) is skipped
+def _said(config: Mapping[str, object], files: Mapping[str, str]) -> set[str]:
+    workspace = in_memory({"train.yaml": yaml.safe_dump(dict(config)), **files})
+    found = Engine(tuple(shipped())).analyse(workspace.documents("train.yaml")[0], workspace.context()).findings
+    return {one.rule for one in found}
+
+
+@pytest.mark.parametrize(("adapter", "said"), [("llora", False), ("qlorra", True)])
+def test_a_fork_with_an_adapter_of_its_own(adapter: str, said: bool) -> None:
+    config = {"base_model": "a/b", "adapter": adapter, "micro_batch_size": 1, "sequence_len": 8, "datasets": []}
+    assert ("AXO089" in _said(config, {"src/axolotl/utils/models.py": KNOWS})) is said
+
+
+@pytest.mark.parametrize(("word", "said"), [("wsd_own", False), ("mine", False), ("cosin", True)])
+def test_a_scheduler_that_a_trainer_of_the_repository_makes(word: str, said: bool) -> None:
+    config = {"output_dir": "o", "model_name_or_path": "a/b", "learning_rate": 0.1, "num_train_epochs": 1}
+    code = (
+        'if args.lr_scheduler_type == "wsd_own":\n    pass\nelif args.lr_scheduler_type in ["linear", "mine"]: pass\n'
+    )
+    assert ("TRN019" in _said({**config, "lr_scheduler_type": word}, {"trainer.py": code})) is said
 
 
 def test_releases_that_did_not_check_a_type_are_not_held_against_it() -> None:
@@ -121,8 +136,8 @@ _LLAMAFACTORY = "model_name_or_path: ${MODEL}\nstage: sft\ndo_train: true\nfinet
 def test_variables_that_envsubst_fills_in(script: str, messages: int) -> None:
     workspace = in_memory({"sft.yaml": _LLAMAFACTORY, "run.sh": script})
     (document,) = workspace.documents("sft.yaml")
-    found = llamafactory.parse(document, workspace.context()).issues
-    assert sum(issue.code == "interpolation" for issue in found) == messages
+    found = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    assert sum(one.rule == "CFG010" for one in found) == messages
 
 
 @pytest.mark.parametrize(
@@ -187,8 +202,8 @@ def test_a_stage_of_a_fork(word: str, fields: str, severities: list[str]) -> Non
     copy = "src/llamafactory"
     files = {f"{copy}/train/tuner.py": tuner, f"{copy}/hparams/finetuning_args.py": arguments, "sft.yaml": config}
     workspace = in_memory(files)
-    found = llamafactory.parse(workspace.documents("sft.yaml")[0], workspace.context()).issues
-    assert [issue.severity for issue in found if issue.pointer == ("stage",)] == severities
+    found = Engine(tuple(shipped())).analyse(workspace.documents("sft.yaml")[0], workspace.context()).findings
+    assert [one.severity for one in found if one.location.pointer == ("stage",)] == severities
 
 
 @pytest.mark.parametrize(("key", "severity"), [("eval_strategy", "error"), ("pref_loss", "info")])

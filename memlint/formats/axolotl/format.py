@@ -10,7 +10,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.axolotl.config import AxolotlConfig, config_of
-from memlint.formats.axolotl.issues import axolotl_issues, skips_rule
+from memlint.formats.axolotl.issues import axolotl_issues, has_copy
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
 from memlint.formats.axolotl.model import find_model
 from memlint.formats.axolotl.parallel import UsedSection, apply_engine, apply_launch_file
@@ -27,7 +27,7 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "unjudged"]
 
 DIALECT = "yaml11"
 
@@ -58,7 +58,7 @@ def unjudged(document: Document, context: Context) -> Issue | None:
     if document.syntax == "json" and document.path.endswith(".json"):
         message = "Axolotl's files are YAML, so another program reads this one: its keys are not judged"
         return Issue("own-reader", message, document.path, severity="info")
-    return own_reader_note(document, context, NAME, SCHEMA)
+    return own_reader_note(document, context, NAME, SCHEMA, has_copy)
 
 
 def _apply_inference(fields: Fields) -> None:

@@ -5,6 +5,7 @@ Axolotl ignores a key that it does not know, so one is reported only where it is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from memlint.formats.axolotl.config import AxolotlConfig
@@ -12,14 +13,8 @@ from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import value_at
+from memlint.formats.issues import OF_NAMES
 from memlint.formats.schema.validate import schema_issues
-from memlint.source.document import Document
-
-
-def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """Whether `rule` says nothing of this document: the repository's own Python knows the adapter by name."""
-    adapter = document.value.get("adapter") if isinstance(document.value, dict) else None
-    return rule == "AXO089" and ("adapter", str(adapter)) in context.own_words()
 
 
 def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
@@ -38,6 +33,8 @@ def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     refuses or ignores."""
     if issue.code == "unknown-key" and "did you mean" not in issue.message:
         return None
+    if _is_of_a_copy(issue, config):
+        return None
     if config.context.versions.get(NAME, _CHECKED) < _CHECKED and _is_of_newer_releases(issue):
         return None
     if issue.code in ("removed-key", "renamed-key") and value_at(config.section.value, issue.pointer) is None:
@@ -47,6 +44,27 @@ def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
     if issue.code in ("removed-key", "renamed-key", "removed-value"):
         return issue._replace(severity="info")
     return issue._replace(severity="warning") if issue.severity == "error" else issue
+
+
+_SCHEMAS = "axolotl/utils/schemas"  # where Axolotl and its forks declare their keys
+
+
+def has_copy(context: Context) -> bool:
+    """Whether a copy of Axolotl is in the repository."""
+    return bool(context.field_annotations("sequence_len", _SCHEMAS))
+
+
+def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
+    """Whether a copy of Axolotl in the repository takes it: forks declare keys, types and words of their own."""
+    key = issue.pointer[0] if len(issue.pointer) == 1 else ""
+    if not isinstance(key, str) or not key:
+        return False
+    theirs = config.context.field_annotations(key, _SCHEMAS)
+    if not theirs or issue.code in OF_NAMES:
+        return bool(theirs)
+    value = config.section.value.get(key)
+    takes_text = isinstance(value, str) and re.search(r"\bstr\b", theirs) is not None and "Literal" not in theirs
+    return takes_text or f'"{value}"' in theirs.replace("'", '"')
 
 
 _CHECKED = (0, 5)  # releases before checked other types (0.4, utils/config/models/input/v0_4_1) or none (0.3)

@@ -56,7 +56,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
     is_other = isinstance(document.value, dict) and is_v1(document.value)
-    return None if is_other else own_reader_note(document, context, "llamafactory", "llamafactory.json#v0")
+    schema = "llamafactory.json#v0"
+    return None if is_other else own_reader_note(document, context, "llamafactory", schema, has_copy)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:
@@ -67,8 +68,6 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     versions = with_libraries(view.context.versions)
     found = schema_issues(view.section.value, document.path, "llamafactory.json#v0", versions)
     placeholders = sorted(view.unresolved) if document.start is None else ()  # a shell fills its variables in
-    if placeholders and view.context.is_filled_in(document.path):
-        placeholders = ()
     unresolved = (_interpolation(view, key, document.value[key]) for key in placeholders)
     kept = tuple(
         _of_a_copy(view, _with_severity(view, issue))
@@ -119,10 +118,7 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     if issue.code in OF_NAMES:
         return bool(declared)
     value = view.section.value.get(key)
-    if not isinstance(value, str):
-        return False
-    # a word that no annotation has and the fork's code asks for: nothing checks an annotation (hf_argparser.py:358)
-    return f'"{value}"' in declared.replace("'", '"') or (key, value) in view.context.own_words()
+    return isinstance(value, str) and f'"{value}"' in declared.replace("'", '"')
 
 
 def _of_its_arguments(context: Context, key: str) -> str:

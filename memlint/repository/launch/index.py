@@ -47,6 +47,7 @@ class LaunchIndex:
         self._read = read
         self._load = load
         self._others: dict[str, bytes] | None = None
+        self._naming: dict[str, tuple[str, ...]] = {}
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
 
@@ -99,6 +100,14 @@ class LaunchIndex:
     def pages(self) -> Iterator[str]:
         """The texts that show commands."""
         return (data.decode("utf-8", "replace") for data in self._texts.values())
+
+    def pages_naming(self, config: str) -> tuple[str, ...]:
+        """Those of them that have the name of `config`."""
+        name = posixpath.basename(config)
+        if name not in self._naming:
+            found = (data for data in self._texts.values() if names_config(data, config))
+            self._naming[name] = tuple(data.decode("utf-8", "replace") for data in found)
+        return self._naming[name]
 
     def others_naming(self, config: str) -> Iterator[tuple[str, str]]:
         """Name and text of programs in other languages, and of files with steps, that name `config`."""

@@ -209,8 +209,8 @@ def at_flag(option: Option) -> Where | None:
 
 def has_known_name(word: Word) -> bool:
     """`$ROOT/models/Qwen2.5-7B`: where it lies is not known, what it is called is."""
-    last = word.pieces[-1]
-    return not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
+    last = word.pieces[-1] if word.pieces else None  # `model.path=` is followed by nothing
+    return last is not None and not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
 
 
 def override(word: Word, name_length: int, path: Path) -> Placed:

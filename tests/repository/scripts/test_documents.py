@@ -925,3 +925,9 @@ def test_a_figure_of_a_program_that_is_not_here_names_its_condition() -> None:
         "warning",
         True,
     )
+
+
+def test_an_override_with_nothing_behind_its_sign() -> None:
+    script = "python -m verl.trainer.sft_trainer model.path= data.train_batch_size=8 trainer.n_gpus_per_node=8\n"
+    (document,) = in_memory({"run.sh": script}).documents("run.sh")
+    assert document.value["model"] == {"path": ""}

@@ -1,0 +1,59 @@
+"""What programs and commands of a repository write into a config before a framework reads it.
+
+Read as text: a command that names the config and a key of it (`sed`, `jq`, `llamafactory-cli train sft.yaml
+lora_rank=8`) says that key, and so does a program that loads the file and has the key in quotes
+(`config["lora_rank"] = 8`). The same holds of the value that stands there.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+
+from memlint.repository.launch.pages import HINTS
+from memlint.repository.python_arguments import Script
+
+_EDITS = re.compile(r"\b(?:sed|jq|yq|perl|awk|replace)\b")
+_STARTS = re.compile(rf"{HINTS}|\.(?:py|sh)\b|\bpython")
+_CONTINUED = re.compile(r"\\\r?\n")
+_WRITES = re.compile(rb"\bdump\(|\.write(?:_text)?\(|\bcopy\w*\(|\.save\(")
+_SHORTEST = 3  # letters of a word that can be told from the rest of a command
+
+
+def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bool:
+    """Whether a command on one of the `pages` edits the key or its value in the file `config`, or all that start
+    something with the file give the key themselves."""
+    name = posixpath.basename(config)
+    naming = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if name in line)
+    lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
+    patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _told_apart(key)]
+    # `sed s/__RATE__/1/` has marks around the value
+    patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _told_apart(value)]
+    saying = {line for pattern in patterns for line in lines if re.search(pattern, line)}
+    starting = {line for line in lines if _STARTS.search(line) and not _EDITS.search(line)}
+    return any(map(_EDITS.search, saying)) or (bool(starting) and starting <= saying)
+
+
+def by_substitution(pages: Iterable[str]) -> bool:
+    """Whether one of the `pages`, which name the file, runs envsubst: it fills in each variable."""
+    return any("envsubst" in page for page in pages)
+
+
+def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
+    """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
+    words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))]
+    quoted = [re.compile(rb"""["']%b["']""" % re.escape(word)) for word in words]
+    return any(word.search(script.text) for script in scripts for word in quoted)
+
+
+def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
+    """Whether a command writes a file of that name (`jq ... > name`), or a program that writes files names it."""
+    target = re.compile(rf"""(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*)[ \t=]*["']?\S*(?<![\w.-]){re.escape(name)}""")
+    naming = (script.text for script in scripts if name.encode("utf-8", "replace") in script.text)
+    return any(map(target.search, pages)) or any(map(_WRITES.search, naming))
+
+
+def _told_apart(word: object) -> tuple[str, ...]:
+    """The word, where it is one that can be told apart."""
+    return (word,) if isinstance(word, str) and len(word) >= _SHORTEST else ()
