@@ -469,9 +469,9 @@ REFUSED: Mapping[str, Refused] = {
         {**_ARGUMENTS, "dataset_name": "a/b", "max_length": 512}, ("optim",), "adamw_own", "trl sft --config", {}
     ),
     "llamafactory": Refused(
-        {**CONFIGS["llamafactory"], **_FACTORY}, ("lora_rank",), "RANK_HERE", "llamafactory-cli train", {}
+        {**CONFIGS["llamafactory"], **_FACTORY}, ("lora_rank",), "rank_own", "llamafactory-cli train", {}
     ),
-    "axolotl": Refused({**CONFIGS["axolotl"], **_AXOLOTL}, ("sequence_len",), "LENGTH_HERE", "axolotl train", {}),
+    "axolotl": Refused({**CONFIGS["axolotl"], **_AXOLOTL}, ("sequence_len",), "length_own", "axolotl train", {}),
     "accelerate": Refused(
         {
             "compute_environment": "LOCAL_MACHINE",
@@ -480,14 +480,14 @@ REFUSED: Mapping[str, Refused] = {
             "num_processes": 8,
         },
         ("mixed_precision",),
-        "PRECISION_HERE",
+        "precision_own",
         "accelerate launch own.py --config_file",
         {},
     ),
     "deepspeed": Refused(
         {**_DEEPSPEED, "zero_optimization": {"stage": 2}},
         ("zero_optimization", "reduce_bucket_size"),
-        "BUCKET_HERE",
+        "bucket_own",
         "deepspeed hf.py --deepspeed",
         {"hf.py": _HF},
     ),

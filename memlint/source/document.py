@@ -54,7 +54,7 @@ class Problem(NamedTuple):
 NOT_READ = "cannot be read"  # what a reason in `Start.unknown` has of a file with arguments
 
 
-class Program(NamedTuple):
+class StartedProgram(NamedTuple):
     """What a script starts, and what is known of its code."""
 
     entry: str = ""  # the program
@@ -138,7 +138,7 @@ class Start(NamedTuple):
 
     format: str  # the format whose keys the arguments are
     launcher: str  # torchrun, accelerate, ...
-    program: Program = Program()
+    program: StartedProgram = StartedProgram()
     machine: Machine = Machine()
     values: ValueSources = ValueSources()
     accepted: AcceptedArguments = AcceptedArguments()

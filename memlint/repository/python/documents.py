@@ -18,7 +18,16 @@ from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
 from memlint.repository.python.readers import DECIDES
 from memlint.source import load
-from memlint.source.document import AcceptedArguments, Document, Machine, Path, Problem, Program, Start, ValueSources
+from memlint.source.document import (
+    AcceptedArguments,
+    Document,
+    Machine,
+    Path,
+    Problem,
+    Start,
+    StartedProgram,
+    ValueSources,
+)
 from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.python import notebook
@@ -265,8 +274,8 @@ def _home(run: PythonRun, path: str) -> str:
     return max(files, key=lambda name: files[name], default=path)
 
 
-def _program(run: PythonRun, display: str) -> Program:
-    return Program(
+def _program(run: PythonRun, display: str) -> StartedProgram:
+    return StartedProgram(
         display,
         run.framework,
         task=run.task,

@@ -42,7 +42,7 @@ from memlint.repository.scripts.translate import (
 )
 from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
-from memlint.source.document import AcceptedArguments, Document, Machine, Problem, Program, Start, ValueSources
+from memlint.source.document import AcceptedArguments, Document, Machine, Problem, Start, StartedProgram, ValueSources
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
@@ -346,10 +346,10 @@ class _Reader:
         format_name: str,
         invocation: Invocation,
         run: Followed | None,
-    ) -> Program:
+    ) -> StartedProgram:
         framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
         unmodelled = run.run.unmodelled if run else definitions.unmodelled
-        return Program(
+        return StartedProgram(
             self._below_root(launched.program.text) if launched.program else "",
             framework,
             task=task,

@@ -18,7 +18,7 @@ from memlint.formats.training_arguments import apply, arguments
 from memlint.memory.optimizers import entry_of, memory
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run, get
-from memlint.source.document import Program, Start
+from memlint.source.document import Start, StartedProgram
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
 
 ZERO3 = {
@@ -465,7 +465,11 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
     ("values", "start", "said"),
     [
         ({}, Start("trainer", "accelerate"), False),  # no flag at all
-        ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate", program=Program(framework="torch")), False),
+        (
+            {"gradient_accumulation_steps": 1},
+            Start("trainer", "", StartedProgram(framework="torch")),
+            False,
+        ),
         ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate"), True),
         ({}, None, True),
     ],
@@ -487,7 +491,7 @@ def test_a_batch_of_null_is_no_batch() -> None:
 def test_an_own_trainer_of_ppo_has_no_arguments_to_contradict(more: dict[str, Any], refused: bool) -> None:
     fields = Fields()
     command = document({"learning_rate": 1e-5, **more})._replace(
-        start=Start("trainer", "accelerate", Program("ppo.py", "trl"))
+        start=Start("trainer", "accelerate", StartedProgram("ppo.py", "trl"))
     )
     config = {"optimizer": {"type": "AdamW", "params": {"weight_decay": 0.01}}, "zero_optimization": {"stage": 3}}
     deepspeed.apply_deepspeed(fields, root(document(config, "ds.json"), "companion"), arguments(root(command)), LLAMA)
