@@ -568,6 +568,8 @@ def runs_reference_forward(run: Run) -> bool:
 def _loss_stage(run: Run) -> str:
     if run.method.stage == "rm":
         return run.method.reward_head
+    if run.method.drops_language_head:
+        return "score"
     return "logps" if run.method.stage in _LOG_PROBABILITY_STAGES else ""
 
 

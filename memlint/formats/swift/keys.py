@@ -230,17 +230,22 @@ _SEVERAL_TEXTS = ("embedding", "reranker", "generative_reranker")
 def read_task(fields: Fields, config: SwiftConfig) -> None:
     """`seq_cls` gives one score for each sequence, and builds no logits. Samples of embeddings and rerankers are as
     many texts as the data has (ms-swift 4.6.0 template/base.py, _embedding_data_collator, _reranker_data_collator).
-    A reranker has a head of scores in place of that of words, an embedding leaves that alone, and a generative reranker
-    reads two rows of it (model/register.py:279 and :324, model/patcher.py:75)."""
+    A classifier and a reranker have a head of scores in place of that of words, an embedding leaves that alone, and a
+    generative reranker reads two rows of it (model/register.py:279 and :324, model/patcher.py:75)."""
     task, origin = config.word("task_type"), config.section.origin("task_type")
-    fields.put("method.drops_language_head", task in ("embedding", "reranker"), origin)
-    if task == "seq_cls":
-        fields.put("loss.kind", "chunked", origin)
-        fields.put("loss.chunk_tokens", 1, origin)
-    elif task in _SEVERAL_TEXTS:
+    fields.put("method.drops_language_head", task in ("seq_cls", "embedding", "reranker"), origin)
+    if task in _SEVERAL_TEXTS:
         what = f"`task_type: {task}`: samples of several texts, and a loss without logits"
         fields.put("stack.unmodelled", what, origin)
         fields.put("stack.unmodelled_adds", True, origin)
+
+
+def read_lisa(fields: Fields, config: SwiftConfig) -> None:
+    """LISA trains some layers at a time and picks others every few steps (callbacks/lisa.py:11)."""
+    if config.whole("lisa_activated_layers") and fields.get("method.kind") == "full":
+        origin = config.section.origin("lisa_activated_layers")
+        fields.put("stack.unmodelled", "LISA picks other layers every few steps", origin)
+        fields.put("stack.unmodelled_adds", False, origin)
 
 
 # Schemes whose weights are 0 and 1 alone (loss_scale/mapping.py, loss_scale/base.py:32); others are an agent's, with
@@ -313,7 +318,7 @@ _MODEL = (
     Key(
         *("task_type", "word", "stack.unmodelled", "causal_lm"),
         about="What the model is trained to give: tokens, or one score or one vector for each text.",
-        also=("loss.kind", "loss.chunk_tokens"),
+        also=("method.drops_language_head",),
         read=read_task,
         read_only=True,
     ),
@@ -325,6 +330,13 @@ _TUNER = (
         passes="use_peft",
         values={"lora": "lora", "full": "full"},
         about="What trains: a LoRA adapter unless said, `full` for all parameters.",
+    ),
+    Key(
+        *("lisa_activated_layers", "whole", "stack.unmodelled", 0),
+        about="How many layers LISA trains at a time; 0 trains all of them. Its memory is not modelled.",
+        least=0,
+        read=read_lisa,
+        read_only=True,
     ),
     Key(
         *("lora_rank", "whole", "method.rank", 8),

@@ -182,10 +182,19 @@ def test_a_megatron_command_is_bounded_by_what_its_degrees_leave() -> None:
 
 def test_a_task_without_logits_is_told_apart() -> None:
     scores = read({**SFT, "task_type": "seq_cls"})
-    assert (scores.loss.kind, scores.loss.chunk_tokens, scores.stack.unmodelled) == ("chunked", 1, "")
-    assert (estimate(scores).allocated_bytes or 0) < (estimate(read(SFT)).allocated_bytes or 0)
+    assert (scores.method.drops_language_head, scores.stack.unmodelled) == (True, "")
+    least, most = estimate(scores), estimate(read(SFT))
+    assert (least.parameters or 0) < (most.parameters or 0)
+    assert (least.allocated_bytes or 0) < (most.allocated_bytes or 0)
     assert estimate(read({**SFT, "task_type": "embedding"})).unknown[0].field == "stack.unmodelled"
     assert read({**SFT, "task_type": "causal_lm"}).loss == read(SFT).loss
+
+
+def test_lisa_has_no_figure() -> None:
+    full = {**SFT, "tuner_type": "full"}
+    found = read({**full, "lisa_activated_layers": 2})
+    assert "LISA" in str(estimate(found).unknown[0].reason)
+    assert estimate(read({**full, "lisa_activated_layers": 0})).unknown == ()
 
 
 def test_megatrons_optimizer_steps_on_the_host() -> None:
