@@ -401,7 +401,16 @@ def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> 
         is_of_other = item.finding.location.path != document.path and item.finding.rule not in _OF_TWO_FILES
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
-            yield item._replace(finding=item.finding._replace(fixes=fixes))
+            yield item._replace(finding=_if_script_trains_it(item.finding._replace(fixes=fixes)))
+
+
+def _if_script_trains_it(finding: Finding) -> Finding:
+    """An error about the run of a file that a script reads by itself, with its condition: the script may quantise the
+    model, or freeze it."""
+    if finding.severity != "error" or not finding.rule.startswith(_OF_WHAT_TRAINS):
+        return finding
+    condition = "where the script that reads this file trains what its keys say"
+    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
 
 
 def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:

@@ -30,7 +30,7 @@ LABELS = 'import yaml\nlabels = yaml.safe_load(open("configs/labels.yaml"))\n'
 PARSER = "parser = HfArgumentParser((Arguments, TrainingArguments))\n"
 TRL_PARSER = "parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))\n"
 NAMES_IT = 'from own.files import load\nconfig = load("configs/sft.yaml")\n'
-LOADER = "import yaml\ndef load(path):\n    return yaml.safe_load(open(path))\n"
+FILES = "import yaml\ndef load(path):\n    return yaml.safe_load(open(path))\n"
 JUDGED = ["CFG007", "EVA004"]
 
 
@@ -57,8 +57,8 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": LOOKS_UP, "run_sh": "deepspeed train.py --config configs/sft.yaml"}, ["CFG013"]),
         ({"train_py": LOOKS_UP}, JUDGED),  # of nobody knows what
         ({"train_py": READER}, JUDGED),  # reads some YAML
-        ({"src__train_py": NAMES_IT, "own__files_py": LOADER}, ["CFG013"]),  # by a function of another module
-        ({"src__train_py": NAMES_IT, "own__other_py": LOADER}, JUDGED),  # which it does not import
+        ({"src__train_py": NAMES_IT, "own__files_py": FILES}, ["CFG013"]),  # by a function of another module
+        ({"src__train_py": NAMES_IT, "own__other_py": FILES}, JUDGED),  # which it does not import
         ({"train_py": 'yaml.safe_load(open("configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("../configs/sft.yaml"))'}, ["CFG013"]),
         ({"src__train_py": 'yaml.safe_load(open("/work/configs/sft.yaml"))'}, ["CFG013"]),
@@ -182,3 +182,14 @@ def test_a_batch_in_a_script_s_own_words_is_not_the_default(script: str, said: o
     config = CONFIG.replace("per_device_train_batch_size", "batch_size")
     named = {"train_py": script, "run_sh": "python train.py --config configs/sft.yaml"}
     assert analysed(config, **named).runs[0].batch.micro_batch_size == said
+
+
+def test_an_excess_is_certain_only_where_a_framework_reads_the_file() -> None:
+    """A script that reads the file by itself may quantise the model."""
+    large = CONFIG.replace("1.5B", "72B") + "bf16: true\n"
+    (judged,), (own,) = (
+        [one for one in analysed(large, True, train_py=program).findings if one.rule == "MEM001"]
+        for program in (PARSER, OWN)
+    )
+    assert (judged.severity, own.severity) == ("error", "warning")
+    assert own.message.endswith("(where the script that reads this file trains what its keys say)")
