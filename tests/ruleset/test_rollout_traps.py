@@ -171,3 +171,16 @@ def test_a_trap_is_named_and_its_fix_leads_out(trap: str, tmp_path: Path, capsys
         return
     cli.main(["fix", str(file), "--isolated", "--unsafe", "--select", rule, *GPU])
     assert rule not in rules_of(tmp_path, capsys), file.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("gpu", "rule"), [("A100-40GB", "MEM001"), ("140GiB", "MEM002")])
+def test_memory_of_the_critics_update_points_to_the_critics_batch(
+    gpu: str, rule: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    critic = {"model": {"path": MODEL, "enable_gradient_checkpointing": False}, "ppo_micro_batch_size_per_gpu": 8}
+    ppo = {**verl(OFFLOADED), "algorithm": {"adv_estimator": "gae"}, "critic": critic}
+    (tmp_path / "train.json").write_text(json.dumps(ppo, indent=1), encoding="utf-8")
+    cli.main(["check", str(tmp_path), "--isolated", "--format", "json", "--exit-zero", "--gpu", gpu, "--gpus", "4"])
+    found = {one["rule"]: one for one in json.loads(capsys.readouterr().out)["findings"]}
+    assert "value update phase" in found[rule]["message"]
+    assert found[rule]["location"]["pointer"] == "/critic/ppo_micro_batch_size_per_gpu"

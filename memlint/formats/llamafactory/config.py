@@ -97,6 +97,12 @@ class LlamaFactoryConfig(NamedTuple):
     def training(self) -> bool:
         return self.role == "training"
 
+    @property
+    def splits_sequences(self) -> bool:
+        """Whether the file is for 360-LLaMA-Factory, a fork whose GPUs share a sequence (hparams/model_args.py there):
+        no release of LLaMA-Factory has the key."""
+        return "sequence_parallel_size" in self.section.value
+
     def since(self, *version: int) -> bool:
         """Whether LLaMA-Factory is at least of that version."""
         return self.versions["llamafactory"] >= version

@@ -72,7 +72,9 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
     kept = tuple(
         _of_a_copy(view, _with_severity(view, issue))
         for issue in found
-        if not _is_declared(view, issue) and not _is_another_methods(view, issue)
+        if not _is_declared(view, issue)
+        and not _is_another_methods(view, issue)
+        and not (view.splits_sequences and _is_a_forks(view, issue))
     )
     return (*_foreign_keys(view, kept), *_newer_keys(view), *unresolved, *template_issues(view))
 
@@ -125,6 +127,14 @@ def _of_its_arguments(context: Context, key: str) -> str:
     """The annotation of `key` in the argument classes of a copy of LLaMA-Factory, which have none of transformers'
     keys; "" where there is none."""
     return next(filter(None, (context.field_annotations(key, below) for below in V0_ARGUMENTS)), "")
+
+
+def _is_a_forks(view: LlamaFactoryConfig, issue: Issue) -> bool:
+    """Whether 360-LLaMA-Factory takes it (src/llamafactory/hparams at 3a0de53f1): it declares how GPUs share a
+    sequence, and one more loss."""
+    if issue.pointer == ("pref_loss",):
+        return bool(view.section.value["pref_loss"] == "nca_pair")
+    return issue.pointer in (("sequence_parallel_size",), ("sequence_parallel_mode",))
 
 
 def _is_another_methods(view: LlamaFactoryConfig, issue: Issue) -> bool:

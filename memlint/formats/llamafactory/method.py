@@ -21,6 +21,9 @@ def read_stage(fields: Fields, config: LlamaFactoryConfig) -> None:
     config.put(fields, "method.stage", "stage", config.stage if config.training else predicts)
     if config.training and config.stage not in _STAGES:
         fields.put("stack.unmodelled", f"the stage `{config.stage}` of a fork", config.own.origin("stage"))
+    if config.training and config.splits_sequences:
+        split = "sequences that 360-LLaMA-Factory splits over GPUs"
+        fields.put("stack.unmodelled", split, config.section.origin("sequence_parallel_size"))
 
 
 def read_kind(fields: Fields, config: LlamaFactoryConfig) -> None:

@@ -188,6 +188,7 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
         config.flag("critic.fsdp.optimizer_offload"),
     )
     fields.put("method.value_model", value, config.origin("algorithm.adv_estimator"))
+    fields.put("method.value_model.micro_batch_size", rows.rows, rows.origin)
 
 
 def _critic_rows(fields: Fields, config: VerlConfig) -> Rows:

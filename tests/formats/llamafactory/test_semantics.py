@@ -512,3 +512,21 @@ def test_pyyaml_read_the_file_before_omegaconf_did(release: tuple[int, ...], fou
 def test_a_stage_of_a_fork_is_not_modelled() -> None:
     assert field("stage: cls", "stack.unmodelled") == "the stage `cls` of a fork"
     assert not field("stage: rm", "stack.unmodelled")
+
+
+def test_sequences_that_a_fork_splits_are_not_modelled() -> None:
+    split = "sequence_parallel_size: 8\nsequence_parallel_mode: zigzag-ring\n"
+    assert field(split, "stack.unmodelled") == "sequences that 360-LLaMA-Factory splits over GPUs"
+
+
+@pytest.mark.parametrize(
+    ("keys", "codes"),
+    [
+        ("sequence_parallel_size: 8\nsequence_parallel_mode: zigzag-ring\npref_loss: nca_pair\n", []),
+        ("sequence_parallel_size: 8\npref_loss: sigmoi\n", ["bad-value"]),
+        ("pref_loss: nca_pair\n", ["bad-value"]),
+    ],
+)
+def test_a_fork_takes_keys_and_words_of_its_own(keys: str, codes: list[str]) -> None:
+    issues = parse(BASE.format(kind="full").replace("stage: sft", "stage: dpo") + keys).issues
+    assert [issue.code for issue in issues] == codes
