@@ -17,7 +17,6 @@ from memlint.repository.python_arguments import Script
 _EDITS = re.compile(r"\b(?:sed|jq|yq|perl|awk|replace)\b")
 _STARTS = re.compile(rf"{HINTS}|\.(?:py|sh)\b|\bpython")
 _CONTINUED = re.compile(r"\\\r?\n")
-_WRITES = re.compile(rb"\bdump\(|\.write(?:_text)?\(|\bcopy\w*\(|\.save\(")
 _SHORTEST = 3  # letters of a word that can be told from the rest of a command
 
 
@@ -48,10 +47,26 @@ def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
 
 
 def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
-    """Whether a command writes a file of that name (`jq ... > name`), or a program that writes files names it."""
+    """Whether a command writes a file of that name (`jq ... > name`), or a program opens it to write."""
     target = re.compile(rf"""(?:>|\btee|-[oO]|--out\S*|\bcp\b.*|\bmv\b.*)[ \t=]*["']?\S*(?<![\w.-]){re.escape(name)}""")
     naming = (script.text for script in scripts if name.encode("utf-8", "replace") in script.text)
-    return any(map(target.search, pages)) or any(map(_WRITES.search, naming))
+    return any(map(target.search, pages)) or any(_opens_to_write(text, name) for text in naming)
+
+
+def _opens_to_write(script: bytes, name: str) -> bool:
+    """Whether a program opens the file to write, by its name or by a variable that the name is assigned to."""
+    text = script.decode("utf-8", "replace")
+    quoted = rf"""["'][^\s"']*(?<![\w.-]){re.escape(name)}["']"""
+    variables = re.findall(rf"""\b(\w+)(?:\s*:\s*\w+)?\s*=\s*(?:[^=\n][^\n]*?)?{quoted}""", text)
+    places = [quoted, *(rf"\b{variable}\b" for variable in variables)]
+    return any(re.search(pattern.format(place), text) for place in places for pattern in _WRITTEN)
+
+
+_WRITTEN = (
+    r"""\bopen\(\s*[^\n]{{0,80}}?{0}\)?\s*,\s*(?:mode\s*=\s*)?["'][wax]""",
+    r"""{0}\)?\s*\.(?:write_text|write_bytes)\(""",
+    r"""{0}\)?\s*\.open\(\s*(?:mode\s*=\s*)?["'][wax]""",
+)
 
 
 def _told_apart(word: object) -> tuple[str, ...]:

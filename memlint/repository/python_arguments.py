@@ -34,7 +34,7 @@ _LOADS = re.compile(rb"\b(?:load|read|get|parse)_(?:config|cfg|yaml)\(")  # by a
 _READS_JSON = re.compile(rb"\bjson\.load\(")
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
-_CONVERTED = re.compile(rb"\b(?:float|int)\(\s*(?:\w+\.)+(\w+)\s*\)")
+_CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # What a copy of a framework refuses, as long as the line is not commented out, and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
@@ -69,8 +69,7 @@ class Python(NamedTuple):
     MOST_BYTES_OF_SCRIPTS goes.
 
     `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
-    templates that a copy of LLaMA-Factory registers. `converted`: attributes that code makes numbers of,
-    `float(args.learning_rate)`. `refusals`: the words with which its argument classes raise.
+    templates that a copy of LLaMA-Factory registers. `refusals`: the words with which its argument classes raise.
     `compared`: names of arguments with words that code compares them with, ("adapter", "llora").
     `calls_deepspeed`: programs start DeepSpeed by themselves, and none trains with transformers, TRL or accelerate.
     """
@@ -82,7 +81,6 @@ class Python(NamedTuple):
     refusals: frozenset[str] = frozenset()
     compared: frozenset[tuple[str, str]] = frozenset()
     calls_deepspeed: bool = False
-    converted: frozenset[str] = frozenset()
 
     @property
     def parsers(self) -> frozenset[str]:
@@ -95,7 +93,6 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     found: dict[str, list[Declared]] = {}
     scripts: list[Script] = []
     filled: set[str] = set()
-    converted: set[str] = set()
     templates: set[str] = set()
     refusals: set[str] = set()
     compared: set[tuple[str, str]] = set()
@@ -119,7 +116,6 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             found.setdefault(name, []).append(Declared(path, text))
         if b"def __post_init__" in data:
             filled |= {name.decode() for name in _FILLED.findall(data)}
-        converted |= {name.decode() for name in _CONVERTED.findall(data)}
         if b"register_template(" in data:
             templates |= {name.decode() for name in _TEMPLATE.findall(data)}
         if "/hparams/" in path:
@@ -128,7 +124,12 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         calls_deepspeed = calls_deepspeed or _OWN_ENGINE in data
         has_loop = has_loop or _HUGGING_FACE.search(data) is not None
     said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
-    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, frozenset(converted))
+    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop)
+
+
+def converts(script: bytes, key: str) -> bool:
+    """Whether the script makes a number of `key`: `float(args.learning_rate)`, `float(config["learning_rate"])`."""
+    return re.search(_CONVERTED % re.escape(key.encode("utf-8", "replace")), script) is not None
 
 
 def _compared(data: bytes) -> Iterator[tuple[str, str]]:

@@ -185,7 +185,7 @@ class Workspace:
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
-        functions |= {"converted_arguments": self.converted_arguments}
+        functions |= {"converts": self.converts}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
         functions |= {"is_made": self.is_made, "declares": self.declares}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
@@ -226,10 +226,6 @@ class Workspace:
         """The words with which argument classes of a copy of LLaMA-Factory in the repository raise."""
         return self._survey.get().refusals
 
-    def converted_arguments(self) -> frozenset[str]:
-        """The attributes that the repository's Python makes numbers of: `float(args.learning_rate)`."""
-        return self._survey.get().converted
-
     def own_words(self) -> frozenset[tuple[str, str]]:
         """Names of arguments with words that the repository's Python compares them with: ("adapter", "llora")."""
         return self._survey.get().compared
@@ -264,6 +260,15 @@ class Workspace:
             scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
             self._declared[program] = {name for script in scripts for name, _ in declared(script.text)}
         return key in self._declared[program]
+
+    def converts(self, path: str, keys: Collection[str], key: str) -> bool:
+        """Whether the program that reads the config at `path` with these `keys` makes a number of `key`."""
+        from memlint.repository.program_modules import modules  # as above
+        from memlint.repository.python_arguments import converts
+
+        program = self.config_reader(path, keys).path
+        scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
+        return any(converts(script.text, key) for script in scripts)
 
     def _loading(self, path: str) -> Sequence[Script]:
         """The scripts that load the config at `path`."""

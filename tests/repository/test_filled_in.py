@@ -67,6 +67,11 @@ def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
         ("deepspeed train.py --deepspeed configs/ds.json > log.txt", "", False),
         ("", 'path = folder / "ds.json"\npath.write_text("{}")', True),
         ("", 'path = "configs/ds.json"\nopen(other, "w")', False),
+        ("", 'path = "configs/ds.json"\nopen(path, "r")', False),
+        ("", 'with open("configs/ds.json", "w") as file:\n    json.dump({}, file)', True),
+        ("", "with open(os.path.join(out, 'ds.json'), mode='w') as file: ...", True),
+        ("", 'NAME = "configs/ds.json"\nwith open(NAME, "w", encoding="utf-8") as file: ...', True),
+        ("", 'train("ds.json")\nmodel.save("out")', False),
     ],
 )
 def test_files_that_are_made(page: str, script: str, made: bool) -> None:

@@ -209,7 +209,8 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue |
     key = issue.pointer[-1]
     if config.section.document.syntax == "json":
         return issue
-    if key not in _FAILS_AT_ONCE and key in config.context.converted_arguments():
+    path, keys = config.section.document.path, frozenset(map(str, config.section.value))
+    if key not in _FAILS_AT_ONCE and config.context.converts(path, keys, str(key)):
         return None
     when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
     number = as_number(value)
