@@ -171,9 +171,13 @@ def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
     scripts make of one value is said of the first, and so is what several commands say of one place in other figures
     (a loop over models)."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
-    for item in _without_other_figures(found):
+    for item in found:
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
     for group in groups.values():
+        if len(group) == 1:  # of most
+            yield group[0]
+            continue
+        group = list(_without_other_figures(group))
         for item in _of_first_scripts(group):
             if not any(_says_more(one.message, item.message) or _is_graver(one, item) for one in group):
                 yield item

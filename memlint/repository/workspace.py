@@ -247,8 +247,7 @@ class Workspace:
     def declares(self, document: Document, key: str) -> bool:
         """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
         own for HfArgumentParser or TrlParser."""
-        from memlint.repository.program_modules import modules  # as above
-        from memlint.repository.python_arguments import declared
+        from memlint.repository.python_arguments import declared  # as above
 
         if document.start is not None:
             program = document.start.program.entry
@@ -257,18 +256,21 @@ class Workspace:
             found = self.config_reader(document.path, keys)
             program = found.path if found.parsers else ""
         if program not in self._declared:
-            scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
+            scripts = self._scripts_of(program)
             self._declared[program] = {name for script in scripts for name, _ in declared(script.text)}
         return key in self._declared[program]
 
-    def converts(self, path: str, keys: Collection[str], key: str) -> bool:
-        """Whether the program that reads the config at `path` with these `keys` makes a number of `key`."""
-        from memlint.repository.program_modules import modules  # as above
-        from memlint.repository.python_arguments import converts
+    def converts(self, program: str, key: str) -> bool:
+        """Whether a program makes a number of `key`."""
+        from memlint.repository.python_arguments import converts  # as above
 
-        program = self.config_reader(path, keys).path
-        scripts = modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
-        return any(converts(script.text, key) for script in scripts)
+        return any(converts(script.text, key) for script in self._scripts_of(program))
+
+    def _scripts_of(self, program: str) -> Iterable[Script]:
+        """The program's script and the modules that it imports."""
+        from memlint.repository.program_modules import modules  # as above
+
+        return modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
 
     def _loading(self, path: str) -> Sequence[Script]:
         """The scripts that load the config at `path`."""

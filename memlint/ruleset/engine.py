@@ -334,8 +334,12 @@ def _if_handed_on(finding: Finding, document: Document) -> Finding:
     is_of_arguments = finding.rule.startswith(_MAY_BE_CHANGED) and document.path in concerns
     if finding.severity != "error" or not is_of_arguments:
         return finding
-    condition = f"where {program} hands its arguments on as they stand"
-    return finding._replace(severity="warning", message=f"{message} ({condition})")
+    return _as_warning(finding, f"where {program} hands its arguments on as they stand")
+
+
+def _as_warning(finding: Finding, condition: str) -> Finding:
+    """An error that holds under a condition."""
+    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
 
 
 def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:
@@ -409,8 +413,7 @@ def _if_script_trains_it(finding: Finding) -> Finding:
     model, or freeze it."""
     if finding.severity != "error" or not finding.rule.startswith(_OF_WHAT_TRAINS):
         return finding
-    condition = "where the script that reads this file trains what its keys say"
-    return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
+    return _as_warning(finding, "where the script that reads this file trains what its keys say")
 
 
 def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:

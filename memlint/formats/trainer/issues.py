@@ -18,7 +18,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.meant import meant_issues, refused_text
+from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
 from memlint.formats.trainer.reader import is_brought, is_record, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
@@ -192,15 +192,9 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
 def _converts(config: TrainerConfig) -> bool:
     """Whether TrlParser reads the file, which converts text, or OmegaConf, for which `1e-5` is a number: the script or
     the command that is tied to it says so, or scripts of the repository read TRL's arguments with TrlParser."""
-    if {"TrlParser", "OmegaConf"} & _parsers(config):
+    if {"TrlParser", "OmegaConf"} & config_reader(config).parsers:
         return True
     return bool(config.trl) and "TrlParser" in config.context.argument_parsers()
-
-
-def _parsers(config: TrainerConfig) -> frozenset[str]:
-    """The argument parsers of the script that reads the file."""
-    keys = frozenset(key for key in config.section.value if isinstance(key, str))
-    return config.context.config_reader(config.section.document.path, keys).parsers
 
 
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
@@ -209,12 +203,12 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue |
     key = issue.pointer[-1]
     if config.section.document.syntax == "json":
         return issue
-    path, keys = config.section.document.path, frozenset(map(str, config.section.value))
-    if key not in _FAILS_AT_ONCE and config.context.converts(path, keys, str(key)):
+    reader = config_reader(config)
+    if key not in _FAILS_AT_ONCE and config.context.converts(reader.path, str(key)):
         return None
     when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
     number = as_number(value)
-    by_parser = bool(_parsers(config) & _PASS_TEXT_ON)
+    by_parser = bool(reader.parsers & _PASS_TEXT_ON)
     passes_on = "HfArgumentParser.parse_yaml_file passes it on", " (TrlParser converts it)"
     if not by_parser:
         passes_on = "a script that loads the file with PyYAML passes it on", " (TrlParser converts it)"

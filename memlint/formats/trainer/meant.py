@@ -160,14 +160,14 @@ def _what_becomes_of_it(config: TrainerConfig) -> str:
     """What happens to a key that no class has."""
     if config.section.document.syntax == "python":
         return "Python raises TypeError: it is no argument of the configuration class"
-    found = _reader(config) if config.trl else ConfigReader()
+    found = config_reader(config) if config.trl else ConfigReader()
     if found.path and "TrlParser" in found.parsers:  # trl 0.19.1 scripts/utils.py:226; its own scripts ask it not to
         return "TrlParser refuses it, and before trl 0.19 drops it"
     return "TRL's scripts drop it" if config.trl and not found.path else "HfArgumentParser refuses it"
 
 
-def _reader(config: TrainerConfig) -> ConfigReader:
-    """Who reads the file."""
+def config_reader(config: TrainerConfig) -> ConfigReader:
+    """Who reads the file, as the repository shows it."""
     keys = frozenset(key for key in config.section.value if isinstance(key, str))
     return config.context.config_reader(config.section.document.path, keys)
 
@@ -245,7 +245,7 @@ def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | Non
 
 def _converts_nothing(config: TrainerConfig) -> bool:
     """Whether the program that reads the file makes an HfArgumentParser, or a relative of it, and no TrlParser."""
-    parsers = _reader(config).parsers
+    parsers = config_reader(config).parsers
     return bool(parsers) and "TrlParser" not in parsers
 
 

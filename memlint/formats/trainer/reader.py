@@ -124,7 +124,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule in _OF_ITS_DEEPSPEED and _has_own_trainer(document, context):
         return True
-    if rule == "ACC009" and start is not None and _brings_nothing(start.machine.launch_file):
+    if rule == "ACC009" and start is not None and _is_said_by_options(start.machine.launch_file):
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
@@ -140,8 +140,6 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if rule == "TRL019" and _computes_loss(document, context):
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):
-        return True
-    if rule == "ACC009" and start is not None and _is_said_by_options(start.machine.launch_file):
         return True
     if rule == "TRN001" and _written_apart(document, ("eval_strategy", "save_strategy")):
         return True  # one may be set when the arguments are built, and have been compared
@@ -171,9 +169,10 @@ def _has_own_trainer(document: Document, context: Context) -> bool:
     return isinstance(file, Document) and reader_of(file, context).has_own_trainer
 
 
-def _brings_nothing(launch_file: Any) -> bool:
-    """Whether a command says by options all that it says of DeepSpeed and of precision: accelerate compares with the
-    training arguments what its file says (1.15 commands/launch.py, deepspeed_fields_from_accelerate_config)."""
+def _is_said_by_options(launch_file: Any) -> bool:
+    """Whether options of `accelerate launch` say all that its launch file would say of DeepSpeed and of precision. Of
+    options accelerate keeps no list to hold against a DeepSpeed file (accelerate 1.15 commands/launch.py,
+    deepspeed_fields_from_accelerate_config)."""
     if not isinstance(launch_file, Document) or launch_file.start is None or not isinstance(launch_file.value, dict):
         return False
     section = launch_file.value.get("deepspeed_config")
@@ -199,17 +198,6 @@ def _is_said_elsewhere(rule: str, document: Document) -> bool:
         return True
     keys = [key for key in _OF_WHAT_IS_PARTLY_WRITTEN.get(rule, ()) if key in document.value]
     return bool(keys) and all(is_brought(document, (key,)) for key in keys)
-
-
-def _is_said_by_options(launch_file: Any) -> bool:
-    """Whether options of `accelerate launch` say all that its launch file would say of DeepSpeed. Of options accelerate
-    keeps no list to hold against a DeepSpeed file (accelerate 1.14.0 commands/launch.py:1388)."""
-    if not isinstance(launch_file, Document) or launch_file.start is None:
-        return False
-    value = launch_file.value if isinstance(launch_file.value, dict) else {}
-    inner = value.get("deepspeed_config")
-    said = {*(inner if isinstance(inner, dict) else ()), *(("mixed_precision",) if "mixed_precision" in value else ())}
-    return said <= launch_file.start.accepted.defined
 
 
 def _lacks_a_file(start: Start) -> bool:
