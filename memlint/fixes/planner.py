@@ -40,7 +40,7 @@ from memlint.fixes.proposed_change import (
 )
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
-from memlint.memory.estimate import least_bytes
+from memlint.memory.estimate import estimate_unless_over
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -282,13 +282,13 @@ class PlanSearch:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
-        self._least = least_bytes if hooks.estimate is closed_form else None
+        self._unless_over = estimate_unless_over if hooks.estimate is closed_form else hooks.estimate
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._model = model_of(before)
         self._estimates: dict[frozenset[str], Estimate] = {frozenset(): before}
         self._runs: dict[frozenset[str], Run] = {frozenset(): run}
         self._steps: dict[frozenset[str], Steps] = {}
-        self._proposed: dict[frozenset[str], frozenset[str]] = {}
+        self._moves: dict[frozenset[str], Steps] = {}
         self._can_write: dict[tuple[str, ...], bool] = {}  # by title; those that differ in degree alone, by fields
         self._prices: dict[str, Cost] = {}
         self._too_large: list[Mapping[str, str]] = []  # titles of changes that were not enough, by group
@@ -325,7 +325,7 @@ class PlanSearch:
         if key not in self._steps:
             changed = self.changed(chosen)
             self._steps[key] = tuple(
-                self._priced(changed, step) for step in steps(changed) if self._allows(chosen, step)
+                self._priced(changed, step) for step in self._proposed(chosen) if self._allows(chosen, step)
             )
             for _, group in groupby(sorted(self._steps[key], key=_group), _group):
                 for strength, step in enumerate(group):
@@ -363,27 +363,28 @@ class PlanSearch:
 
     def _fits_with(self, chosen: Steps) -> bool:
         """Whether the run fits with these changes. Fewer or weaker changes than some that were not enough are not
-        estimated, nor are those with which a lower bound of what the run needs is too much."""
+        estimated, and those that are not enough only until that is sure."""
         by_group = {step.group: step.title for step in chosen}
         if any(self._is_no_more(by_group, other) for other in self._too_large):
             return False
-        if self._surely_exceeds(chosen):
-            self._too_large.append(by_group)
-            return False
-        estimate = self.estimate(chosen)
-        if self._is_fit(self.changed(chosen), estimate):
+        estimate = self._estimate_unless_over(chosen)
+        if estimate is not None and self._is_fit(self.changed(chosen), estimate):
             self._enough.append(by_group)
             return True
-        if (estimate.device_high_bytes or 0) > estimate.budget_bytes:
+        if estimate is None or (estimate.device_high_bytes or 0) > estimate.budget_bytes:
             self._too_large.append(by_group)
         return False
 
-    def _surely_exceeds(self, chosen: Steps) -> bool:
-        """Whether a lower bound of what the run needs is more than the card has; not asked where the estimate is
-        known."""
-        if self._least is None or _titles(chosen) in self._estimates:
-            return False
-        return self._least(self.changed(chosen)) > self.start.estimate.budget_bytes
+    def _estimate_unless_over(self, chosen: Steps) -> Estimate | None:
+        """The estimate of the run after these changes; None where it is sure before its end that they are not
+        enough."""
+        key = _titles(chosen)
+        known = self._estimates.get(key)
+        if known is None:
+            known = self._unless_over(self.changed(chosen))
+            if known is not None:
+                self._estimates[key] = known
+        return known
 
     def _is_no_more(self, few: Mapping[str, str], many: Mapping[str, str]) -> bool:
         """Whether a run with `few` needs at least what one with `many` needs (titles of changes by group): `many` has
@@ -418,16 +419,16 @@ class PlanSearch:
         first = _titles(self.steps(()))
         for step in chosen:
             others = tuple(other for other in chosen if other is not step)
-            if step.title not in first and step.title not in self._proposed_after(others):
+            if step.title not in first and all(step.title != one.title for one in self._proposed(others)):
                 return self.possible(others)
         return chosen
 
-    def _proposed_after(self, chosen: Steps) -> frozenset[str]:
-        """Titles of the changes that the moves propose after `chosen`, whatever they cost."""
+    def _proposed(self, chosen: Steps) -> Steps:
+        """The changes that the moves propose after `chosen`, whether or not they can be written."""
         key = _titles(chosen)
-        if key not in self._proposed:
-            self._proposed[key] = _titles(steps(self.changed(chosen)))
-        return self._proposed[key]
+        if key not in self._moves:
+            self._moves[key] = steps(self.changed(chosen))
+        return self._moves[key]
 
 
 def _group(step: ProposedChange) -> str:

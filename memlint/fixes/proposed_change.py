@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import exp, log
 from typing import Any
 
@@ -65,7 +66,7 @@ SAME_TIME = 0.02  # no price is nearer to the truth than that
 def about(step: ProposedChange) -> ProposedChange:
     """The change with its time rounded, so that times which prices cannot tell apart are equal, and with the effort
     that it takes."""
-    return step._replace(price=step.price._replace(speed=rounded(step.price.speed * effort((step,)))))
+    return step._replace(price=Cost(rounded(step.price.speed * effort((step,))), step.price.quality))
 
 
 OF_ANOTHER_ENGINE = 1.1
@@ -77,6 +78,7 @@ def effort(steps: Iterable[ProposedChange]) -> float:
     return OF_ANOTHER_ENGINE if any("parallelism.engine" in step.changes for step in steps) else 1.0
 
 
+@lru_cache(maxsize=1024)
 def rounded(speed: float) -> float:
     """The factor on a step's time, as exactly as prices are known."""
     return exp(SAME_TIME * round(log(speed) / SAME_TIME))

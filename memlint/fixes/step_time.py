@@ -63,8 +63,19 @@ def _card(name: str) -> CardRates:
     )
 
 
+_SECONDS = IdentityCache(16)  # the run that a search begins with is one side of every price
+
+
 def seconds_per_sequence(run: Run, model: ParameterCounts) -> float:
     """Seconds of a step for each sequence of the global batch; 0 where batch or length are unknown."""
+    found: float | None = _SECONDS.get(run, model)
+    if found is None:
+        found = _counted_seconds(run, model)
+        _SECONDS.put(found, run, model)
+    return found
+
+
+def _counted_seconds(run: Run, model: ParameterCounts) -> float:
     size, steps, length = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length
     if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
         return 0.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
@@ -10,7 +12,7 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment, Walk
 from memlint.memory.canonical_run import canonical
-from memlint.memory.card.figures import overhead_inputs, with_card_figures
+from memlint.memory.card.figures import least_needed, overhead_inputs, with_card_figures
 from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
@@ -43,9 +45,40 @@ def estimate(run: Run) -> Estimate:
 
 def estimate_as_it_stands(run: Run) -> Estimate:
     """The estimate without regard to the other ways in which the files may be read."""
-    run = canonical(run)
-    found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: estimate_uncached(run), _is_known)
+    return _cached(canonical(run), estimate_uncached)
+
+
+def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
+    """The estimate of a canonical run, from `make` where it is not known."""
+    found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: make(run), _is_known)
     return found
+
+
+def estimate_unless_over(run: Run) -> Estimate | None:
+    """The estimate of a training run, or None as soon as it is sure that the run needs more than its card has: all that
+    is still to be counted then can only add to that."""
+    usable = device.usable_bytes(run)
+    if run.readings:
+        return None if usable and least_bytes(run) > usable else estimate(run)
+    try:
+        return _cached(canonical(run), _uncached_unless_over)
+    except _SurelyOver:
+        return None
+
+
+class _SurelyOver(Exception):
+    """A run needs more than its card has, whatever would still be counted."""
+
+
+def _uncached_unless_over(run: Run) -> Estimate:
+    _stop_where_over(run, _least_bytes(run))
+    return estimate_uncached(run, may_stop=True)
+
+
+def _stop_where_over(run: Run, least: int) -> None:
+    """Raises `_SurelyOver` where so many bytes are more than the card has."""
+    if least > device.usable_bytes(run) > 0:
+        raise _SurelyOver
 
 
 def least_bytes(run: Run) -> int:
@@ -53,7 +86,10 @@ def least_bytes(run: Run) -> int:
 
     A fraction of the price of an estimate: a run that needs more than its card has without activations does not fit.
     """
-    run = canonical(run)
+    return _least_bytes(canonical(run))
+
+
+def _least_bytes(run: Run) -> int:
     if _is_divided_into_stages(run):
         return 0
     try:
@@ -68,11 +104,11 @@ def _is_known(found: Estimate) -> bool:
     return not found.unknown
 
 
-def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
+def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
     """The estimate without the cache. `simulated`: as a step on fake tensors shows it, without the memory that CUDA
-    kernels allocate for themselves."""
+    kernels allocate for themselves. `may_stop`: raises `_SurelyOver` as soon as the run is over its budget."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated)
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop)
     except MissingValue as missing:
         found = lower_bounds.unknown(UnknownField(missing.field, _reason(run, missing)))
         if missing.field == "sequence.length" and writes_completions(run):
@@ -85,7 +121,7 @@ def estimate_uncached(run: Run, simulated: bool = False) -> Estimate:
 def _without_bounds(run: Run) -> Estimate:
     """The estimate, or the field that is missing alone."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated=False)
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)))
     except MissingValue as missing:
         return lower_bounds.unknown(UnknownField(missing.field, missing.reason))
 
@@ -155,7 +191,7 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
     return with_weights_of(frozen, state)
 
 
-def _estimate(run: Run, simulated: bool) -> Estimate:
+def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
     if _is_divided_into_stages(run):
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
@@ -165,21 +201,24 @@ def _estimate(run: Run, simulated: bool) -> Estimate:
     except MissingValue as missing:
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
-    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated)
+    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop)
     return with_counts(found, placed)
 
 
-def _training(run: Run, models: _Models, simulated: bool) -> Estimate:
+def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Estimate:
     units, state = models.placed.computed, models.state
     step = training_step(run, units, simulated)
-    found, walk = _training_phases(step, models, simulated)
-    tensors = max(map(_allocated, found))
-    low, high = (tensors, tensors) if simulated else _bounds(run, models, found)
-    if models.critic is not None and not run.method.value_model.in_one_step:
-        found, low, high = _with_value_update(run, models, models.critic, found, (low, high))
-    peak = max(found, key=_allocated)
+    found, walk = _training_phases(step, models, simulated, may_stop)
+    updated = _value_update(run, models)
+    every = found if updated is None else (*found, updated)
+    peak = max(every, key=_allocated)
     details = {**details_of(run, state, walk, peak), "other_models_bytes": state.weights - models.placed.state.weights}
-    details |= overhead_inputs(found, units, state) | image_details(run, units)
+    details |= overhead_inputs(every, units, state) | image_details(run, units)
+    if may_stop:
+        _stop_where_over(run, least_needed(run, peak, details))
+    low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)
+    if updated is not None and models.critic is not None:
+        low, high = _with_value_update(run, models.critic, found, updated, (low, high))
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     details |= host_details(run, models.placed.units)
@@ -188,7 +227,7 @@ def _training(run: Run, models: _Models, simulated: bool) -> Estimate:
 
         details["doubtful_logits_bytes"] = unsloth.possible_logits(step)
     beside_engine = rollout.beside_engine(run, units, state) if run.rollout.sleep_level else ()
-    estimated = with_card_figures(run, found + beside_engine, peak, details)._replace(
+    estimated = with_card_figures(run, every + beside_engine, peak, details)._replace(
         allocated_low_bytes=low if low < high else None,
         allocated_high_bytes=high if low < high else None,
         host_bytes=state.host_bytes + _offloaded_checkpoints(step, units),
@@ -198,14 +237,20 @@ def _training(run: Run, models: _Models, simulated: bool) -> Estimate:
     return rollout.with_engine_beside(estimated, run, beside_engine, rollout.when_woken_at_once(run, units, state))
 
 
+def _value_update(run: Run, models: _Models) -> Phase | None:
+    """The update of a value model that has a step of its own."""
+    if models.critic is None or run.method.value_model.in_one_step:
+        return None
+    return rollout.value_update(models.critic, models.policy, run)
+
+
 def _with_value_update(
-    run: Run, models: _Models, critic: rollout.Critic, found: tuple[Phase, ...], bounds: tuple[int, int]
-) -> tuple[tuple[Phase, ...], int, int]:
-    """The phases with the update of the value model, which has a step of its own, and the bounds with it."""
-    before, updated = max(found, key=_allocated), rollout.value_update(critic, models.policy, run)
+    run: Run, critic: rollout.Critic, found: tuple[Phase, ...], updated: Phase, bounds: tuple[int, int]
+) -> tuple[int, int]:
+    """The bounds of all other phases with the update of the value model."""
+    before = max(found, key=_allocated)
     low = max(bounds[0], updated.allocated_bytes)
-    high = max(bounds[1], updated.allocated_bytes, rollout.at_once(updated, critic, before, run))
-    return (*found, updated), low, high
+    return low, max(bounds[1], updated.allocated_bytes, rollout.at_once(updated, critic, before, run))
 
 
 class StepParts(NamedTuple):
@@ -246,7 +291,9 @@ def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepPa
     return StepParts(placed.units, state, step, found)
 
 
-def _training_phases(step: TrainingStep, models: _Models, simulated: bool) -> tuple[tuple[Phase, ...], Walk]:
+def _training_phases(
+    step: TrainingStep, models: _Models, simulated: bool, may_stop: bool
+) -> tuple[tuple[Phase, ...], Walk]:
     """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
     run, units, state, critic = step.run, models.placed.computed, models.state, models.critic
     found, walk = phases(step, units, state)
@@ -258,6 +305,8 @@ def _training_phases(step: TrainingStep, models: _Models, simulated: bool) -> tu
         load, forward, *rest = found
         reference = _reference_forward(step, models)
         found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
+    if may_stop:  # more phases, and what a value model adds to these, can only need more
+        _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:
         from memlint.memory.evaluation import evaluation
 

@@ -15,6 +15,7 @@ from memlint.fixes.edits.reread import reread
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
 from memlint.source import load
+from memlint.source.document import Document
 
 EXAMPLES = int(os.environ.get("MEMLINT_EDIT_EXAMPLES", "2000"))
 
@@ -133,3 +134,31 @@ json_values = st.recursive(
 @given(st.dictionaries(keys, json_values, max_size=5), st.sampled_from([None, 2, 4, "\t"]), st.data())
 def test_json_edits_keep_the_laws_or_are_refused(value: dict[str, Any], indent: Any, data: st.DataObject) -> None:
     held(json.dumps(value, indent=indent, ensure_ascii=False), "x.json", data)
+
+
+def one_by_one(document: Document, edits: list[Edit]) -> str | None:
+    """The text with the edits made one after the other, and read again after each; None where one has no place."""
+    for edit in edits:
+        try:
+            text = apply(document.text, patches(document, (edit,)))
+        except CannotEdit:
+            return None
+        after = reread(document, text)
+        assert after is not None
+        document = after._replace(newline=document.newline)
+    return document.text
+
+
+@settings(max_examples=EXAMPLES // 2, deadline=None)
+@given(yaml_texts(), st.data())
+def test_edits_that_wait_for_each_other_make_the_same_text(text: str, data: st.DataObject) -> None:
+    document = load(text.encode(), "x.yaml")[0]
+    edits = [data.draw(edits_of(document.value, "x.yaml"))[0] for _ in range(data.draw(st.integers(2, 4)))]
+    note(f"{text!r} {edits!r}")
+    wanted = one_by_one(document, edits)
+    try:
+        together = apply(document.text, patches(document, edits))
+    except CannotEdit:
+        assert wanted is None
+        return
+    assert wanted is None or together == wanted

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memlint.memory import estimate
-from memlint.memory.estimate import least_bytes
+from memlint.memory.estimate import estimate_unless_over, least_bytes
 from memlint.run import Parallelism, Run, Zero, replace
 from tests.memory.runs import LORA, run
 
@@ -104,3 +104,20 @@ def test_what_a_card_needs_at_least_is_no_more_than_it_shows(
     shown = estimate(case).device_unclamped_high_bytes
 
     assert shown is None or 0 < least_bytes(case) <= shown
+
+
+@settings(max_examples=100, deadline=None)
+@given(CASES, MODELS, METHODS, PARALLELISM, st.booleans(), st.floats(0.2, 1.3))
+def test_an_estimate_ends_early_only_where_the_run_does_not_fit(
+    changes: dict[str, Any], model: dict[str, Any], method: Any, parallelism: Parallelism, evaluates: bool, share: float
+) -> None:
+    """The bounds at which it ends are never more than the figure of the whole estimate."""
+    evaluation = {"evaluation__enabled": evaluates, "evaluation__batch_size": 8}
+    case = run(model, **changes, **method, **evaluation, parallelism=parallelism)
+    budget = int(share * (estimate(case).device_unclamped_high_bytes or 1 << 30))
+    case = replace(case, {"hardware.memory_budget_bytes": budget})
+
+    found = estimate_unless_over(case)
+
+    whole = estimate(case)
+    assert found == whole if found is not None else (whole.device_high_bytes or budget + 1) > budget

@@ -26,21 +26,70 @@ ACTIONS = ("set", "remove", "rename")
 def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
     """The patches that make `document` say `edits`, in order of place, none overlapping another.
 
-    Edits are placed one after the other, each in the text as the ones before it left it.
+    Each edit is placed in the text as the ones before it left it. New scalars in place of old ones move no other edit:
+    they wait for the next one that may, so that the text is read again less often.
     Raises CannotEdit where an edit has no safe place.
     """
-    pieces, current = whole(document.text), document
     edits = tuple(edits)
     at_once = _at_one_place(document, edits)
     if at_once is not None:
         return (at_once,)
+    text = _EditedText(document)
     for edit in edits:
-        _refuse_unsafe(current, edit)
-        if not stands(current.value, edit):
-            patch = _placed(current, edit)
-            pieces = splice(pieces, patch)
-            current = _reread(current, apply(current.text, (patch,)), expected(current.value, (edit,)))
-    return as_patches(pieces, document.path, len(document.text))
+        text.make(edit)
+    text.settle()
+    return as_patches(text.pieces, document.path, len(document.text))
+
+
+class _EditedText:
+    """A text under edits. `current`: the document as it was read last; `waiting`: edits since then, each with its patch
+    of that text."""
+
+    def __init__(self, document: Document) -> None:
+        self.pieces = whole(document.text)
+        self.current = document
+        self.waiting: list[tuple[Edit, Patch]] = []
+
+    def make(self, edit: Edit) -> None:
+        """Places the edit, unless the text says so already."""
+        if any(_is_within(edit.pointer, other.pointer) for other, _ in self.waiting):
+            self.settle()
+        _refuse_unsafe(self.current, edit)
+        if stands(self.current.value, edit):
+            return
+        patch = _placed(self.current, edit)
+        if any(patch.start < other.end and other.start < patch.end for _, other in self.waiting):
+            self.settle()
+            patch = _placed(self.current, edit)
+        self.waiting.append((edit, patch))
+        if not _is_in_place(self.current, edit, patch):
+            self.settle()
+
+    def settle(self) -> None:
+        """Makes the edits that wait, and reads the text again."""
+        if not self.waiting:
+            return
+        found = sorted((patch for _, patch in self.waiting), key=_from_the_end)
+        for patch in found:
+            self.pieces = splice(self.pieces, patch)
+        wanted = expected(self.current.value, (edit for edit, _ in self.waiting))
+        self.current = _reread(self.current, apply(self.current.text, found), wanted)
+        self.waiting = []
+
+
+def _is_within(path: Path, other: Path) -> bool:
+    """Whether one of two places holds the other."""
+    return path[: len(other)] == other or other[: len(path)] == path
+
+
+def _is_in_place(document: Document, edit: Edit, patch: Patch) -> bool:
+    """Whether the patch puts a scalar on one line in place of another, so that no other place moves to another line."""
+    here = document.places.get(edit.pointer)
+    if document.syntax not in ("yaml", "json") or edit.action != "set" or here is None:
+        return False
+    old = document.text[patch.start : patch.end]
+    is_plain = "\n" not in old and "\n" not in patch.text and not old.startswith(("|", ">"))
+    return patch.start == here.value.start < patch.end and is_plain
 
 
 def _at_one_place(document: Document, edits: tuple[Edit, ...]) -> Patch | None:
@@ -139,9 +188,13 @@ def _removes(edit: Edit, rest: Path) -> bool:
 
 def apply(text: str, found: Iterable[Patch]) -> str:
     """`text` with the patches in it."""
-    for patch in sorted(found, key=lambda item: (-item.start, -item.end)):
+    for patch in sorted(found, key=_from_the_end):
         text = text[: patch.start] + patch.text + text[patch.end :]
     return text
+
+
+def _from_the_end(patch: Patch) -> tuple[int, int]:
+    return -patch.start, -patch.end
 
 
 def _refuse_unsafe(document: Document, edit: Edit) -> None:

@@ -110,7 +110,11 @@ class SteadyState(NamedTuple):
     def fits(self, device: int, usable: int) -> bool:
         """Whether the run fits: the upper end does, or the central figure does with some headroom. Cached blocks are
         freed before a run ends with an out-of-memory error."""
-        return device + min(self._above(device), int(self.headroom * device)) + self.uncertain <= usable
+        return self.needed(device) <= usable
+
+    def needed(self, device: int) -> int:
+        """Bytes of a card on which the run fits."""
+        return device + min(self._above(device), int(self.headroom * device)) + self.uncertain
 
     def _above(self, device: int) -> int:
         return max(self.above, int(self.least_above * device))

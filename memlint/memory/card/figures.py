@@ -27,6 +27,12 @@ def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: Mo
     }
 
 
+def least_needed(run: Run, peak: Phase, details: dict[str, int]) -> int:
+    """Bytes of a card on which the run fits, where all its figures are exact: what is uncertain only adds to them."""
+    steady_state = device.steady_state(peak.allocated_bytes, run, details)
+    return steady_state.needed(steady_state.reserved + device.outside_allocator(run))
+
+
 def with_card_figures(run: Run, found: tuple[Phase, ...], peak: Phase, details: dict[str, int]) -> Estimate:
     """The estimate for the card that the run names: interval, verdict, and the common cards that it fits on."""
     allocated = peak.allocated_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlint._record import NamedTuple
+from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
@@ -33,10 +34,30 @@ class ZeroLayout(NamedTuple):
 
 def zero_layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
     """The model as DeepSpeed sees it. Raises `MissingValue` when the number of ranks is unknown or the model absurd."""
-    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MAX_TENSORS:
-        raise MissingValue("model.architecture", "its configuration names more tensors than any model has")
     dtype = engine_dtype(run)
     accumulation = run.precision.grad_dtype or dtype
+    trained: _Trained | None = _TRAINED.get(units)
+    if trained is None:
+        trained = _trained(units)
+        _TRAINED.put(trained, units)
+    master = BYTES[run.precision.master_dtype]
+    return ZeroLayout(BYTES[dtype], BYTES[accumulation], ranks(run), *trained, master)
+
+
+class _Trained(NamedTuple):
+    """What trains, as `ZeroLayout` has it."""
+
+    groups: tuple[tuple[int, ...], ...]
+    trainable: int
+    largest: int
+
+
+_TRAINED = IdentityCache(32)  # a search divides the same units in many ways
+
+
+def _trained(units: tuple[Unit, ...]) -> _Trained:
+    if sum(t.copies * unit.repeat for unit in units for t in unit.tensors) > _MAX_TENSORS:
+        raise MissingValue("model.architecture", "its configuration names more tensors than any model has")
     decayed: list[int] = []
     undecayed: list[int] = []
     for unit in units:
@@ -48,10 +69,7 @@ def zero_layout(run: Run, units: tuple[Unit, ...]) -> ZeroLayout:
         decayed += matrices * unit.repeat
         undecayed += others * unit.repeat
     groups = tuple(tuple(group) for group in (decayed, undecayed) if group)
-    trainable = sum(map(sum, groups))
-    largest = max(map(max, groups), default=0)
-    master = BYTES[run.precision.master_dtype]
-    return ZeroLayout(BYTES[dtype], BYTES[accumulation], ranks(run), groups, trainable, largest, master)
+    return _Trained(groups, sum(map(sum, groups)), max(map(max, groups), default=0))
 
 
 def decays(tensor: Tensor) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.memory import optimizers as optimizer
+from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.loss import loss_kind
 from memlint.memory.sharding.zero.host import host_buffer_bytes, nvme_parameter_bytes, swap_buffer_bytes
 from memlint.memory.sharding.zero.layout import (
@@ -77,15 +78,38 @@ def with_units(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, state: Mod
     )
 
 
+_PARTITIONED = IdentityCache(32)  # by units and by bytes of an element (a small number is always the same object)
+
+
 def _as_partitioned(units: tuple[Unit, ...], layout: ZeroLayout) -> tuple[Unit, ...]:
-    return with_tensors(units, lambda tensor: _packed(tensor, layout.element)) if _is_packed(units) else units
+    """The units as the engine partitions them; the same object for the same units."""
+    if not _is_packed(units):
+        return units
+    found: tuple[Unit, ...] | None = _PARTITIONED.get(units, layout.element)
+    if found is None:
+        found = with_tensors(units, lambda tensor: _packed(tensor, layout.element))
+        _PARTITIONED.put(found, units, layout.element)
+    return found
 
 
 def _is_packed(units: tuple[Unit, ...]) -> bool:
     return any(tensor.dtype in _PACKED_DTYPES for unit in units for tensor in unit.tensors)
 
 
+_SHARDED = IdentityCache(32)
+
+
 def _sharded_weights(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> _ShardedWeights:
+    """The weights of a run, which are asked for at rest and once more with what is gathered for each unit."""
+    key = units, layout.element, run.parallelism
+    found: _ShardedWeights | None = _SHARDED.get(*key)
+    if found is None:
+        found = _weights(run, units, layout)
+        _SHARDED.put(found, *key)
+    return found
+
+
+def _weights(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> _ShardedWeights:
     zero = run.parallelism.zero
     shards = zero.mics_shard_size if zero.mics_shard_size > 1 else layout.ranks
     threshold = required_setting(zero.param_persistence_threshold, "parallelism.zero.param_persistence_threshold")
