@@ -7,7 +7,7 @@ Both folders are virtual environments: one with memlint installed as a wheel and
 
 Commands take turns, so that a slow moment hits them all; medians are printed. Processor seconds (user and system, of
 the process and those it starts) stand beside wall time: they mean the same on a machine that does other things. Many
-files are checked by one process (`--jobs 1`) and as `memlint check` does by default, with a worker for each processor:
+files are checked by one process (`--jobs 1`) and as `memlint check` does by default, with a process for each processor:
 what that saves is wall time, which means little while other programs run. Memory is that of the process and its workers
 together, pages that they share counted once (the sum of their PSS, asked every 20 ms; Linux). Where valgrind is
 installed, the instructions of a start are counted as well: they are the same at each count.
@@ -134,7 +134,7 @@ def page(tools: Tools, folder: Path, published: Path | None, files: int, starts:
     yield ""
     yield "*Beside yamllint* is yamllint's time divided by the command's, by processor time and by wall time: more than"
     yield "1 is faster than it. Files a second are per second of processor time, and of wall time. yamllint and"
-    yield "check-jsonschema use one processor; memlint uses each with a worker, except where the row says otherwise."
+    yield "check-jsonschema use one processor; memlint uses them all, except where the row says otherwise."
     yield f"The machine's load was {os.getloadavg()[0]:.1f} when this began; wall time means little above 1."
     yield ""
     yield "## One config, cold"

@@ -7,9 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 
-import memlint.file_access as file_access
 from memlint.lint.linter import Linter
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
@@ -22,11 +20,6 @@ FIRST = 64
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
 ALONE = 0.75  # the part of the time that a process has a processor to itself where nobody else wants it
 QUOTA = "/sys/fs/cgroup/cpu.max"
-# Files that a worker gets at a time: handing over costs little, and neighbours are read by one worker. Fewer of few
-# files (so many tasks for each worker), so that no worker is the last for long.
-FILES_A_TASK, TASKS = 16, 8
-
-_linter: Linter | None = None  # of a worker process
 
 
 def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
@@ -40,18 +33,21 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
     for item in files[:FIRST]:
         yield linter.lint_file(item.path, item.named)
     others = files[FIRST:]
-    workers = jobs or _workers(len(others), time.perf_counter() - wall, time.process_time() - processor)
+    processes = jobs or _processes(len(others), time.perf_counter() - wall, time.process_time() - processor)
     if others:
         gc.freeze()  # what stays is not visited at each collection, nor copied by a worker that visits it
-    if others and workers > 1:
-        yield from _in_parallel(linter, others, workers)
+    if others and processes > 1:
+        from memlint.lint.workers import lint_with_workers  # only where there are many files
+
+        yield from lint_with_workers(linter, others, processes)
     else:
         for item in others:
             yield linter.lint_file(item.path, item.named)
 
 
-def _workers(others: int, wall: float, processor: float) -> int:
-    """How many workers pay for the other files. `wall`, `processor`: seconds that the first ones took."""
+def _processes(others: int, wall: float, processor: float) -> int:
+    """How many processes pay for the other files, this one among them. `wall`, `processor`: seconds that the first ones
+    took."""
     processors = _processors()
     if processor < ALONE * wall and _load() > processors:
         return 1  # this process waits for others already
@@ -78,50 +74,3 @@ def _quota(path: str) -> float:
         return most / period
     except (OSError, ValueError, ZeroDivisionError):
         return math.inf
-
-
-def _in_parallel(linter: Linter, files: Sequence[FoundFile], workers: int) -> Iterator[LintedFile]:
-    from multiprocessing import get_context  # only where there are many files
-
-    method = "fork" if hasattr(os, "fork") else "spawn"
-    inherited = linter if method == "fork" else None
-    at_once = min(FILES_A_TASK, max(1, len(files) // (workers * TASKS)))
-    with _interrupts_wait():
-        started = get_context(method).Pool(workers, _start_worker, (linter.request, inherited))
-    with started as pool:
-        for linted, recorded in pool.imap(_lint_in_worker, files, chunksize=at_once):
-            file_access.add(recorded)
-            yield linted
-        pool.close()
-        pool.join()  # without it the workers are killed while they shut down
-
-
-@contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C waits meanwhile. Processes that are forked meanwhile never hear it: who started them ends them."""
-    import signal  # only where there are many files
-
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _start_worker(request: LintRequest, inherited: Linter | None) -> None:
-    """`inherited`: the linter of a process that was forked, with what it has read."""
-    import signal  # only in workers
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where they are not forked
-    file_access.take()  # what was recorded before the fork
-    global _linter
-    _linter = inherited or Linter(request)
-
-
-def _lint_in_worker(item: FoundFile) -> tuple[LintedFile, file_access.Recorded]:
-    """The report, and what was read for it where that is recorded."""
-    assert _linter is not None
-    return _linter.lint_file(item.path, item.named), file_access.take()

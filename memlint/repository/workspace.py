@@ -9,7 +9,7 @@ import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import memlint.file_access as file_access
 import memlint.repository.tracked as tracked_by
@@ -26,7 +26,10 @@ from memlint.source import load, load_changed
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES, decode
 
-MAX_CACHED = 64  # files whose documents are cached: the one being checked, and companions that many files share
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MAX_CACHED = 16  # files of which something is cached: the one being checked, and companions that many files share
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:
@@ -90,10 +93,7 @@ class Workspace:
         found = self._documents.pop(path, None)
         if found is None:
             found = self._load(path)
-            if len(self._documents) >= MAX_CACHED:
-                del self._documents[next(iter(self._documents))]  # the least recently used
-        self._documents[path] = found
-        return found
+        return _kept(self._documents, path, found)
 
     def _load(self, path: str) -> tuple[Document, ...]:
         absolute = self._files.absolute(path)
@@ -279,7 +279,7 @@ class Workspace:
 
             name, index = self._files.name(path), self._launches.get()
             found = loading(name, index.pages_naming(name), self._survey.get().scripts, self._sources.get())
-            self._loaders[path] = list(found)
+            return _kept(self._loaders, path, list(found))
         return self._loaders[path]
 
     def is_made(self, reference: str) -> bool:
@@ -305,7 +305,7 @@ class Workspace:
             scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]
             launches = index.launches(name, self.documents(path)[0].text)
             found = reader_of(name, key[1], launches, commands, scripts, self._sources.get())
-            self._readers[key] = found._replace(path=files.display_name(found.path) if found.path else "")
+            return _kept(self._readers, key, found._replace(path=files.display_name(found.path) if found.path else ""))
         return self._readers[key]
 
     def _program_sources(self) -> Sources:
@@ -451,6 +451,14 @@ def _python_files(root: str) -> Iterable[str]:
     found = list(python_files(root))
     file_access.note_names("python", root, found)
     return found
+
+
+def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
+    """`value`, which the cache holds from now on; the one that came first goes where it holds `MAX_CACHED`."""
+    if len(cache) >= MAX_CACHED:
+        del cache[next(iter(cache))]
+    cache[key] = value
+    return value
 
 
 def _tracked_files(root: str, cwd: str) -> Iterable[str]:

@@ -1,13 +1,8 @@
-"""Workers: no more than pay, the same reports in the same order, and none left after Ctrl-C."""
+"""How many processes lint many files: no more than pay."""
 
 from __future__ import annotations
 
 import math
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -26,7 +21,7 @@ def make(folder: Path, number: int) -> list[FoundFile]:
     return [FoundFile(str(folder / f"run{index:03}.yaml")) for index in range(number)]
 
 
-@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: int) -> None:
     files = make(tmp_path, 2 * pool.FIRST)
     linter = Linter(LintRequest(StatedFacts()))
@@ -34,25 +29,25 @@ def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: i
 
 
 @pytest.mark.parametrize(
-    ("others", "seconds", "processors", "workers"),
+    ("others", "seconds", "processors", "processes"),
     [(0, 9.0, 8, 0), (1, 0.4, 8, 0), (64, 0.9, 8, 1), (64, 1.1, 8, 2), (640, 1.0, 8, 8), (640, 1.0, 1, 1)],
 )
 def test_no_worker_starts_for_less_work_than_its_start(
-    others: int, seconds: float, processors: int, workers: int, monkeypatch: pytest.MonkeyPatch
+    others: int, seconds: float, processors: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`seconds`: what the first 64 files took."""
     monkeypatch.setattr(pool, "_processors", lambda: processors)
-    assert pool._workers(others, seconds, seconds) == workers
+    assert pool._processes(others, seconds, seconds) == processes
 
 
-@pytest.mark.parametrize(("load", "got", "workers"), [(9.0, 0.5, 1), (9.0, 1.0, 4), (1.0, 0.5, 4)])
+@pytest.mark.parametrize(("load", "got", "processes"), [(9.0, 0.5, 1), (9.0, 1.0, 4), (1.0, 0.5, 4)])
 def test_none_starts_on_a_machine_that_has_more_to_do_than_processors(
-    load: float, got: float, workers: int, monkeypatch: pytest.MonkeyPatch
+    load: float, got: float, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`got`: the part of the time that this process had a processor; without others it waited for a disk alone."""
     monkeypatch.setattr(pool, "_processors", lambda: 4)
     monkeypatch.setattr(pool, "_load", lambda: load)
-    assert pool._workers(1000, 1.0, got) == workers
+    assert pool._processes(1000, 1.0, got) == processes
 
 
 @pytest.mark.parametrize(
@@ -69,32 +64,3 @@ def test_one_processor_at_least_is_used(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "cpu.max").write_text("10000 100000")
     monkeypatch.setattr(pool, "QUOTA", str(tmp_path / "cpu.max"))
     assert pool._processors() == 1
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="process groups and signals of POSIX")
-def test_ctrl_c_leaves_no_worker_and_no_traceback(tmp_path: Path) -> None:
-    make(tmp_path, 400)
-    command = [sys.executable, "-m", "memlint", "check", str(tmp_path), "--jobs", "2", "--no-cache", "--gpu", "RTX4090"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, env=environment
-    )
-    while process.poll() is None and len(members(process.pid)) < 3:
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (130, b"")
-    assert members(process.pid) == []
-
-
-def members(group: int) -> list[str]:
-    """The processes of a group that have not ended."""
-    found = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, its_group = status.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(its_group) == group and state != "Z":
-            found.append(status.parent.name)
-    return found

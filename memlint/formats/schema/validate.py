@@ -71,10 +71,15 @@ def is_valid(schema_name: str, value: Any) -> bool:
 def compiled_schema(name: str) -> CompiledSchema:
     """The schema of that name, read on first use. Raises FileNotFoundError."""
     file, _, fragment = name.partition("#")
+    root = _read(file)
+    return CompiledSchema(root, root["$defs"][fragment] if fragment else root)
+
+
+@cache
+def _read(file: str) -> Schema:
     with open(f"{folder('schemas')}/{file}", encoding="utf-8") as stream:
-        root = json.load(stream)
-    schema = root["$defs"][fragment] if fragment else root
-    return CompiledSchema(root, schema)
+        root: Schema = json.load(stream)
+    return root
 
 
 @cache

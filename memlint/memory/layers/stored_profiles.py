@@ -55,8 +55,8 @@ def _text(part: tuple[Any, ...]) -> str:
     return json.dumps(part, separators=(",", ":"))
 
 
-# Most repositories train a few classes of models: one takes 150 KB, and 1 ms to unpack.
-@lru_cache(maxsize=16)
+# Neighbours train a few classes of models: one takes 300 KB, and 1 ms to unpack.
+@lru_cache(maxsize=4)
 def _stored(class_name: str) -> _StoredClass | None:
     if not class_name.isidentifier() or not _is_current():
         return None

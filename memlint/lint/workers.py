@@ -1,0 +1,144 @@
+"""Lints files in this process and in workers beside it; the reports come in the order of the files.
+
+Each process lints a task at a time: some files that lie beside each other. This process does too: one that only waited
+would hold its memory for nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import Union
+
+import memlint.file_access as file_access
+from memlint.errors import UsageError
+from memlint.lint.linter import Linter
+from memlint.lint.report_file import LintedFile
+from memlint.lint.request import LintRequest
+from memlint.repository.discovery import FoundFile
+
+# Files of a task: handing over costs little, and neighbours are read by one process. Fewer of few files (so many tasks
+# for each process), so that no process is the last for long.
+FILES_A_TASK, TASKS = 16, 8
+FORKS = hasattr(os, "fork")
+Outcome = Union[LintedFile, UsageError]  # a file's report, or what is wrong with its settings
+
+
+def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int) -> Iterator[LintedFile]:
+    """Yields one report per file. `processes`: how many are at work, this one among them. Raises UsageError."""
+    at_once = min(FILES_A_TASK, max(1, len(files) // (processes * TASKS)))
+    tasks = (range(start, min(start + at_once, len(files))) for start in range(0, len(files), at_once))
+    done: dict[int, Outcome] = {}
+    own: Iterator[int] = iter(())  # what is left of this process's task
+    with _workers(linter, processes - 1) as workers:
+        for wanted in range(len(files)):
+            while wanted not in done:
+                for worker in workers:
+                    worker.keep_busy(tasks, files, at_once)
+                number = next(own, None)
+                if number is None:
+                    own = iter(next(tasks, ()))
+                    number = next(own, None)
+                if number is not None:
+                    done[number] = _outcome(linter, files[number])
+                done.update(_answers(workers, waits=number is None))
+            outcome = done.pop(wanted)
+            if isinstance(outcome, UsageError):
+                raise outcome
+            yield outcome
+
+
+def _outcome(linter: Linter, item: FoundFile) -> Outcome:
+    try:
+        return linter.lint_file(item.path, item.named)
+    except UsageError as error:
+        return error
+
+
+class _Worker:
+    """A process that lints the files that it is sent. `asked`: the numbers of those that it has not answered."""
+
+    def __init__(self, request: LintRequest, inherited: Linter | None) -> None:
+        context = get_context("fork") if FORKS else get_context("spawn")
+        self.connection, far_end = context.Pipe()
+        self.process = context.Process(target=_work, args=(far_end, self.connection, request, inherited), daemon=True)
+        self.process.start()
+        far_end.close()
+        self.asked: deque[int] = deque()
+
+    def keep_busy(self, tasks: Iterator[range], files: Sequence[FoundFile], least: int) -> None:
+        """Sends tasks until the worker has more than `least` files to do: it never waits until this process has time
+        for it."""
+        while len(self.asked) <= least and (task := next(tasks, None)):
+            self.asked.extend(task)
+            self.connection.send(files[task.start : task.stop])
+
+    def answer(self) -> tuple[int, Outcome]:
+        """The next file's number and outcome. Raises UsageError if the worker is gone."""
+        try:
+            outcome, recorded = self.connection.recv()
+        except (EOFError, ConnectionError):
+            raise UsageError("a worker was killed, perhaps for its memory; --jobs 1 needs no worker") from None
+        file_access.add(recorded)
+        return self.asked.popleft(), outcome
+
+
+def _answers(workers: Iterable[_Worker], waits: bool) -> Iterator[tuple[int, Outcome]]:
+    """One answer of each worker that has one. `waits`: until there is one."""
+    asked = [worker for worker in workers if worker.asked]
+    ready = wait([worker.connection for worker in asked], None if waits else 0)
+    for worker in asked:
+        if worker.connection in ready:
+            yield worker.answer()
+
+
+@contextmanager
+def _workers(linter: Linter, number: int) -> Iterator[Sequence[_Worker]]:
+    """Workers, which end when the block does. One that is forked inherits what `linter` has read."""
+    with _interrupts_wait():
+        workers = [_Worker(linter.request, linter if FORKS else None) for _ in range(number)]
+    try:
+        yield workers
+        for worker in workers:
+            worker.connection.close()
+    except BaseException:
+        for worker in workers:
+            worker.process.terminate()
+        raise
+    finally:
+        for worker in workers:
+            worker.process.join()
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Ctrl-C waits meanwhile. Processes that are forked meanwhile never hear it: who started them ends them."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _work(connection: Connection, asker: Connection, request: LintRequest, inherited: Linter | None) -> None:
+    """What a worker does: answers each file with its outcome and what was read for it, until nobody asks any more.
+
+    `asker`: the other end, which must be open in the asking process alone. `inherited`: the linter of a process that
+    was forked.
+    """
+    asker.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where they are not forked
+    file_access.take()  # what was recorded before the fork
+    linter = inherited or Linter(request)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            for item in connection.recv():
+                connection.send((_outcome(linter, item), file_access.take()))
