@@ -15,7 +15,8 @@ Build = Callable[[ModelConfig], Architecture]
 # Modules of families, those that most configs name first: they are imported in this order until one knows the family.
 _MODULES = (
     *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid"),
-    *("pre_llama", "trust_remote_code", "gemma_n", "vision_language", "phi4_multimodal", "encoders"),
+    *("pre_llama", "trust_remote_code", "gemma_n", "vision_language", "phi4_multimodal", "document_readers"),
+    "encoders",
 )
 
 

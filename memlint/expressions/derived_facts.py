@@ -193,6 +193,11 @@ def _adapted_in_tower(facts: Facts) -> Any:
     return sum(adapters.is_target(weight, method, -1) for weight in weights)
 
 
+def _refused_attention(facts: Facts) -> Any:
+    run = facts.run
+    return _of_architecture(lambda model: families.refused_attention(model, run.stack.transformers))(facts)
+
+
 def _layer_classes(model: Architecture) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kind.class_name for kind in model.layer_types if kind.class_name))
 
@@ -234,6 +239,7 @@ MODEL: dict[str, Reader] = {
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),
     "model.supports_sdpa": _of_architecture(families.loads_with_sdpa),
+    "model.refused_attention": _refused_attention,
     "model.supports_liger": _of_architecture(families.supports_liger),
     "model.has_vision": _of_architecture(lambda model: any(tower.kind == "vision" for tower in model.towers)),
     "model.logits_softcap": _of_architecture(lambda model: model.logits_softcap),

@@ -73,6 +73,7 @@ _FACT_TYPES: Mapping[str, Type] = {
     **dict.fromkeys(("model.supports_liger", "model.supports_sdpa"), types.BOOL),
     **dict.fromkeys(("model.logits_softcap", "model.attention_softcap", "model.encoder_decoder"), types.BOOL),
     **dict.fromkeys(("hardware.bf16", "hardware.fp8", "parallelism.is_certain"), types.BOOL),
+    "model.refused_attention": _TEXTS,
     **dict.fromkeys(("model.layer_classes", "model.modules", "model.linears", "estimate.parts"), _TEXTS),
     "model.stored_bits": types.NUMBER,
     "estimate.least_bytes": types.NUMBER,

@@ -16,12 +16,26 @@ from memlint.architectures.model import Architecture, Tower
 logging.set_verbosity_error()
 PAIRS = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
 ENCODERS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # their class in the causal mapping is a decoder
+_PAIRS = (
+    "bart",
+    "mbart",
+    "pegasus",
+    "marian",
+    "t5",
+    "mt5",
+    "umt5",
+    "m2m_100",
+    "plbart",
+    "blenderbot",
+    "blenderbot-small",
+)
 CLASSES = {
     **modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,
     **modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
     **{name: modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES[name] for name in ENCODERS},
     **modeling_auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
-    **{name: PAIRS[name] for name in ("bart", "mbart", "pegasus", "marian", "t5", "mt5", "umt5")},
+    **{name: PAIRS[name] for name in _PAIRS},
+    "whisper": "WhisperForConditionalGeneration",
 }
 
 

@@ -383,6 +383,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "mbart": [TWO_SIDES],
     "pegasus": [TWO_SIDES],
     "marian": [TWO_SIDES],
+    "m2m_100": [TWO_SIDES],
+    "plbart": [TWO_SIDES],
+    "blenderbot": [TWO_SIDES],
+    "blenderbot-small": [TWO_SIDES],
+    "whisper": [{**TWO_SIDES, "num_mel_bins": 16, "max_source_positions": 100, "max_target_positions": 1100}],
     "gemma4": [
         {
             "text_config": {
@@ -529,6 +534,75 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "paddleocr_vl": [
+        {
+            "text_config": text("paddleocr_vl_text", head_dim=16, tie_word_embeddings=True),
+            "vision_config": {**CLIP, "model_type": "paddleocr_vl_vision", "spatial_merge_size": 2},
+        }
+    ],
+    "glm_ocr": [
+        {
+            "text_config": text("glm_ocr_text", head_dim=16, pad_token_id=0),
+            "vision_config": {**QWEN_VISION, "intermediate_size": 72, "out_hidden_size": 96, "in_channels": 3},
+        }
+    ],
+    "glm46v": [
+        {
+            "text_config": text("glm4v_text", pad_token_id=0),
+            "vision_config": {
+                **QWEN_VISION,
+                "model_type": "glm4v_vision",
+                "out_hidden_size": 96,
+                "intermediate_size": 80,
+                "image_size": 56,
+            },
+        }
+    ],
+    "lighton_ocr": [{"text_config": text("qwen3", head_dim=16), "vision_config": PIXTRAL}],
+    "video_llava": [{"text_config": text("llama"), "vision_config": CLIP}],
+    "exaone4_5": [
+        {
+            "text_config": text("exaone4"),
+            "vision_config": {
+                **QWEN_VISION,
+                "num_key_value_heads": 2,
+                "intermediate_size": 72,
+                "out_hidden_size": 96,
+                "fullatt_block_indexes": [1],
+            },
+        }
+    ],
+    "hyperclovax_vision_v2": [
+        {
+            "text_config": text("hyperclovax", use_post_norm=True),
+            "vision_config": {
+                **QWEN_VISION,
+                "model_type": "qwen2_5_vl_vision",
+                "intermediate_size": 72,
+                "out_hidden_size": 80,
+                "fullatt_block_indexes": [1],
+            },
+        }
+    ],
+    "idefics2": [
+        {
+            "text_config": text("mistral", head_dim=16),
+            "vision_config": {**CLIP, "model_type": "idefics2_vision"},
+            "perceiver_config": {
+                "hidden_size": 96,
+                "resampler_depth": 2,
+                "resampler_n_heads": 4,
+                "resampler_head_dim": 8,
+            },
+        }
+    ],
+    "minicpmv4_6": [
+        {
+            "text_config": text("qwen3_5_text", num_hidden_layers=4, head_dim=16),
+            "vision_config": {**CLIP, "model_type": "minicpmv4_6_vision", "insert_layer_id": 1},
+            "insert_layer_id": 1,
+        }
+    ],
     "qwen2_audio": [{"text_config": text("qwen2"), "audio_config": {"model_type": "qwen2_audio_encoder", **WHISPER}}],
     "voxtral": [
         {
@@ -582,5 +656,6 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
-    "kimi_k25",
+    "kimi_k25", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
+    "exaone4_5", "minicpmv4_6",
 }  # fmt: skip

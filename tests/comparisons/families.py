@@ -45,6 +45,9 @@ CHANGED: dict[str, dict[str, Any]] = {
     "gpt_oss": {"num_experts_per_tok": 2},
     "qwen2_vl": _VISION_ROPE,
     "qwen2_5_vl": _VISION_ROPE,
+    "glm46v": {"text_config": {**VARIANTS["glm46v"][0]["text_config"], **_VISION_ROPE}},
+    "glm_ocr": {"text_config": {**VARIANTS["glm_ocr"][0]["text_config"], **_VISION_ROPE}},
+    "paddleocr_vl": {"text_config": {**VARIANTS["paddleocr_vl"][0]["text_config"], **_VISION_ROPE}},
     "glm4v": {"text_config": {**SMALL, "pad_token_id": 0, **_VISION_ROPE}},
     "kimi_k25": {
         **VARIANTS["kimi_k25"][0],

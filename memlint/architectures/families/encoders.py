@@ -261,11 +261,24 @@ def _t5_mlp(c: ModelConfig, prefix: str) -> tuple[Mlp, Weights]:
     return Mlp("gated" if gated else "plain", inner, act, dropout=c.number("dropout_rate", 0.1)), weights
 
 
-_BART_NAMES = {"bart": "Bart", "mbart": "MBart", "pegasus": "Pegasus", "marian": "Marian"}
+_BART_NAMES = {
+    "bart": "Bart",
+    "mbart": "MBart",
+    "pegasus": "Pegasus",
+    "marian": "Marian",
+    "whisper": "Whisper",
+    "m2m_100": "M2M100",
+    "plbart": "PLBart",
+    "blenderbot": "Blenderbot",
+    "blenderbot-small": "BlenderbotSmall",
+}
+_TABLES = {"bart": 2, "mbart": 2, "plbart": 2, "blenderbot": 0, "blenderbot-small": 0, "pegasus": 0, "marian": 0}
+_NORMS_EMBEDDINGS = ("bart", "mbart", "plbart", "blenderbot-small")
+_NORMS_ENDS = ("mbart", "pegasus", "m2m_100", "blenderbot")
 
 
 def bart(c: ModelConfig) -> Architecture:
-    """BART, mBART, Pegasus and Marian; the last two compute their positions."""
+    """BART and what is built like it. M2M-100 (NLLB) computes its positions and has no table of them."""
     hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
     name = _BART_NAMES[c.family]
 
@@ -303,16 +316,50 @@ def _bart_attention(prefix: str, hidden: int) -> Weights:
 
 
 def _bart_ends(c: ModelConfig, part: str, hidden: int) -> Weights:
-    count = c.integer("max_position_embeddings") + (2 if c.family in ("bart", "mbart") else 0)
-    found: Weights = (Weight(f"model.{part}.embed_positions.weight", (count, hidden), "position"),)
-    if c.family in ("bart", "mbart"):
+    found: Weights = ()
+    if c.family in _TABLES:
+        count = c.integer("max_position_embeddings") + _TABLES[c.family]
+        found += (Weight(f"model.{part}.embed_positions.weight", (count, hidden), "position"),)
+    if c.family in _NORMS_EMBEDDINGS:
         found += norm(f"model.{part}.layernorm_embedding", hidden, True)
-    if c.family in ("mbart", "pegasus"):
+    if c.family in _NORMS_ENDS:
         found += norm(f"model.{part}.layer_norm", hidden, True)
     return found
 
 
+def whisper(c: ModelConfig) -> Architecture:
+    """Whisper: BART's layers, keys without a bias, behind two convolutions over mel bins."""
+    hidden, bins = c.integer("d_model"), c.integer("num_mel_bins", 80)
+    without = ("self_attn.k_proj.bias", "encoder_attn.k_proj.bias")
+    built = bart(c)
+    layers = tuple(
+        one._replace(weights=tuple(weight for weight in one.weights if weight.name not in without))
+        for one in built.layer_types
+    )
+    outside: Weights = (
+        Weight("model.decoder.embed_tokens.weight", (c.integer("vocab_size"), hidden), "embedding"),
+        Weight("model.decoder.embed_positions.weight", (c.integer("max_target_positions"), hidden), "position"),
+        Weight("model.encoder.embed_positions.weight", (c.integer("max_source_positions"), hidden), "position"),
+        Weight("model.encoder.conv1.weight", (hidden, bins, 3), "conv"),
+        Weight("model.encoder.conv1.bias", (hidden,), "bias"),
+        Weight("model.encoder.conv2.weight", (hidden, hidden, 3), "conv"),
+        Weight("model.encoder.conv2.bias", (hidden,), "bias"),
+        *norms(hidden, "model.encoder.layer_norm", "model.decoder.layer_norm", bias=True),
+    )
+    return built._replace(
+        layer_types=layers,
+        non_layer_weights=outside,
+        max_positions=c.integer("max_target_positions"),
+        unmodelled="Whisper's encoder runs over 30 seconds of sound, whatever the length of the text",
+    )
+
+
 FAMILIES = {
+    "blenderbot": bart,
+    "blenderbot-small": bart,
+    "m2m_100": bart,
+    "plbart": bart,
+    "whisper": whisper,
     "bart": bart,
     "bert": bert,
     "camembert": roberta,

@@ -54,6 +54,8 @@ TEXT: Mapping[str, Build] = {
     "qwen3_vl_moe_text": mixture.qwen3_moe,
     "glm4v_text": _glm4v_text,
     "glm4v_moe_text": experts.glm4_moe,
+    "glm_ocr_text": dense.glm4,
+    "paddleocr_vl_text": dense.ernie4_5,
 }
 
 

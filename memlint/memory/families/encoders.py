@@ -17,8 +17,11 @@ DEBERTA = Family(
     attention=AttentionTraits(sdpa=NEVER, eager_only=True, softmax_keeps_dtype=True),
 )
 BART = Family(
-    model_types=("bart", "mbart", "pegasus", "marian"),
-    classes=("BartEncoder", "BartDecoder", "MBartEncoder", "MBartDecoder", "Pegasus", "Marian"),
+    model_types=("bart", "mbart", "pegasus", "marian", "m2m_100", "plbart", "blenderbot", "blenderbot-small"),
+    classes=(
+        *("BartEncoder", "BartDecoder", "MBartEncoder", "MBartDecoder", "Pegasus", "Marian", "M2M100", "PLBart"),
+        "Blenderbot",
+    ),
     attention=AttentionTraits(softmax_keeps_dtype=True),
 )
 # models/t5/modeling_t5.py, T5Attention.compute_bias and forward

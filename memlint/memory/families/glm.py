@@ -32,7 +32,7 @@ GLM_MOE_DSA = Family(
     model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS)
 )
 GLM4V = Family(
-    model_types=("glm4v",),
+    model_types=("glm4v", "glm46v"),
     liger=LigerTraits(supported=True),
     vision=VisionTraits(PatchPath("layer", gated=True, last_kind="rms")),
 )

@@ -5,7 +5,10 @@ The language model of an image-text model has layers of its own family: LLaVA's 
 
 from __future__ import annotations
 
-from functools import lru_cache
+import json
+import os
+from collections.abc import Mapping
+from functools import cache, lru_cache
 
 import memlint.memory.families.deepseek as deepseek
 import memlint.memory.families.dense as dense
@@ -57,6 +60,42 @@ def of_model_type(name: str) -> Family:
 def loads_with_sdpa(architecture: object) -> bool:
     """Whether the newest transformers loads the model with sdpa."""
     return of(architecture).attention.sdpa.include(())
+
+
+# What a run may ask for, by the kind of attention that tools/refused_attention.py writes down.
+_ASKED = {
+    "flash_attention": ("flash_attention_2", "flash_attention_3", "flash_attention_4"),
+    "sdpa": ("sdpa",),
+    "flex_attention": ("flex_attention",),
+}
+
+
+def refused_attention(architecture: object, release: Version) -> tuple[str, ...]:
+    """The attention implementations with which this release of transformers refuses to load the model; () is the
+    newest release."""
+    family, table = getattr(architecture, "family", ""), _refused_attention()
+    return tuple(
+        name
+        for kind, names in _ASKED.items()
+        if family in table[kind] and (not release or release >= table[kind][family])
+        for name in names
+    )
+
+
+@cache
+def _refused_attention() -> Mapping[str, Mapping[str, Version]]:
+    path = os.path.join(os.path.dirname(__file__), "refused_attention.json")
+    with open(path, encoding="utf-8") as file:
+        table = json.load(file)
+    return {kind: {family: _release(since) for family, since in table[kind].items()} for kind in _ASKED}
+
+
+def _release(text: str) -> Version:
+    """ "5.23.0" -> (5, 23); "" -> ()."""
+    numbers = [int(part) for part in text.split(".") if part]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def supports_liger(architecture: object) -> bool:
