@@ -22,6 +22,7 @@ from memlint.formats.fields import value_at
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
+from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.index import Index
@@ -140,6 +141,7 @@ class Engine:
         context = launched.context
         parsed = with_launch_origin(format_.parse(document, context), launched.launch)
         parsed = with_launcher_readings(parsed, format_.parse, document, context)
+        parsed = with_stage_readings(parsed, format_.parse, document, context)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         if any(one.verdict == "out_of_memory" for one in estimates):
