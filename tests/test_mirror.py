@@ -169,7 +169,7 @@ COVERED = {
         *("findings", "report.json", "report.markdown", "report.model", "report.rdjson", "report.sarif"),
         *("report.overview", "report.table", "report.text"),
     ),
-    "tests/commands/test_choices.py": ("commands.cards",),
+    "tests/commands/test_choices.py": ("commands.cards", "commands.other_model"),
     # Questions without a file: plain values go in, files and figures come out.
     "tests/commands/test_estimate.py": (
         *("commands.models", "commands.optimizers", "commands.question_options", "commands.what_if"),
@@ -202,6 +202,7 @@ COVERED = {
     ),
     "tests/repository/test_launch_variables.py": ("repository.launch.parse",),
     "tests/repository/test_unknown_launcher.py": ("repository.launch.unknown_launcher",),
+    "tests/repository/test_missing_engine_file.py": ("repository.launch.missing_engine_file",),
     "tests/repository/test_launched.py": ("repository.launch.apply",),
     "tests/settings/test_settings.py": ("settings.effective", "settings.files", "settings.model"),
     "tests/source/test_spans.py": ("source.document", "source.layout"),

@@ -51,9 +51,9 @@ def run(program: str, arguments: list[str]) -> int:
     files = _files(given)
     request = _request(given, pairs, len(files))
     if given.model:
-        from memlint.commands.other_model import refuse_own_model  # few name a model
+        from memlint.commands.other_model import where_none_is_known  # few name a model
 
-        refuse_own_model(given, request, [file.path for file in files])
+        request = where_none_is_known(given, request, [file.path for file in files])
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
     baseline = (

@@ -11,7 +11,7 @@ from itertools import takewhile
 from memlint._record import NamedTuple
 from memlint.commands import options
 from memlint.commands.consent import Consent
-from memlint.commands.other_model import refuse_own_model
+from memlint.commands.other_model import where_none_is_known
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.fixes.edits.unified_patch import patch
@@ -42,7 +42,7 @@ def fix_files(given: options.Options) -> WrittenFiles:
         raise UsageError("fix writes files: standard input is none")
     paths = tuple(item.path for item in options.config_files(given))
     request = options.lint_request(given)
-    refuse_own_model(given, request, paths)
+    request = where_none_is_known(given, request, paths)
     make = linter_maker(request)
     fixed = _fixed(paths, FixRequest(given.unsafe, options.words(given.rule), given.plan), make, given, request.cwd)
     if fixed.broken:

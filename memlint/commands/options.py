@@ -128,7 +128,9 @@ def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | No
     )
     group.add_argument("--gpus-per-node", type=positive, metavar="N", help="GPUs in one machine")
     group.add_argument(
-        "--model", metavar="ID", help="the model: an id or a folder; check, fix and plan: where the config names none"
+        "--model",
+        metavar="ID",
+        help="the model: an id or a folder; check, fix, plan: where a config names none known",
     )
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")

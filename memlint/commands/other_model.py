@@ -1,9 +1,10 @@
-"""`--model` beside files: the model of those that name none; `estimate` and `explain` put it into the others too."""
+"""`--model` beside files: the model of those that name none, or one that nobody knows; `estimate` and `explain` put it
+into the others too."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from memlint.commands import options
 from memlint.errors import UsageError
@@ -12,6 +13,7 @@ from memlint.lint.request import LintRequest
 from memlint.question.changes import Change, changed_contents
 from memlint.question.models import known_model
 from memlint.ruleset.engine import Analysis
+from memlint.run import UNKNOWN, Run
 
 FIELD = "model.name"
 
@@ -25,31 +27,50 @@ def with_its_model(given: options.Options, request: LintRequest, paths: Iterable
         return request
     linter = Linter(request)
     name = known_model(given.model, given.hub, given.exact) if not _maps_names(linter, paths) else given.model
-    contents = dict(request.contents)
-    for analysis, _ in _with_own_model(linter, paths, name):
-        contents |= changed_contents(analysis, (Change(FIELD, name, f"--model {given.model}"),))
-    return request._replace(contents=tuple(contents.items()))
+    contents, unknown = dict(request.contents), {}
+    for analysis, run in _with_own_model(linter, paths, name):
+        if _is_known(run):
+            contents |= changed_contents(analysis, (Change(FIELD, name, f"--model {given.model}"),))
+        else:
+            unknown[str(run.model.name)] = name
+    return _with_models(request, unknown)._replace(contents=tuple(contents.items()))
 
 
-def refuse_own_model(given: options.Options, request: LintRequest, paths: Iterable[str]) -> None:
-    """Raises UsageError where `--model` stands beside a file by its name that names another model."""
+def where_none_is_known(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
+    """The request in which names that nobody knows stand for the model of `--model`.
+
+    Raises UsageError where `--model` stands beside a file by its name that names another model, which is known.
+    """
     if not given.model or any(os.path.isdir(path) for path in given.paths or ["."]):
-        return
-    for analysis, own in _with_own_model(Linter(request), paths, given.model):
-        raise UsageError(
-            f"--model {given.model}: {analysis.document.path} names its own model, {own}; write the other into the "
-            f"file, or see its memory: memlint estimate {analysis.document.path} --model {given.model}"
-        )
+        return request
+    unknown = {}
+    for analysis, run in _with_own_model(Linter(request), paths, given.model):
+        if _is_known(run):
+            raise UsageError(
+                f"--model {given.model}: {analysis.document.path} names its own model, {run.model.name}; write the "
+                f"other into the file, or see its memory: memlint estimate {analysis.document.path} "
+                f"--model {given.model}"
+            )
+        unknown[str(run.model.name)] = given.model
+    return _with_models(request, unknown)
 
 
-def _with_own_model(linter: Linter, paths: Iterable[str], name: str) -> Iterator[tuple[Analysis, str]]:
+def _with_models(request: LintRequest, unknown: Mapping[str, str]) -> LintRequest:
+    return request._replace(facts=request.facts._replace(models=unknown)) if unknown else request
+
+
+def _is_known(run: Run) -> bool:
+    return run.model.architecture is not UNKNOWN
+
+
+def _with_own_model(linter: Linter, paths: Iterable[str], name: str) -> Iterator[tuple[Analysis, Run]]:
     """The analyses whose run is of a model that a file names, and that is not `name`."""
     for path in paths:
         for analysis in linter.analyse(path).analyses:
             for run in analysis.runs[:1]:
                 place = run.origins.get(FIELD)
                 if place is not None and place.pointer and isinstance(run.model.name, str) and run.model.name != name:
-                    yield analysis, run.model.name
+                    yield analysis, run
 
 
 def _maps_names(linter: Linter, paths: Iterable[str]) -> bool:

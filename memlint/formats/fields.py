@@ -60,6 +60,11 @@ class Behaviour(NamedTuple):
     source: str
 
 
+# Where the model's name comes from that the command line or settings give where the file names none that is known.
+STATED_MODEL = Origin("setting", detail="--model or settings")
+_OF_THE_MODEL = ("model.name", "model.architecture")
+
+
 class Fields:
     """Fields of a run by dotted name, their origins, and the issues found while reading."""
 
@@ -90,8 +95,9 @@ class Fields:
             self.put(one.field, one.value, Origin("framework", detail=one.source))
 
     def unknown(self, name: str, reason: str) -> None:
-        """Set a field to UNKNOWN; `reason` is shown to the user."""
-        self.put(name, UNKNOWN, Origin("unknown", detail=reason))
+        """Set a field to UNKNOWN; `reason` is shown to the user. A model that `--model` or settings name stays."""
+        if name not in _OF_THE_MODEL or self.origins.get("model.name") != STATED_MODEL:
+            self.put(name, UNKNOWN, Origin("unknown", detail=reason))
 
     def get(self, name: str, default: Any = UNKNOWN) -> Any:
         """The value put so far, or `default`."""

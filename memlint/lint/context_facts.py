@@ -51,6 +51,8 @@ def context_facts(
         facts["memory_budget_bytes"] = budget
     facts |= _shares(facts.get("gpu"), facts.get("host_bytes", 0), settings.budgets)
     facts |= _versions(document, workspace, stated, settings, directives)
+    if models := {**settings.models, **stated.models}:
+        facts["find_model"] = partial(workspace.find_model, models=models)
     commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
@@ -69,8 +71,6 @@ def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, An
     facts |= _counts(settings.gpus or count, settings.gpus_per_node or count, settings.origins.get("gpus"))
     if settings.model:
         facts["model_name"] = settings.model
-    if settings.models:
-        facts["find_model"] = partial(workspace.find_model, models=settings.models)
     return facts
 
 

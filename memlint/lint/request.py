@@ -14,6 +14,7 @@ COMMAND_LINE = Origin("command_line")
 class StatedFacts(NamedTuple):
     """Facts that the command line states about every file.
 
+    `models`: names that files have for models of their own, which nobody knows, and the model of `--model`.
     `settings_file`: None for the nearest one. `isolated`: read no settings file and no versions of the repository.
     """
 
@@ -28,6 +29,7 @@ class StatedFacts(NamedTuple):
     exact: bool = False
     versions: Mapping[str, tuple[int, ...]] = {}
     images: int | None = None
+    models: Mapping[str, str] = {}
 
 
 class LintRequest(NamedTuple):

@@ -46,15 +46,18 @@ def _with_completions(run: Run, length: int) -> Run:
 
 
 class _Least(NamedTuple):
-    """What a field that nobody knows is at least, as memory goes, and its words."""
+    """What a field that nobody knows is at least, as memory goes, and its words. `field`: the field that is set for it,
+    where that is another."""
 
     value: object
     words: str
+    field: str = ""
 
 
 _LEAST: Mapping[str, _Least] = {
     "method.rank": _Least(1, "rank 1"),
     "method.kind": _Least("ia3", "frozen weights and a vector for each layer"),
+    "method.targets": _Least("ia3", "frozen weights and a vector for each layer", "method.kind"),
     "sequence.length": _Least(1, "sequences of one token"),
     "batch.micro_batch_size": _Least(1, "a batch of one"),
     "attention.implementation": _Least("flash_attention_2", "FlashAttention"),
@@ -73,7 +76,7 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
         least = _LEAST.get(field)
         if least is None or least.words in words:
             return found
-        run, words = replace(run, {field: least.value}), [*words, least.words]
+        run, words = replace(run, {least.field or field: least.value}), [*words, least.words]
         tried = estimate(run)
         low = tried.allocated_low_bytes or tried.allocated_bytes
         field = tried.unknown[0].field if tried.unknown else ""

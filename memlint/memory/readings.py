@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from memlint.memory.values import Estimate, ReadingEstimate, UnknownField
-from memlint.run import Reading, Run, get, replace
+from memlint.run import UNKNOWN, Reading, Run, get, replace
 
 _GIB = 2**30
 Estimator = Callable[[Run], Estimate]
@@ -17,8 +17,10 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
     Readings are tried in their order, and no further than the first that disagrees.
     """
     found = estimator(run)
-    if not run.readings or found.device_bytes is None:
+    if not run.readings:
         return found
+    if found.device_bytes is None:
+        return _of_each(run, found, estimator)
     read: list[ReadingEstimate] = []
     for reading in _possible(run):
         if reading.only_where_over and found.verdict == "fits":
@@ -30,6 +32,29 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
             unknown = UnknownField(reading.given[0][0], f"{reading.reason}: {in_words(read)}")
             return found._replace(verdict="unknown", readings=tuple(read), unknown=(*found.unknown, unknown))
     return found._replace(readings=tuple(read))
+
+
+def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
+    """The estimate of a run that lacks a value which each of its readings has: that of the reading that needs most;
+    the least bound where another value is missing, too. `found` where there is none."""
+    tried = [(one, estimator(replace(run, dict(one.changes)))) for one in _possible(run) if _fills_in(one)]
+    if not tried or any(other.device_bytes is None for _, other in tried):
+        bounds = [other for _, other in tried if other.allocated_low_bytes]
+        if not bounds or len(bounds) < len(tried):
+            return found
+        least = min(bounds, key=lambda one: one.allocated_low_bytes or 0)
+        return least._replace(unknown=(*least.unknown, *found.unknown))
+    read = tuple(_figures(one.label, other) for one, other in tried)
+    _, most = max(tried, key=lambda pair: pair[1].device_bytes or 0)
+    if len({other.verdict for _, other in tried}) == 1:
+        return most._replace(readings=read)
+    reading = tried[0][0]
+    unknown = UnknownField(reading.given[0][0], f"{reading.reason}: {in_words(read)}")
+    return most._replace(verdict="unknown", readings=read, unknown=(*most.unknown, unknown))
+
+
+def _fills_in(reading: Reading) -> bool:
+    return any(value is UNKNOWN for _, value in reading.given)
 
 
 def _possible(run: Run) -> Iterator[Reading]:

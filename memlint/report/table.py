@@ -222,6 +222,8 @@ def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
     for field, reason in estimate.unknown:
         is_told = bool(told_above) and reason.startswith(told_above)
         said = f"{told_above}{_SAID_BY.get(field, '')}" if is_told else one_line(reason)
+        if field in _OF_THE_MODEL and "--model" not in said:
+            said += " (--model NAME sizes it with a model that you name)"
         yield f"  {style.paint('unknown', 'warning')} {field}: {said}"
     told = [one for one in estimate.assumptions if one.field in _TOLD or _is_inferred_model(one)]
     for field, value, origin in told:
@@ -231,10 +233,12 @@ def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
 # What says a field that nobody said, where files can be read in several ways.
 _SAID_BY = {
     "parallelism.engine": " (--with FILE names the launch file)",
+    "parallelism.zero.stage": " (--with FILE names it)",
     "stack.transformers": " (--versions says which are in use)",
     "model.weights_dtype": " (`dtype` in the file says it)",
 }
 _TOLD = ("device_bytes", "stack.unsloth")
+_OF_THE_MODEL = ("model.name", "model.architecture")
 
 
 def _is_inferred_model(one: Assumption) -> bool:

@@ -18,6 +18,7 @@ from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
+from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
@@ -128,6 +129,7 @@ class Engine:
         context = launched.context
         parsed = with_launch_origin(format_.parse(document, context), launched.launch)
         parsed = with_launcher_readings(parsed, format_.parse, document, context)
+        parsed = with_stage_readings(parsed, format_.parse, document, context)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         parsed, estimates = self._estimated(parsed, format_, document, context, found)
         found.extend(map(Found, issue_findings(parsed)))

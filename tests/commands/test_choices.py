@@ -201,3 +201,24 @@ def test_a_fix_that_writes_a_key_has_the_figures_of_the_changed_file(
     fix = found["PAR012"][0]
     assert fix["title"] == "reduce after each micro batch"
     assert fix["after"]["device_bytes"] < fix["before"]["device_bytes"] - 2**33
+
+
+UNKNOWN_MODEL = """model_name_or_path: {0}
+output_dir: out
+learning_rate: 1.0e-5
+per_device_train_batch_size: 1
+max_length: 512
+dataset_text_field: text
+"""
+
+
+@pytest.mark.parametrize("name", ["./checkpoints/merged", "YOUR_BASE_MODEL", "${MODEL}"])
+@pytest.mark.parametrize("verb", ["estimate", "check", "plan"])
+def test_a_model_for_a_name_that_nobody_knows(
+    folder: Path, name: str, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "own.yaml").write_text(UNKNOWN_MODEL.format(name), encoding="utf-8")
+    arguments = [verb, "own.yaml", "--gpu", "A100-80GB", "--gpus", "1", "--isolated"]
+
+    assert main([*arguments, "--model", "Qwen/Qwen2.5-0.5B"]) == 0
+    assert "not estimated" not in capsys.readouterr().out

@@ -640,3 +640,60 @@ def test_a_model_of_mlx_is_not_estimated(tmp_path: Path) -> None:
     write(tmp_path, {"a.py": SFT.replace("Qwen/Qwen2.5-7B", "mlx-community/Qwen2.5-7B-Instruct-4bit")})
     (run,) = checked(tmp_path, "a.py")["runs"]
     assert run["verdict"] == "unknown" and run["peak"]["device_bytes"] is None
+
+
+LOADED = (
+    "import os\nfrom pathlib import Path\nfrom huggingface_hub import snapshot_download\n"
+    "from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM\n"
+    "from trl import SFTConfig, SFTTrainer\nfrom own import load\n\n{0}\n"
+    "SFTTrainer(model=model, args=SFTConfig('out', per_device_train_batch_size=1, max_length=512)).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "model = AutoModelForCausalLM.from_pretrained(Path.home() / 'models' / 'Qwen2.5-0.5B')",
+        "model = AutoModelForCausalLM.from_pretrained(os.path.join(os.environ['MODELS'], 'Qwen2.5-0.5B'))",
+        "model = AutoModelForCausalLM.from_pretrained(f\"{os.environ['MODELS']}/Qwen2.5-0.5B\")",
+        "model = AutoModelForCausalLM.from_pretrained(os.environ['MODELS'] + '/Qwen2.5-0.5B')",
+        "model = AutoModelForCausalLM.from_pretrained(str(Path(os.getenv('MODELS')) / 'Qwen2.5-0.5B'))",
+        "model = AutoModelForCausalLM.from_pretrained(snapshot_download('Qwen/Qwen2.5-0.5B'))",
+        "model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained('Qwen/Qwen2.5-0.5B'))",
+        "config = AutoConfig.from_pretrained('Qwen/Qwen2.5-0.5B')\nconfig.use_cache = False\n"
+        "model = AutoModelForCausalLM.from_config(config)",
+        "if os.environ['X']:\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', use_cache=True)\n"
+        "else:\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\nmodel = model.to('cuda')",
+    ],
+)
+def test_a_model_by_its_path_or_its_configuration(lines: str) -> None:
+    run = _first_run(LOADED.format(lines))
+    assert run.model.architecture.hidden_size == 896
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("model = load('Qwen/Qwen2.5-0.5B')", "`load` of `own` makes the model, whose code memlint does not see"),
+        ("model, tokenizer = load('Qwen/Qwen2.5-0.5B')", "what `load` returns is not known"),
+        (
+            "config = AutoConfig.from_pretrained('Qwen/Qwen2.5-0.5B')\nconfig.num_hidden_layers = 2\n"
+            "model = AutoModelForCausalLM.from_config(config)",
+            "the script sets `num_hidden_layers` of the model's configuration",
+        ),
+        (
+            "model = LlamaForCausalLM(LlamaConfig(hidden_size=512))",
+            "the script makes the model from a `LlamaConfig` of its own",
+        ),
+        ("model = AutoModelForCausalLM.from_pretrained('')", "the model's name is empty"),
+    ],
+)
+def test_why_a_model_is_not_known(lines: str, reason: str) -> None:
+    run = _first_run(LOADED.format(lines))
+    assert run.origins["model.architecture"].detail == reason
+    assert _first_run(LOADED.format(lines), "Qwen/Qwen2.5-0.5B").model.architecture.hidden_size == 896
+
+
+def _first_run(text: str, model: str = "") -> Run:
+    workspace = in_memory({"train.py": text})
+    return Engine(()).analyse(workspace.documents("train.py")[0], workspace.context(model_name=model)).runs[0]

@@ -7,7 +7,7 @@ from memlint.formats.axolotl.config import AxolotlConfig, half_precision, uses_f
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.base import named_model
 from memlint.formats.engine_files import fsdp
-from memlint.formats.fields import Fields, as_bool
+from memlint.formats.fields import STATED_MODEL, Fields, as_bool
 from memlint.formats.keys import FieldChange, Written
 from memlint.run import UNKNOWN, Origin, Quantization
 
@@ -35,7 +35,7 @@ ADAPTERS = ("lora", "qlora")
 def find_model(config: AxolotlConfig) -> AxolotlConfig:
     """`config` with its model's name and architecture, and the origin of the architecture."""
     name = config.text("base_model") or config.context.model_name
-    if not name or "base_model" in config.placeholders:
+    if not name:
         reason = "`base_model` is a placeholder" if "base_model" in config.placeholders else "no `base_model`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
@@ -46,7 +46,7 @@ def read_model(fields: Fields, config: AxolotlConfig) -> None:
     """`base_model`; `--model` or a setting where the file names none."""
     if config.model_name:
         written = bool(config.text("base_model"))
-        origin = config.own.origin("base_model") if written else Origin("setting")
+        origin = config.own.origin("base_model") if written else STATED_MODEL
         fields.put("model.name", config.model_name, origin)
     else:
         fields.unknown("model.name", "the file names no model (`base_model`); give --model")

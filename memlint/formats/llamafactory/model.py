@@ -6,7 +6,7 @@ from typing import Any
 
 from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields
+from memlint.formats.fields import STATED_MODEL, Fields
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.formats.llamafactory.inference import has_server
@@ -19,8 +19,9 @@ _DEQUANTIZED = ("mxfp4", "fp8")
 def find_model(config: LlamaFactoryConfig) -> LlamaFactoryConfig:
     """`config` with the model's name, its architecture, and the origin of both."""
     name = config.text("model_name_or_path") or config.context.model_name
-    if not name or "model_name_or_path" in config.unresolved:
-        reason = "`model_name_or_path` is an interpolation" if name else "no `model_name_or_path`"
+    if not name:
+        is_open = "model_name_or_path" in config.unresolved
+        reason = "`model_name_or_path` is an interpolation" if is_open else "no `model_name_or_path`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
     architecture, origin = named_model(config.context, name, config.section.document.path)
     return config._replace(model=name, architecture=architecture, model_origin=origin)
@@ -30,7 +31,7 @@ def read_model(fields: Fields, config: LlamaFactoryConfig) -> None:
     """Name, architecture, and dtype of the frozen weights."""
     if config.model:
         written = "model_name_or_path" in config.section.value
-        place = config.own.origin("model_name_or_path") if written else Origin("setting")
+        place = config.own.origin("model_name_or_path") if written else STATED_MODEL
         fields.put("model.name", config.model, place)
     else:
         fields.put("model.name", UNKNOWN, config.model_origin)

@@ -37,7 +37,7 @@ class OpenRLHFConfig(SectionKeys):
         self.has_sections = any("." in str(key) for key in section.value)
         self.program = _program(section)
         self.stage = _STAGES.get(self.program, self.program)
-        self.architecture: Any = self.architecture_of(self.text("model.model_name_or_path"))
+        self.architecture: Any = self.architecture_of(self.text("model.model_name_or_path") or context.model_name)
 
     @property
     def distils(self) -> bool:

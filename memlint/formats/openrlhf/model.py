@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_words
+from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.run import UNKNOWN, Quantization
 
@@ -15,13 +15,14 @@ OLD_ATTENTION = "before 0.8.10 attention is eager without `--flash_attn`, since 
 def read_model(fields: Fields, config: OpenRLHFConfig) -> None:
     key = "model.model_name_or_path"
     value = config.get(key)
-    name = value if isinstance(value, str) and value else config.context.model_name
+    named = isinstance(value, str) and bool(value)
+    name = value if named else config.context.model_name
     if not name:
         reason = config.origin(key).detail if value is UNKNOWN else "the model is not named"
         for field in ("model.name", "model.architecture"):
             fields.unknown(field, reason)
         return
-    fields.put("model.name", name, config.origin(key))
+    fields.put("model.name", name, config.origin(key) if named else STATED_MODEL)
     architecture, origin = named_model(config.context, name, config.section.document.path)
     fields.put("model.architecture", UNKNOWN if architecture is None else architecture, origin)
 

@@ -28,6 +28,7 @@ class SwiftConfig(SectionKeys):
         super().__init__(section, keys, SOURCE)
         self.context = context
         name = self.raw("model")
+        name = context.model_name if context.model_name and self.get("model") in (None, UNKNOWN) else name
         known = isinstance(name, str) and bool(name)
         found = context.find_model(name, section.document.path) if known and isinstance(name, str) else None
         self.architecture: Any = found.architecture if found is not None else None

@@ -7,7 +7,7 @@ import re
 
 from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_bool, as_int
+from memlint.formats.fields import STATED_MODEL, Fields, as_bool, as_int, interpolated
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.method import training_mode, training_mode_key
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT
@@ -26,9 +26,11 @@ _FLASH_3 = ("flash_attention_3", "kernels-community/flash-attn3", "kernels-commu
 def model_name(config: TrainerConfig) -> tuple[str, Origin]:
     """The model as the file names it, else as the command line or the settings do."""
     name, key = config.text("model_name_or_path")
-    if name:
+    start = config.section.document.start
+    is_open = start is not None and (key,) in start.values.unknown
+    if name and not (config.context.model_name and (is_open or interpolated(name, is_model=True))):
         return name, config.section.origin(key)
-    return config.context.model_name, Origin("setting", detail="--model or settings")
+    return config.context.model_name, STATED_MODEL
 
 
 def read_model(fields: Fields, config: TrainerConfig) -> None:

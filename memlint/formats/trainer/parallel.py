@@ -119,7 +119,7 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
         pointer = (*config.section.pointer, "deepspeed")
         fields.issues.append(reference_issue(found, config.section.document.path, pointer))
         fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
-        fields.unknown("parallelism.zero.stage", "the DeepSpeed file cannot be read")
+        fields.unknown("parallelism.zero.stage", f"{found.message}: the DeepSpeed file says it")
         return None
     message = not_deepspeed(found, value)
     if message:

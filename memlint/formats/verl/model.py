@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.base import named_model
-from memlint.formats.fields import Fields, as_words
+from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.verl.config import MODEL_PATHS, VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
 from memlint.run import UNKNOWN, Origin
@@ -23,20 +23,22 @@ def model_key(config: VerlConfig) -> str:
 def find_model(config: VerlConfig) -> None:
     """Look the model up, for keys whose reading depends on it."""
     name = config.get(model_key(config))
-    if isinstance(name, str) and name and name != PLACEHOLDER:
+    name = name if isinstance(name, str) and name != PLACEHOLDER else config.context.model_name
+    if name:
         config.architecture = config.context.find_model(name, config.own.document.path).architecture
 
 
 def read_model(fields: Fields, config: VerlConfig) -> None:
     key = model_key(config)
     value = config.get(key)
-    name = value if isinstance(value, str) and value != PLACEHOLDER else config.context.model_name
+    named = isinstance(value, str) and value != PLACEHOLDER
+    name = value if named else config.context.model_name
     if not name:
         reason = config.origin(key).detail if value is UNKNOWN else ""
         fields.unknown("model.name", reason or f"the model is not named (`{key}`)")
         fields.unknown("model.architecture", reason or f"the model is not named (`{key}`)")
         return
-    fields.put("model.name", name, config.origin(key))
+    fields.put("model.name", name, config.origin(key) if named else STATED_MODEL)
     architecture, origin = named_model(config.context, name, config.own.document.path)
     fields.put("model.architecture", UNKNOWN if architecture is None else architecture, origin)
 

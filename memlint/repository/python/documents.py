@@ -34,7 +34,18 @@ from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
 from memlint.source.python.reader import CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Either, Items, Known, Table, Undetermined, Value, is_small, plain, source_of
+from memlint.source.python.values import (
+    Either,
+    Items,
+    Known,
+    Table,
+    Undetermined,
+    Value,
+    alternatives,
+    is_small,
+    plain,
+    source_of,
+)
 
 if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
@@ -357,4 +368,6 @@ def _lacks_its_stage(value: Value) -> bool:
 
 
 def _reason(value: Value) -> str:
+    if isinstance(value, Either) and all(isinstance(one, Undetermined) for one in alternatives(value)):
+        return _reason(next(alternatives(value)))  # whichever it is
     return value.reason if isinstance(value, (Undetermined, Either)) else "the script computes it"

@@ -90,6 +90,9 @@ def may_launch(text: str) -> bool:
     return len(text) <= MOST_LETTERS and HINT.search(text) is not None and STARTS.search(text) is not None
 
 
+_SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # the folder in which somebody queued the script
+
+
 def documents(
     path: str, text: str, repository: Repository, display: str = "", gpus: int | None = None
 ) -> tuple[Document, ...]:
@@ -101,8 +104,8 @@ def documents(
         return ()
     job = slurm.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
-    variables = {**(job.variables if job else {}), "SLURM_SUBMIT_DIR": repository.root}
     folder = _start_folder(path, text, repository)
+    variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}
     found: list[Document] = []
     for part in _parts(path, text):
         asked = part.job or job

@@ -115,7 +115,7 @@ def _of_library(reader: Reader, name: str, given: Call, owner: Value | None) -> 
     if found is not None:
         return found
     _follow_callbacks(reader, given)
-    base = owner if isinstance(owner, Made) else None
+    base = owner if isinstance(owner, (Made, Either)) else None  # either: branches that load it in several ways
     made = Made(name, given.positional, given.named, given.source, base, given.is_open)
     reader.made(made)
     reader.observe(made)

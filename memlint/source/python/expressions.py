@@ -185,7 +185,7 @@ def _text(reader: Reader, node: ast.JoinedStr, frame: Frame) -> Value:
     known = [str(part.value) for part in parts if isinstance(part, Known)]
     if len(known) == len(parts):
         return Known("".join(known)[: operations.MAX_TEXT], _source(node, frame))
-    return Undetermined("a text with unknown parts", _source(node, frame))
+    return Undetermined("a text with unknown parts", _source(node, frame), operations.text_tail(parts))
 
 
 def _formatted(reader: Reader, node: ast.FormattedValue, frame: Frame) -> Value:
@@ -311,10 +311,16 @@ def _unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: F
         places = range(len(target.elts))
         parts = [either([item(one, Known(place)) for one in value.values], value.reason) for place in places]
     else:
-        reason = value.reason if isinstance(value, Undetermined) else "a part of something unknown"
-        parts = [Undetermined(reason, source_of(value)) for _ in target.elts]
+        parts = [Undetermined(_of_unknown_parts(value), source_of(value)) for _ in target.elts]
     for element, part in zip(target.elts, parts):
         assign(reader, element, part, frame)
+
+
+def _of_unknown_parts(value: Value) -> str:
+    """Why parts of a value are not known."""
+    if isinstance(value, Undetermined):
+        return value.reason
+    return f"what `{value.last}` returns is not known" if isinstance(value, Made) else "a part of something unknown"
 
 
 def _call(reader: Reader, node: ast.Call, frame: Frame) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 import posixpath
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memlint.source.python.limits import MAX_ITEMS
@@ -64,7 +64,7 @@ def binary(kind: ast.operator, left: Value, right: Value) -> Value:
     if isinstance(left, Table) and isinstance(right, Table) and isinstance(kind, ast.BitOr):
         return Table({**left.values, **right.values}, left.source, left.is_open or right.is_open)
     if not isinstance(left, Known) or not isinstance(right, Known):
-        return _first_unknown(left, right)
+        return _with_tail(kind, left, right)
     if isinstance(kind, ast.Div) and isinstance(left.value, str) and isinstance(right.value, str):
         return Known(posixpath.join(left.value, right.value))  # pathlib's `/`
     if isinstance(kind, ast.Pow):
@@ -95,6 +95,25 @@ def _is_too_large(kind: ast.operator, left: Any, right: Any) -> bool:
     if isinstance(kind, ast.Mod) and isinstance(left, (str, bytes)):
         return True  # a width in a format could be huge
     return any(isinstance(one, int) and abs(one) > MAX_NUMBER for one in (left, right))
+
+
+def _with_tail(kind: ast.operator, left: Value, right: Value) -> Value:
+    """The result of an operation on something unknown: of a text or a path, with what it ends in."""
+    found = _first_unknown(left, right)
+    if not isinstance(kind, (ast.Add, ast.Div)) or not isinstance(found, Undetermined):
+        return found
+    between = "/" if isinstance(kind, ast.Div) else ""
+    return found._replace(tail=text_tail([left, Known(between), right]))
+
+
+def text_tail(parts: Sequence[Value]) -> str:
+    """What a text of these parts ends in: the known ones after the last unknown one."""
+    tail = ""
+    for part in reversed(parts):
+        if not isinstance(part, Known):
+            return (part.tail if isinstance(part, Undetermined) else "") + tail
+        tail = f"{part.value}{tail}"[-MAX_TEXT:]
+    return tail
 
 
 def _first_unknown(*values: Value) -> Value:

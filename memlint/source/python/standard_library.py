@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint.source.python.calls import apply, follow
 from memlint.source.python.classes import field_types, instance
 from memlint.source.python.methods import is_there
+from memlint.source.python.operations import text_tail
 from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -34,7 +35,9 @@ def _path_of(function: Callable[[str], str]) -> Library:
         (value,) = given.positional[:1] or (Undetermined("nothing"),)
         if isinstance(value, Known) and isinstance(value.value, str):
             return Known(function(value.value), value.source)
-        return value if isinstance(value, Undetermined) else Undetermined("a path", given.source)
+        if isinstance(value, Undetermined):
+            return value._replace(tail=function(value.tail))
+        return Undetermined("a path", given.source)
 
     return apply
 
@@ -42,7 +45,8 @@ def _path_of(function: Callable[[str], str]) -> Library:
 def _join(reader: Reader, given: Call) -> Value:
     parts = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
     if len(parts) < len(given.positional):
-        return Undetermined("a path with unknown parts", given.source)
+        separated = [part for one in given.positional for part in (Known("/"), one)]
+        return Undetermined("a path with unknown parts", given.source, text_tail(separated))
     return Known(posixpath.normpath(posixpath.join("", *parts)), given.source)
 
 

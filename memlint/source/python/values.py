@@ -36,10 +36,12 @@ class Known(NamedTuple):
 
 
 class Undetermined(NamedTuple):
-    """A value that the text does not say; `reason` is shown to the user."""
+    """A value that the text does not say; `reason` is shown to the user. `tail`: what it ends in, where it is a text of
+    which only the beginning is unknown (`f"{root}/Qwen2.5-7B"`)."""
 
     reason: str
     source: ValueSource = NOWHERE
+    tail: str = ""
 
 
 class External(NamedTuple):

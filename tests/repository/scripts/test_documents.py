@@ -931,3 +931,11 @@ def test_an_override_with_nothing_behind_its_sign() -> None:
     script = "python -m verl.trainer.sft_trainer model.path= data.train_batch_size=8 trainer.n_gpus_per_node=8\n"
     (document,) = in_memory({"run.sh": script}).documents("run.sh")
     assert document.value["model"] == {"path": ""}
+
+
+@pytest.mark.parametrize("name", ["SLURM_SUBMIT_DIR", "PBS_O_WORKDIR"])
+def test_a_job_is_queued_in_the_folder_that_its_files_are_named_from(name: str) -> None:
+    text = f'#!/bin/bash\ncd "${name}"\ntorchrun --nproc_per_node 2 train.py {FLAGS}\n'
+    (found,) = documents(text, "project/scripts/job.sh", {"project/train.py": "import transformers\n"})
+    assert found.start is not None
+    assert not found.start.program.is_foreign

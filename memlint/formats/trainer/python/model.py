@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS
@@ -63,7 +64,7 @@ def model_keys(model: Value) -> Keys:
         return merged([model_keys(one) for one in model.values], model.reason)
     if isinstance(model, Known):
         is_name = isinstance(model.value, str) and model.value
-        return {"model_name_or_path": model if is_name else Undetermined("the model's name is not given", model.source)}
+        return {"model_name_or_path": model if is_name else Undetermined("the model's name is empty", model.source)}
     if isinstance(model, Undetermined):
         return {"model_name_or_path": model}
     if isinstance(model, Made):
@@ -89,14 +90,14 @@ def _of_made(model: Made) -> Keys:
         keys = _prepared(model)
     elif last == "from_pretrained" and "PeftModel" in model.name:
         keys = _adapter_from(model)
-    elif last == "from_pretrained" or last in ("pipeline", "from_config"):
+    elif last == "from_pretrained" or last in ("pipeline", "from_config") or _is_made_by_its_class(model):
         keys = _loaded(model)
     elif last in _METHODS and model.base is not None:
         keys = model_keys(model.base)
     elif last in _WRAPPERS and model.positional:
         keys = model_keys(model.positional[0])
     else:
-        keys = {"model_name_or_path": Undetermined(f"what `{last}` makes is not known", model.source)}
+        keys = {"model_name_or_path": Undetermined(_not_known(model), model.source)}
     if CHECKPOINTS in model.attributes:
         keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
     if CAST in model.attributes:
@@ -106,6 +107,18 @@ def _of_made(model: Made) -> Keys:
     elif _HAS_ADAPTER in model.attributes:
         keys["use_peft"] = Undetermined("the script attaches adapters of its own", model.source)
     return keys
+
+
+def _is_made_by_its_class(model: Made) -> bool:
+    """`LlamaForCausalLM(config)`."""
+    return model.last.endswith(_LANGUAGE_MODELS) and model.base is None and bool(model.positional or model.arguments)
+
+
+def _not_known(model: Made) -> str:
+    """Why a model is not known that something made which is not read: a function of a module that is not there."""
+    module = model.name.rpartition(".")[0].lstrip(".")
+    of = f" of `{module}`" if module and model.base is None else ""
+    return f"`{model.last}`{of} makes the model, whose code memlint does not see"
 
 
 # Classes of transformers and unsloth that load a language model, by how their names end.
@@ -155,9 +168,12 @@ def _argument(made: Made, position: int, *names: str) -> Value | None:
 
 def _loaded(model: Made) -> Keys:
     """`AutoModelForCausalLM.from_pretrained(name, ...)`, `FastLanguageModel.from_pretrained(model_name=...)`."""
-    name = _argument(model, 0, "pretrained_model_name_or_path", "model_name", "model_name_or_path", "model")
+    given = _argument(model, 0, "pretrained_model_name_or_path", "model_name", "model_name_or_path", "model", "config")
+    name = _name_of(given)
     keys = model_keys(name) if isinstance(name, (Known, Undetermined, Either)) else {}
     keys.setdefault("model_name_or_path", Undetermined("the model's name is no plain text", model.source))
+    if model.last == "from_config":  # config.dtype, the checkpoint's (transformers 5.23 modeling_utils.py:1402)
+        keys["dtype"] = Known("auto", model.source)
     for key, argument in (("dtype", "dtype"), ("dtype", "torch_dtype"), ("attn_implementation", "attn_implementation")):
         if argument in model.arguments:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
@@ -166,6 +182,30 @@ def _loaded(model: Made) -> Keys:
     if model.is_open and "quantization_config" not in model.arguments:
         keys.setdefault("load_in_4bit", _not_seen(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
+
+
+def _name_of(given: Value | None) -> Value | None:
+    """The model's name in what a loader is given: the name, a folder that it is downloaded to, its configuration, or a
+    path of which the last part is known."""
+    if isinstance(given, Either):
+        return either([_name_of(one) or given for one in given.values], given.reason)
+    if isinstance(given, Made) and given.last == "snapshot_download":
+        return _name_of(_argument(given, 0, "repo_id", "model_id"))
+    if isinstance(given, Made) and given.last == "from_pretrained" and given.name.endswith("Config.from_pretrained"):
+        changed = next(filter(_SHAPE.search, (*given.arguments, *given.attributes)), "")
+        if changed:
+            return Undetermined(f"the script sets `{changed}` of the model's configuration", given.source)
+        return _name_of(_argument(given, 0, "pretrained_model_name_or_path"))
+    if isinstance(given, Made) and given.last.endswith("Config"):
+        return Undetermined(f"the script makes the model from a `{given.last}` of its own", given.source)
+    if isinstance(given, Undetermined):
+        *folders, last = given.tail.split("/")
+        return Known(f"${{folder}}/{last}", given.source) if folders and last else given
+    return given
+
+
+# Fields of a configuration that other tensors follow from.
+_SHAPE = re.compile(r"^num_|_(?:size|layers|heads|dim|types)$|^n_(?:layer|head|embd|inner)$")
 
 
 def _unsloth(model: Made) -> Keys:

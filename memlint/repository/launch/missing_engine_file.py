@@ -1,0 +1,85 @@
+"""What a run is with each ZeRO stage, where the DeepSpeed file that it names is not there.
+
+The stage is that of the file's name where the name has one (`ds_z3_config.json`, `zero2.json`), else 2 or 3; either is
+read with and without what it can offload, and with it alone where the file's name says `offload`.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from memlint.formats.base import Context, MissingFile, Parsed
+from memlint.run import UNKNOWN, Reading, Run, differences
+from memlint.source import load
+from memlint.source.document import Document
+
+REASON = "DeepSpeed file not known"
+_FIELD = "parallelism.zero.stage"
+_SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
+_STAGE = re.compile(r"(?:zero|stage|(?<![a-z])z)[-_]?([0-3])(?!\d)", re.IGNORECASE)
+_OFFLOADS = re.compile(r"offload", re.IGNORECASE)
+_FILE = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
+_CPU = {"device": "cpu"}
+
+
+def with_stage_readings(
+    parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
+) -> Parsed:
+    """The same runs; one whose DeepSpeed file is missing has a reading for each way in which such files say it."""
+    runs = tuple(
+        run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
+        if _lacks_its_stage(run)
+        else run
+        for index, run in enumerate(parsed.runs)
+    )
+    return parsed._replace(runs=runs)
+
+
+def _lacks_its_stage(run: Run) -> bool:
+    return run.parallelism.engine == "deepspeed" and run.parallelism.zero.stage is UNKNOWN
+
+
+def _readings(
+    run: Run, index: int, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
+) -> Iterator[Reading]:
+    missing: list[str] = []
+
+    def read(supposed: Document | None, reference: str, path: str) -> Document | MissingFile:
+        found = context.read(reference, path)
+        if not isinstance(found, MissingFile) or not _FILE.search(reference):
+            return found
+        missing.append(reference)
+        return found if supposed is None else supposed
+
+    parse(document, context._replace(read=partial(read, None)))
+    for stage, offloads in _ways(missing):
+        supposed = load(_text(stage, offloads).encode(), "deepspeed.json", "json")[0]
+        runs = parse(document, context._replace(read=partial(read, supposed))).runs
+        if len(runs) > index and runs[index].parallelism.zero.stage == stage:
+            label = f"with ZeRO-{stage}{', offloaded' if offloads else ''}"
+            changes = differences(run, runs[index], _SECTIONS)
+            yield Reading(REASON, label, label, changes, ((_FIELD, UNKNOWN),))
+
+
+def _ways(missing: list[str]) -> Iterator[tuple[int, bool]]:
+    """The stages that the file may have, with and without offloading."""
+    name = posixpath.basename(missing[0]) if missing else ""
+    found = _STAGE.search(name)
+    stages = (int(found[1]),) if found else (2, 3)
+    for stage in stages:
+        yield from ((stage, offloads) for offloads in (False, True) if offloads or not _OFFLOADS.search(name))
+
+
+def _text(stage: int, offloads: bool) -> str:
+    zero: dict[str, object] = {"stage": stage}
+    if offloads and stage >= 1:
+        zero["offload_optimizer"] = _CPU
+    if offloads and stage == 3:
+        zero["offload_param"] = _CPU
+    sizes = ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    values = {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
+    return json.dumps({**values, **dict.fromkeys(sizes, "auto")})
