@@ -89,15 +89,18 @@ class Launch(NamedTuple):
 class ConfigReader(NamedTuple):
     """Who reads a config: `kind` is "framework" (an argument parser of transformers or TRL), "script" (a script of the
     repository by itself) or "" where nothing tells. `path`: the script that shows it. `parsers`: those that it makes.
-    `has_own_trainer`: it trains with a class that is none of transformers' and TRL's trainers. `names`: the frameworks
-    that a script names, to which it may hand the file on ("llamafactory", "axolotl").
+    `has_own_trainer`: it trains with a class that is none of transformers' and TRL's trainers. `makes_adapter`: it
+    makes its adapter without asking for TRL's `use_peft`. `names`: the frameworks that a script names, to which it may
+    hand the file on ("llamafactory", "axolotl"). `reads`: the keys of the config that a script asks for by itself.
     """
 
     kind: str = ""
     path: str = ""
     parsers: frozenset[str] = frozenset()
     has_own_trainer: bool = False
+    makes_adapter: bool = False
     names: frozenset[str] = frozenset()
+    reads: frozenset[str] = frozenset()
 
 
 def no_reader(path: str, keys: Collection[str]) -> ConfigReader:

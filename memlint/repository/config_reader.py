@@ -25,6 +25,7 @@ _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
+_ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -136,7 +137,18 @@ class _Config(NamedTuple):
         found = list(modules([path], self.sources))
         own = self._of_scripts(found[:1], is_given)
         reader = own if own.kind else self._of_scripts(found[1:], is_given)
-        return reader._replace(names=_frameworks(found)) if reader.kind == "script" else reader
+        return self._with_traits(reader, found)
+
+    def _with_traits(self, reader: ConfigReader, program: Sequence[Script]) -> ConfigReader:
+        """What the modules of a program say of the config beside who reads it."""
+        if not reader.kind:
+            return reader
+        read = {key.decode("utf-8", "replace") for script in program for key in _keys_asked_for(script, self.keys)}
+        reader = reader._replace(reads=frozenset(read))
+        if reader.kind == "script":
+            return reader._replace(names=_frameworks(program))
+        text = b"\n".join(script.text for script in program)
+        return reader._replace(makes_adapter=b"LoraConfig(" in text and b"use_peft" not in text)
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """What scripts that are tied to the config make of it: an argument parser in one outweighs the others."""
@@ -184,6 +196,13 @@ def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
     named = re.compile(rf"{re.escape(name)}|(?:--config-name|-cn)[= ]{re.escape(stem)}(?![\w.])")
     lines = (line for page in pages if stem in page for line in _CONTINUED.sub(" ", page).splitlines())
     return islice(filter(named.search, lines), MOST_COMMANDS)
+
+
+def _keys_asked_for(script: Script, keys: Collection[str]) -> set[bytes]:
+    """The keys that the script looks up, or asks for: `"key" in config`."""
+    words = b"|".join(re.escape(key.encode("utf-8", "replace")) for key in keys)
+    asked = set(re.findall(_ASKED_FOR % words, script.text)) if words else set()
+    return asked | _keys_read(script, keys)
 
 
 _TRAINER = re.compile(rb"\b(\w*Trainer)\s*\(")

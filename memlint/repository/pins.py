@@ -3,8 +3,8 @@
 Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
 `>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention) count without a version. A copy
 of LLaMA-Factory in the tree has its version in a file, which comes before all of these; one of Axolotl has it in its
-setup.py. The nearest folder upward
-from the config wins, and in it a lock file over requirements. Nothing is resolved and nothing executed.
+setup.py, and one of OpenRLHF shows it by its flags. Scripts that install count after all of these. The nearest folder
+upward from the config wins, and in it a lock file over requirements. Nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ Version = tuple[int, ...]
 
 KERNELS = "flash-linear-attention"  # matters whatever its version
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", "verl") + (
+    "openrlhf",
     KERNELS,
 )
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
@@ -45,7 +46,16 @@ _VERSION_FILES = ("src/llamafactory/extras/env.py", "src/llmtuner/cli.py", "src/
 _VENDORED_FILES = tuple(
     f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _VERSION_FILES
 )
-_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt")
+_OPENRLHF = "openrlhf/cli/train_sft.py"  # of a copy of OpenRLHF
+# Scripts that make the environment: what they install with pip.
+_INSTALLERS = tuple(
+    f"{place}{name}"
+    for place in ("", "scripts/", "docker/")
+    for name in ("setup.sh", "install.sh", "setup_env.sh", "install_env.sh", "env.sh", "environment.sh", "Dockerfile")
+)
+_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt", _OPENRLHF) + (
+    _INSTALLERS
+)
 ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
 FILES = tuple(dict.fromkeys(posixpath.basename(file) for file in _ALL))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
@@ -104,6 +114,10 @@ def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
         return _from_vendored_copy
     if name == "setup.py":
         return _from_setup
+    if name == _OPENRLHF:
+        return _from_openrlhf
+    if name in _INSTALLERS:
+        return _from_installer
     return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else _from_requirements
 
 
@@ -125,6 +139,28 @@ def _from_setup(content: str) -> Iterator[tuple[str, Version, int]]:
     if match and "dev" not in match[1]:
         yield "axolotl", _numbers(match[1]), content.count("\n", 0, match.start(1)) + 1
     yield from _from_requirements(content)
+
+
+_LAST_WITH_SWITCH: Version = (0, 8, 9)  # of OpenRLHF's releases: 0.8.10 took `--flash_attn` out
+
+
+def _from_openrlhf(content: str) -> Iterator[tuple[str, Version, int]]:
+    """The newest release that a copy of OpenRLHF may be of, where it still has the switch `--flash_attn`."""
+    before, found, _ = content.partition('"--flash_attn"')
+    if found:
+        yield "openrlhf", _LAST_WITH_SWITCH, before.count("\n") + 1
+
+
+def _from_installer(content: str) -> Iterator[tuple[str, Version, int]]:
+    """`pip install transformers==4.34.0 trl==0.14.0`, over several lines too."""
+    goes_on = False
+    for number, line in enumerate(content.splitlines(), 1):
+        bare = line.strip()
+        installs = goes_on or re.search(r"\bpip3? +install\b", bare) is not None
+        goes_on = installs and bare.endswith("\\")
+        if installs and len(bare) <= 2000 and not bare.startswith("#"):
+            for word in bare.partition(" #")[0].split():
+                yield from ((name, version, number) for name, version, _ in _from_requirements(word.strip("\"'\\;&")))
 
 
 def _folders_upward(folder: str, root: str) -> Iterator[str]:

@@ -66,6 +66,7 @@ class StartedProgram(NamedTuple):
     model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
     has_own_trainer: bool = False  # its trainers are its own classes, which make their engine themselves
+    writes_groups: bool = False  # its trainer for GRPO stands on transformers' Trainer, not on TRL's
     hides_model: bool = False  # its code was followed, and does not show what model it trains
     has_plain_arguments: bool = (
         False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults

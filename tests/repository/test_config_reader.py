@@ -1,5 +1,7 @@
 """Who reads a config: a parser of the framework, or a script by itself."""
 
+import json
+
 import pytest
 
 from memlint.hardware import find
@@ -193,3 +195,25 @@ def test_an_excess_is_certain_only_where_a_framework_reads_the_file() -> None:
     )
     assert (judged.severity, own.severity) == ("error", "warning")
     assert own.message.endswith("(where the script that reads this file trains what its keys say)")
+
+
+def test_a_program_that_makes_its_adapter_asks_for_no_use_peft() -> None:
+    config = CONFIG.replace("2e-5", "2.0e-5") + "lora_r: 16\nmax_length: 512\npacking: false\nbeta: 0.1\n"
+    start = "accelerate launch train.py --config configs/sft.yaml"
+    own = f"{TRL_PARSER}config = LoraConfig(r=args.lora_r)\n"
+
+    def found(program: str) -> bool:
+        return "PEF019" in {one.rule for one in analysed(config, train_py=program, run_sh=start).findings}
+
+    assert found(TRL_PARSER) and found(own + "if args.use_peft: pass\n")
+    assert not found(own)
+
+
+def test_a_key_that_the_program_asks_for_is_its_own() -> None:
+    config = {"zero_optimization": {"stage": 2}, "optimizer": {"type": "Adam"}, "lora": {}, "warmup": 1, "precision": 1}
+    file = json.dumps({"train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": True}, **config})
+    program = 'import json\nsettings = json.load(open(path))\nif "lora" in settings: settings.get("precision")\n'
+    files = {"ds.json": file, "train.py": program, "run.sh": "deepspeed train.py --ds ds.json"}
+    workspace = in_memory(files)
+    found = Engine(tuple(shipped())).analyse(workspace.documents("ds.json")[0], workspace.context()).findings
+    assert [one.pointer for one in found if one.rule == "CFG001"] == [("warmup",)]

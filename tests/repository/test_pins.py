@@ -139,3 +139,19 @@ def test_a_copy_speaks_before_what_is_pinned() -> None:
 def test_a_copy_of_axolotl_says_its_version(version: str, pinned_to: tuple[int, ...]) -> None:
     content = f'setup(\n    name="axolotl",\n    version="{version}",\n)\n'
     assert found("setup.py", content) == ({"axolotl": (pinned_to, 3)} if pinned_to else {})
+
+
+def test_a_copy_of_openrlhf_with_its_old_switch_is_of_an_old_release() -> None:
+    old = 'parser.add_argument("--bf16")\nparser.add_argument("--flash_attn", action="store_true")\n'
+    assert found("openrlhf/cli/train_sft.py", old) == {"openrlhf": ((0, 8, 9), 2)}
+    assert found("openrlhf/cli/train_sft.py", 'parser.add_argument("--attn_implementation")\n') == {}
+    assert found("requirements.txt", "openrlhf==0.5.7\n") == {"openrlhf": ((0, 5, 7), 1)}
+
+
+def test_scripts_that_install_pin_versions() -> None:
+    script = "# pip install trl==0.9\npip install -U \\\n  transformers==4.34.0 'trl==0.7.4'\ntorch==2.1\n"
+    assert found("setup.sh", script) == {"transformers": ((4, 34, 0), 3), "trl": ((0, 7, 4), 3)}
+    image = "FROM x\nRUN pip3 install deepspeed==0.14.4 && rm -r cache\n"
+    assert found("Dockerfile", image) == {"deepspeed": ((0, 14, 4), 2)}
+    files = {"/r/setup.sh": script, "/r/requirements.txt": "transformers==4.40.0"}
+    assert pins("/r", "/r", partial(pinned, text=files.get))["transformers"].version == (4, 40, 0)

@@ -60,11 +60,20 @@ def parse(document: Document, context: Context) -> Parsed:
 def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     """The schema's issues of a DeepSpeed mapping. Keys that start with `_` or `comment` are remarks."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
+    found = tuple(issue for issue in found if not _is_of_a_program(issue, section, context))
     refused = tuple(scheduler_issues(section))
     said = {issue.pointer for issue in refused if issue.code == "unknown-key"}
     kept = [issue for issue in found if issue.pointer not in said and not _harmless(issue, section)]
     kept = [issue._replace(severity="warning") if _is_taken_as_it_is(issue) else issue for issue in kept]
     return tuple(issue._replace(pointer=section.pointer + issue.pointer) for issue in (*kept, *refused))
+
+
+def _is_of_a_program(issue: Issue, section: Section, context: Context) -> bool:
+    """Whether an unknown key is one that the program which loads the file asks for by itself."""
+    if issue.code != "unknown-key" or len(issue.pointer) != 1 or section.pointer:
+        return False
+    keys = frozenset(key for key in section.value if isinstance(key, str))
+    return issue.pointer[0] in context.config_reader(section.document.path, keys).reads
 
 
 # Read with get_scalar_param and used as truth values, or by nothing that trains: no type of theirs ends a run.

@@ -102,13 +102,15 @@ def _master(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
 
 
 def _gradients(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
-    """Without ZeRO gradients always accumulate in the model's dtype."""
+    """Without ZeRO gradients always accumulate in the model's dtype; under bf16 in float32 too before 0.18.5."""
     key = "data_types.grad_accum_dtype"
     dtype = dtype_of(view.raw(key))
+    is_mixed = (half, dtype) == ("bfloat16", "float32")
+    if is_mixed and () < tuple(fields.get("stack.deepspeed", ())) < (0, 18, 5):
+        return
     if dtype and half and dtype != half and fields.get("parallelism.zero.stage") == 0:
-        message = (
-            f"without ZeRO gradients cannot accumulate in {dtype} under {half} (engine._do_optimizer_sanity_check)"
-        )
+        where = "engine._do_optimizer_sanity_check" + (", from deepspeed 0.18.5 on" if is_mixed else "")
+        message = f"without ZeRO gradients cannot accumulate in {dtype} under {half} ({where})"
         fields.issues.append(view.section.issue("conflict", message, *view.path(key)))
 
 

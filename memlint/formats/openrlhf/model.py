@@ -9,6 +9,7 @@ from memlint.run import UNKNOWN, Quantization
 
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 # Releases before 0.8.10 had the switch `--flash_attn`, and computed with eager attention without it.
+_NO_SWITCH = (0, 8, 10)
 OLD_ATTENTION = "before 0.8.10 attention is eager without `--flash_attn`, since then FlashAttention 2"
 
 
@@ -59,12 +60,18 @@ def read_attention(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.unknown("attention.implementation", config.origin(key).detail)
     elif config.flag("flash_attn"):
         fields.put("attention.implementation", "flash_attention_2", config.origin("flash_attn"))
+    elif () < config.context.versions.get("openrlhf", ()) < _NO_SWITCH and _asks_nothing(config):
+        fields.infer("attention.implementation", "eager", f"OpenRLHF {OLD_ATTENTION}")
     else:
         fields.put("attention.implementation", str(value), config.origin(key))
 
 
 def may_be_eager(config: OpenRLHFConfig) -> bool:
-    """Whether an older release computes attention otherwise than a newer one."""
+    """Whether an older release computes attention otherwise than a newer one, and nobody says which runs."""
+    return "openrlhf" not in config.context.versions and _asks_nothing(config)
+
+
+def _asks_nothing(config: OpenRLHFConfig) -> bool:
     told = config.written("ds.attn_implementation") or config.written("ds.param_dtype") or config.flag("flash_attn")
     return not (config.has_sections or told or packs(config))
 

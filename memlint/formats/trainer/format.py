@@ -151,7 +151,9 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_arguments(fields, config.args, config.context.versions)
     _not_reentrant(fields, config)
     OWN_KEYS.read(fields, config.args, config)
-    apply_towers(fields, config.architecture, False, Origin("inferred", detail="nothing freezes a tower"))
+    leaves_tower = as_bool(config.section.value.get("finetune_vision_layers")) is False
+    why = "its adapters leave the tower out" if leaves_tower else "nothing freezes a tower"
+    apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
     apply_preparation(fields, config)

@@ -191,7 +191,7 @@ def _four_bit_key(config: TrainerConfig) -> str:
     """TRL's `load_in_4bit`, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`; "" where none asks."""
     if _is_firefly_qlora(config):
         return "lora_rank"
-    if as_int(config.section.value.get("bits")) == 4:
+    if _bits(config) == 4:
         return "bits"
     if training_mode(config) == "qlora":
         return training_mode_key(config)
@@ -201,7 +201,18 @@ def _four_bit_key(config: TrainerConfig) -> str:
 def _eight_bit_key(config: TrainerConfig) -> str:
     if config.is_on("load_in_8bit"):
         return "load_in_8bit"
-    return "bits" if as_int(config.section.value.get("bits")) == 8 else ""
+    return "bits" if _bits(config) == 8 else ""
+
+
+_SWITCHES = frozenset(("q_lora", "qlora"))
+
+
+def _bits(config: TrainerConfig) -> int | None:
+    """`bits`, which means nothing where the program has a switch for it that is off (`q_lora` of Qwen's scripts)."""
+    start, value = config.section.document.start, config.section.value
+    switches = _SWITCHES & start.accepted.defined if start is not None else ()
+    is_off = bool(switches) and not any(as_bool(value.get(one)) for one in switches)
+    return None if is_off else as_int(value.get("bits"))
 
 
 _FIREFLY = "Firefly train_qlora.py"

@@ -124,6 +124,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule in _OF_ITS_DEEPSPEED and _has_own_trainer(document, context):
         return True
+    if rule == "TRL011" and start is not None and start.program.writes_groups and "trl" not in context.versions:
+        return True  # its batch holds prompts, and a TRL before 0.19 compares nothing
     if rule == "ACC009" and start is not None and _is_said_by_options(start.machine.launch_file):
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
@@ -144,7 +146,9 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if rule == "TRN001" and _written_apart(document, ("eval_strategy", "save_strategy")):
         return True  # one may be set when the arguments are built, and have been compared
     if rule in _OF_TRL_SCRIPTS:
-        return document.syntax == "python" or (start is not None and start.accepted.makes_adapter)
+        if document.syntax == "python":
+            return True
+        return reader_of(document, context).makes_adapter if start is None else start.accepted.makes_adapter
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
 
 

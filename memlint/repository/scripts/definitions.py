@@ -100,6 +100,7 @@ class TrainingProgram(NamedTuple):
     unmodelled: str = ""
     swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, and nothing trains
+    writes_groups: bool = False  # a class on transformers' Trainer writes the answers of GRPO, not TRL's GRPOTrainer
 
 
 class _Module(NamedTuple):
@@ -162,6 +163,7 @@ def program(
         _unmodelled(modules, classes),
         _swift_task(trees[0]),
         _only_evaluates(trees),
+        any(_writes_groups(node) for node, _ in classes.values()),
     )
 
 
@@ -408,6 +410,13 @@ def _unmodelled(modules: Sequence[_Module], classes: Mapping[str, Any]) -> str:
             if what:
                 return f"{posixpath.basename(module.path)}:{getattr(node, 'lineno', 0)} {what}"
     return ""
+
+
+def _writes_groups(node: ast.ClassDef) -> bool:
+    """A trainer such as R1-V's: it writes `num_generations` answers to each prompt of its own batch."""
+    if not any(_name(base) == "Trainer" for base in node.bases):
+        return False
+    return any(isinstance(one, ast.Attribute) and one.attr == "num_generations" for one in ast.walk(node))
 
 
 def _makes_parser(module: _Module) -> bool:

@@ -360,6 +360,7 @@ class _Reader:
             model_state=run.run.model_state if run else "",
             loads_model=run is not None and run.run.loads_model,
             has_own_trainer=self._has_own_trainer(launched, invocation),
+            writes_groups=definitions.writes_groups,
             hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
             has_plain_arguments=run is not None and run.run.has_plain_arguments,
             newest={} if run is None else run.run.newest,

@@ -64,6 +64,8 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "gradient_checkpointing": ("grad_checkpointing", "use_gradient_checkpointing", "grad_checkpoint"),
     "lora_r": ("lora_rank", "lora_dim"),
 }
+# Options of DeepSpeed's own parser, and of programs that start it themselves.
+_OF_ENGINE = ("deepspeed_config", "ds_config")
 _BATCHES = ("batch_size", "train_batch_size", "global_batch_size", "total_batch_size")
 
 
@@ -286,6 +288,11 @@ def _shared(flags: list[Placed]) -> Iterator[Placed]:
         name = next((name for name in names if name in by_name and not _is_key_of_its_own(name, key)), "")
         if name:
             yield by_name[name]._replace(path=(key,))
+    file = next((name for name in _OF_ENGINE if name in by_name), "")
+    if file and "deepspeed" not in by_name:
+        for key in ("deepspeed", "bf16", "fp16"):
+            if key not in by_name:
+                yield not_known(key, f"what the program does with `--{file}` is the program's to say")
     size = next((name for name in _BATCHES if name in by_name), "")
     known = ("per_device_train_batch_size", "per_gpu_train_batch_size", *SHARED["per_device_train_batch_size"])
     if size and not any(name in by_name for name in known):

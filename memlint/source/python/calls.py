@@ -150,7 +150,25 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
         reader.budget.depth -= 1
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
-    return either(frame.returned, "depends on a condition that memlint does not know")
+    found = either(frame.returned, "depends on a condition that memlint does not know")
+    if isinstance(found, Items) and found.is_open and not found.values:
+        return _names_of_modules(node, given) or found
+    return found
+
+
+LINEAR_NAMES = "names of linear modules"
+
+
+def _names_of_modules(node: ast.FunctionDef | ast.AsyncFunctionDef, given: Call) -> Value | None:
+    """What `find_all_linear_names(model)` of QLoRA and its many copies gives: the last names of the modules of one
+    class, `nn.Linear` or a quantised one. `without`: words in the names of modules that it leaves out."""
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+    if not {"named_modules", "isinstance", "split"} <= names:
+        return None
+    constants = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
+    words: list[Value] = [Known(word) for word in constants if isinstance(word, str) and " " not in word]
+    return Made(LINEAR_NAMES, (), {"without": Items(words)}, given.source)
 
 
 def complete(reader: Reader, made: Instance, given: Call) -> None:

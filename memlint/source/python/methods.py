@@ -141,6 +141,16 @@ def _append(reader: Reader, owner: Items, given: Call) -> Value:
     return Known(None)
 
 
+def _take_out(reader: Reader, owner: Items, given: Call) -> Value:
+    """`remove`, `discard`: of a list that is known whole, what equals the argument."""
+    out = given.argument(0, "")
+    if reader.in_doubt or not isinstance(out, Known):
+        owner.is_open = True
+        return Known(None)
+    owner.values[:] = [one for one in owner.values if not (isinstance(one, Known) and one.value == out.value)]
+    return Known(None)
+
+
 def _extend(reader: Reader, owner: Items, given: Call) -> Value:
     more = elements(given.positional[0]) if given.positional else None
     if more is None or reader.in_doubt:
@@ -167,6 +177,10 @@ _TABLE: dict[str, Callable[[Reader, Table, Call], Value]] = {
 }
 _LIST: dict[str, Callable[[Reader, Items, Call], Value]] = {
     "append": _append,
+    "add": _append,
     "extend": _extend,
+    "update": _extend,
+    "remove": _take_out,
+    "discard": _take_out,
     "copy": _copy_list,
 }

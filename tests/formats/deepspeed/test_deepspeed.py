@@ -517,3 +517,9 @@ def test_auto_below_zero_counts_as_not_said() -> None:
     parsed = alone(config)
     assert parsed.issues == () and run_of(parsed).offload.optimizer == "none"
     assert codes(alone({**config, "zero_optimization": {"offload_optimizer": {"device": "gpu"}}})) != []
+
+
+def test_gradients_in_fp32_without_zero_are_refused_by_newer_releases() -> None:
+    config = {"train_batch_size": 8, "bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
+    assert codes(alone(config)) == codes(alone(config, versions={"deepspeed": (0, 18, 5)})) == ["conflict"]
+    assert codes(alone(config, versions={"deepspeed": (0, 18, 4)})) == []

@@ -302,3 +302,10 @@ def test_a_forks_own_engine_is_not_read_as_deepspeeds() -> None:
     )
     assert launched(command).stack.unmodelled == ""
     assert launched(f"{command} --use_fsdp").stack.unmodelled == "FSDP in place of DeepSpeed"
+
+
+@pytest.mark.parametrize(("version", "attention"), [((0, 8, 9), "eager"), ((0, 9, 1), "flash_attention_2")])
+def test_a_release_that_is_known_says_how_attention_is_computed(version: tuple[int, ...], attention: str) -> None:
+    found = launch(f"python3 -m {PPO} {OLD.replace('--flash_attn', '')}\n")
+    run = run_of(openrlhf.parse(found, known(versions={"openrlhf": version})))
+    assert (run.attention.implementation, run.readings) == (attention, ())

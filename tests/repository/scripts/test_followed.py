@@ -427,3 +427,100 @@ def test_a_module_of_a_project_in_a_folder_is_found_from_its_scripts() -> None:
     workspace = in_memory({"project/scripts/run.sh": command, "project/pack/train.py": MODULE})
     (document,) = workspace.documents("project/scripts/run.sh")
     assert document.start is not None and "kl_coeff" in document.start.accepted.defined
+
+
+NAMES = """\
+def find_all_linear_names(model):
+    names = set()
+    for name, module in model.named_modules():
+        if any(word in name for word in ["mm_projector", "vision_tower"]):
+            continue
+        if isinstance(module, torch.nn.Linear):
+            names.add(name.split(".")[-1])
+    if "lm_head" in names:
+        names.remove("lm_head")
+    return list(names)
+
+"""
+
+
+def test_names_that_the_code_finds_in_the_model_are_every_linear_layer() -> None:
+    """QLoRA's helper and its copies: LLaVA's passes over the tower, which gets no adapters there."""
+    program = NAMES + TRAIN.replace("r=args.lora_r", "r=8, target_modules=find_all_linear_names(model)")
+    found = run(f"{COMMAND} --use_lora", {"train.py": program})
+    assert (found.method.targets, found.method.freeze_vision_tower) == (("all-linear",), True)
+    (document,) = launches(f"{COMMAND} --use_lora", {"train.py": program})
+    assert document.value["finetune_vision_layers"] is False
+    (of_all,) = launches(
+        f"{COMMAND} --use_lora", {"train.py": program.replace('["mm_projector", "vision_tower"]', "[]")}
+    )
+    assert "finetune_vision_layers" not in of_all.value
+
+
+def test_a_list_that_is_filled_where_nothing_is_known_is_not_empty() -> None:
+    filled = "targets = []\nfor name in os.listdir('.'):\n    targets.append(name)\n"
+    program = TRAIN.replace("steps =", f"{filled}steps =", 1).replace("r=args.lora_r", "r=8, target_modules=targets")
+    assert run(f"{COMMAND} --use_lora", {"train.py": program}).method.targets is UNKNOWN
+
+
+def test_the_older_name_of_preparing_a_quantised_model() -> None:
+    prepared = "if bits:\n    model = prepare_model_for_int8_training(model)\nif args.use_lora:"
+    program = TRAIN.replace("import LoraConfig", "import LoraConfig, prepare_model_for_int8_training")
+    found = run(f"{COMMAND} --use_lora", {"train.py": program.replace("if args.use_lora:", prepared, 1)})
+    assert (found.model.name, found.checkpointing.mode) == ("Qwen/Qwen2.5-7B", "full")
+
+
+DATACLASSES = """\
+from dataclasses import dataclass
+import torch, transformers
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer
+
+@dataclass
+class LoraArguments:
+    use_lora: bool = True
+    q_lora: bool = False
+    bits: int = 4
+
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    project: str = ""
+
+lora, args = HfArgumentParser((LoraArguments, TrainingArguments)).parse_args_into_dataclasses()
+dtype = torch.float16 if args.fp16 else torch.bfloat16 if args.bf16 else torch.float32
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=dtype)
+Trainer(model=model, args=args).train()
+"""
+
+
+def test_arguments_of_transformers_have_their_defaults_below_a_class_of_ones_own() -> None:
+    command = "python train.py --output_dir out --per_device_train_batch_size 1"
+    assert run(f"{command} --bf16 True", {"train.py": DATACLASSES}).model.weights_dtype == "bfloat16"
+    assert run(command, {"train.py": DATACLASSES}).model.weights_dtype == "float32"
+
+
+def test_bits_mean_nothing_where_their_switch_is_off() -> None:
+    command = "python train.py --output_dir out --per_device_train_batch_size 1 --bf16 True"
+    program = DATACLASSES.replace("Trainer(", "make(model, lora)\nTrainer(")
+    for flag, bits in (("", 16), (" --q_lora True", 4)):
+        quantization = run(command + flag, {"train.py": program}).model.quantization
+        assert quantization is not UNKNOWN and (quantization.bits if quantization else 16) == bits
+
+
+def test_a_trainer_that_writes_groups_by_itself_fills_no_batch_of_trl_s() -> None:
+    """R1-V's: `num_generations` answers to each prompt of its batch, under a TRL that compares nothing."""
+    program = """\
+from transformers import HfArgumentParser, Trainer
+from trl import GRPOConfig, GRPOTrainer
+class OwnTrainer({base}):
+    def compute_loss(self, model, inputs):
+        return self.num_generations
+(args,) = HfArgumentParser((GRPOConfig,)).parse_args_into_dataclasses()
+trainer = OwnTrainer("Qwen/Qwen2.5-1.5B", args=args)
+trainer.train()
+"""
+    command = (
+        "torchrun --nproc_per_node 3 train.py --output_dir out --num_generations 4 --per_device_train_batch_size 1"
+    )
+    for base, is_found in (("Trainer", False), ("GRPOTrainer", True)):
+        rules = {one.rule for one in analysed(command, {"train.py": program.replace("{base}", base)}).findings}
+        assert ("TRL011" in rules) is is_found

@@ -222,6 +222,8 @@ def _defaults(
         complete(reader, made, given)
         for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
             made.attributes.setdefault(name, Undetermined(f"a file that {NOT_READ} may say it", given.source))
+        for name in _FALSE if values is not None and _is_of_transformers(of) else ():
+            made.attributes.setdefault(name, Known(False))
     elif isinstance(of, External):
         said = values or {}
         if of.last == "ModelConfig" and not is_open:
@@ -233,6 +235,15 @@ def _defaults(
     if values is None:
         made.attributes[FROM_COMMAND_LINE] = Known(True)
     return made
+
+
+# What transformers' own arguments have where no flag says it (5.23 training_args.py). TRL's classes differ by release.
+_FALSE = ("bf16", "fp16")
+
+
+def _is_of_transformers(of: Class) -> bool:
+    names = [base.last for base in external_bases(of) if isinstance(base, External)]
+    return any(name.endswith("TrainingArguments") for name in names)
 
 
 def _dtype_of_model(said: Mapping[str, Value]) -> dict[str, Value]:

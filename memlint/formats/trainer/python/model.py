@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS
+from memlint.source.python.calls import LINEAR_NAMES
+from memlint.source.python.members import elements
 from memlint.source.python.values import (
     Either,
     External,
@@ -47,6 +49,7 @@ _LORA: Mapping[str, tuple[str, Value]] = {
 # unsloth 2026.8 models/llama.py, FastLlamaModel.get_peft_model.
 _UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
     **_LORA,
+    "finetune_vision_layers": ("finetune_vision_layers", Known(None)),
     "r": ("lora_r", Known(16)),
     "lora_alpha": ("lora_alpha", Known(16)),
     "target_modules": (
@@ -86,7 +89,7 @@ def _of_made(model: Made) -> Keys:
     last = model.last
     if last in ("get_peft_model", "inject_adapter_in_model"):
         keys = _adapted(model)
-    elif last == "prepare_model_for_kbit_training":
+    elif last in ("prepare_model_for_kbit_training", "prepare_model_for_int8_training"):
         keys = _prepared(model)
     elif last == "from_pretrained" and "PeftModel" in model.name:
         keys = _adapter_from(model)
@@ -253,7 +256,8 @@ def _quantization(config: Value | None) -> Keys:
 
 
 def _prepared(model: Made) -> Keys:
-    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise."""
+    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise; so did
+    prepare_model_for_int8_training, its name until peft 0.10."""
     inner = _argument(model, 0, "model")
     keys = model_keys(inner) if inner is not None else {}
     keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))
@@ -310,9 +314,29 @@ def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
     keys: Keys = {"use_peft": Known(True, made.source)}
     for argument, (key, default) in table.items():
         value = made.arguments.get(argument) or (_not_seen(made) if made.is_open else _placed(default, made))
-        if not (isinstance(value, Known) and value.value is None):
+        if argument == "target_modules":
+            keys.update(_targets(value))
+        elif not (isinstance(value, Known) and value.value is None):
             keys[key] = value
     return keys
+
+
+_TOWERS = ("vision", "visual", "image_encoder", "vit")
+
+
+def _targets(value: Value) -> Keys:
+    """`target_modules`. A list that the code finds in the model is every linear layer; where it passes over the modules
+    of a vision tower, that gets no adapter, as under Unsloth's `finetune_vision_layers=False`."""
+    if isinstance(value, Known) and value.value is None:
+        return {}
+    if isinstance(value, Items) and value.is_open:
+        return {"lora_target_modules": Undetermined("the script finds out what gets an adapter", value.source)}
+    if not isinstance(value, Made) or value.last != LINEAR_NAMES:
+        return {"lora_target_modules": value}
+    words = [str(one.value) for one in elements(value.arguments["without"]) or () if isinstance(one, Known)]
+    leaves_tower = any(tower in word for word in words for tower in _TOWERS)
+    keys: Keys = {"lora_target_modules": Known("all-linear", value.source)}
+    return {**keys, "finetune_vision_layers": Known(False, value.source)} if leaves_tower else keys
 
 
 def _not_seen(made: Made) -> Undetermined:
