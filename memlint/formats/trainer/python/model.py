@@ -85,7 +85,7 @@ def _of_made(model: Made) -> Keys:
     last = model.last
     if last in ("get_peft_model", "inject_adapter_in_model"):
         keys = _adapted(model)
-    elif last == "prepare_model_for_kbit_training":
+    elif last in ("prepare_model_for_kbit_training", "prepare_model_for_int8_training"):
         keys = _prepared(model)
     elif last == "from_pretrained" and "PeftModel" in model.name:
         keys = _adapter_from(model)
@@ -140,6 +140,18 @@ def _given(model: Made) -> Iterator[Value]:
         yield from alternatives(argument)
 
 
+# transformers 5.23 integrations/accelerate.py, check_and_set_device_map: each spreads layers over all visible GPUs.
+_SPREAD = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+
+
+def spreads_layers(model: Value) -> bool:
+    """Whether a model may be loaded with a `device_map` that puts its layers on all GPUs that the script sees."""
+    loaded = [origin_of(one) for one in alternatives(model)]
+    maps = [one.arguments["device_map"] for one in loaded if isinstance(one, Made) and "device_map" in one.arguments]
+    words = (word for given in maps for word in alternatives(given))
+    return any(isinstance(word, Known) and word.value in _SPREAD for word in words)
+
+
 def is_language_model(model: Value) -> bool:
     """Whether this loads a language model: `AutoModelForCausalLM.from_pretrained(...)`."""
     if not isinstance(model, Made) or model.last not in ("from_pretrained", "from_config"):
@@ -153,6 +165,10 @@ def _argument(made: Made, position: int, *names: str) -> Value | None:
     return next((made.arguments[name] for name in names if name in made.arguments), None)
 
 
+# transformers 4.51.3 modeling_utils.py, from_pretrained and _autoset_attn_implementation (:1998 for the last).
+_SWITCHES = ("load_in_4bit", "load_in_8bit", "use_flash_attention_2")
+
+
 def _loaded(model: Made) -> Keys:
     """`AutoModelForCausalLM.from_pretrained(name, ...)`, `FastLanguageModel.from_pretrained(model_name=...)`."""
     name = _argument(model, 0, "pretrained_model_name_or_path", "model_name", "model_name_or_path", "model")
@@ -162,7 +178,7 @@ def _loaded(model: Made) -> Keys:
         if argument in model.arguments:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
     keys.update(_quantization(model.arguments.get("quantization_config")))
-    keys.update({key: model.arguments[key] for key in ("load_in_4bit", "load_in_8bit") if key in model.arguments})
+    keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
     if model.is_open and "quantization_config" not in model.arguments:
         keys.setdefault("load_in_4bit", _not_seen(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
@@ -213,7 +229,8 @@ def _quantization(config: Value | None) -> Keys:
 
 
 def _prepared(model: Made) -> Keys:
-    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise."""
+    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise; until
+    0.10 (peft 0.9.0 utils/other.py:141) there was prepare_model_for_int8_training, which hands all on to it."""
     inner = _argument(model, 0, "model")
     keys = model_keys(inner) if inner is not None else {}
     keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))
