@@ -74,6 +74,7 @@ class StartedProgram(NamedTuple):
     newest: Mapping[
         str, tuple[int, ...]
     ] = {}  # in Python, by framework: the newest release that takes what it is given
+    spreads_layers: bool = False  # in Python: `device_map` puts layers of the one model on all GPUs that it sees
 
 
 class Machine(NamedTuple):
@@ -125,6 +126,7 @@ class AcceptedArguments(NamedTuple):
     accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
     arguments_class: str = ""  # of which class they are, in Python
     read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
+    set_later: frozenset[str] = frozenset()  # arguments that are set, in Python, after they were made and checked
 
 
 class OwnFile(NamedTuple):

@@ -23,7 +23,13 @@ from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_i
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import keep_packed, model_name
-from memlint.formats.trainer.parallel import Companions, apply_engine, apply_launcher, companions_of
+from memlint.formats.trainer.parallel import (
+    Companions,
+    apply_engine,
+    apply_launcher,
+    companions_of,
+    read_spread_layers,
+)
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
 from memlint.formats.trainer.reader import is_record, read_dtype_doubt, read_own_batch, skips_rule, unjudged
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
@@ -80,7 +86,7 @@ def parse(document: Document, context: Context) -> Parsed:
     found = read(document, context)
     config, fields = found.config, found.fields
     purpose = "inference" if only_evaluates(config) else "train"
-    readings = tuple(read_dtype_doubt(fields, document, context))
+    readings = (*read_dtype_doubt(fields, document, context), *read_spread_layers(fields))
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
     reported = (one for one in fields.issues if one.code not in _OF_PLACES or not may_lack)
@@ -211,6 +217,8 @@ def _data_parallel_size(fields: Fields) -> None:
     world = fields.get("parallelism.world_size")
     if not isinstance(world, int):
         return
+    if fields.get("parallelism.engine") == "single":
+        world = 1  # one process trains, on however many GPUs
     for name in ("tensor_parallel_size", "pipeline_parallel_size", "context_parallel_size", "sequence_parallel_size"):
         world //= max(1, fields.get(f"parallelism.{name}", 1))
     fields.infer("parallelism.data_parallel_size", max(1, world), "world size over the other degrees")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.run import Origin
+from memlint.run import Origin, Reading
 from memlint.source.document import Start
+
+
+_ONE_PROCESS = ("", "python")  # how a script is started that nobody starts several times
+_DEVICE_MAP = Origin("framework", detail="one process, and the program loads its model with a `device_map`")
 
 
 class Companions(NamedTuple):
@@ -100,11 +106,31 @@ def _single_or_ddp(fields: Fields, start: Start | None) -> None:
         fields.unknown("parallelism.engine", reason)
         return
     several = isinstance(world, int) and world > 1
+    if spreads_layers(start):
+        fields.put("parallelism.engine", "single", _DEVICE_MAP)
+        return
     engine = "ddp" if several else "single"
     if start is not None and start.accepted.defined and isinstance(world, int) and start.launcher != "accelerate":
         fields.put("parallelism.engine", engine, Origin("framework", detail=f"{start.launcher}, and no flag shards it"))
     else:
         fields.infer("parallelism.engine", engine, f"Trainer on {world or 'one'} GPU(s), nothing else said")
+
+
+def spreads_layers(start: Start | None) -> bool:
+    """Whether one process puts its model's layers on all GPUs: launchers of several refuse such a model (accelerate
+    1.15 accelerator.py, prepare_model: "in any distributed mode")."""
+    return start is not None and start.program.spreads_layers and start.launcher in _ONE_PROCESS
+
+
+def read_spread_layers(fields: Fields) -> Iterator[Reading]:
+    """Where `device_map` spreads the layers: how much each GPU holds is not modelled, at most the whole model."""
+    if fields.origins.get("parallelism.engine") is not _DEVICE_MAP or fields.get("parallelism.world_size") == 1:
+        return
+    changes = (("stack.unmodelled", "training with the layers spread over the GPUs (`device_map`)"),)
+    given = (("parallelism.engine", "single"),)
+    label, itself = "with its layers spread over all GPUs", "whole on one GPU"
+    reason = "`device_map` spreads the layers over all GPUs"
+    yield Reading(reason, label, itself, changes, given, only_where_over=True)
 
 
 def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:

@@ -44,14 +44,16 @@ REFUSED = (
 def trains_quantised_weights(config: TrainerConfig) -> str:
     """The key that quantises the base model of a program whose trainer gets no adapter; "" where nothing is refused.
 
-    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder, and
-    TRL's PPOTrainer does not start as a Trainer does.
+    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder, TRL's
+    PPOTrainer does not start as a Trainer does, and one of another library may hide from it that the model is
+    quantised (adapters 1.2.0 trainer.py:56-58).
     """
     start, value = config.section.document.start, config.section.value
     if (
         start is None
         or start.program.framework not in ("trl", "transformers")
         or start.program.unmodelled
+        or start.program.task in ("", "ppo")
         or config.stage == "ppo"
     ):
         return ""

@@ -98,6 +98,14 @@ _OF_WHAT_IS_PARTLY_WRITTEN = {
 # Rules about what transformers' Trainer makes of a DeepSpeed file: a trainer of another class may hand it on as it is
 # (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
 _OF_ITS_DEEPSPEED = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
+# Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what is assigned to
+# an argument afterwards it does not see.
+_OF_MAKING = frozenset(
+    {
+        *("TRN001", "TRN002", "TRN007", "TRN009", "TRN012", "TRN013", "TRN014", "TRN015", "TRN019"),
+        *("PRE008", "PRE011"),
+    }
+)
 # What a script writes right before a value that is the whole of an argument, a constant or a default.
 _BEFORE_A_VALUE = ("=", ":", "(", ",", "[")
 _BEFORE_A_DEFAULT = ("default=", "default =")
@@ -121,6 +129,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     if start is not None and start.program.framework == "torch" and rule.startswith(_OF_TRAINERS):
         return rule not in _OF_OWN_FILES
     if start is not None and rule.startswith(_OF_OTHER_ARGUMENTS) and _lacks_a_file(start):
+        return True
+    if rule in _OF_MAKING and start is not None and start.accepted.set_later:
         return True
     if rule in _OF_ITS_DEEPSPEED and _has_own_trainer(document, context):
         return True

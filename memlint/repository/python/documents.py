@@ -295,6 +295,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         loads_model=run.loads_model,
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
+        spreads_layers=run.spreads_layers,
     )
 
 
@@ -303,6 +304,7 @@ def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
         accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
         arguments_class=run.arguments_class,
         read_back=frozenset(_READ_BACK.findall(script)),
+        set_later=run.set_later,
     )
 
 

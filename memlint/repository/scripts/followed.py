@@ -117,10 +117,12 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
     model = keys.get("model_name_or_path")
-    if isinstance(model, Undetermined) and not any(name.startswith(_ADAPTERS) for name in (*_first(placed), *keys)):
-        says_dtype = any(name in ("dtype", "torch_dtype") for name in (*_first(placed), *keys))
-        for name in ("use_peft",) if says_dtype else ("use_peft", "dtype"):  # the code may cast what it makes
-            yield not_known(name, f"the model: {model.reason}")
+    if isinstance(model, Undetermined):
+        said = (*_first(placed), *keys)
+        is_adapted = any(name.startswith(_ADAPTERS) for name in said)
+        says_dtype = any(name in ("dtype", "torch_dtype") for name in said)
+        for name in (*(() if is_adapted else ("use_peft",)), *(() if says_dtype else ("dtype",))):
+            yield not_known(name, f"the model: {model.reason}")  # the code may cast what it makes
 
 
 def _first(placed: Iterable[Path]) -> Iterator[str]:
@@ -152,7 +154,7 @@ def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
-        if before is None:
+        if before is None or (name.startswith(_ADAPTED) and not before.value):  # a flag without effect says "none"
             yield not_known(name, value.reason)
         return
     try:

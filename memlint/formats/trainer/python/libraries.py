@@ -183,8 +183,8 @@ def _whole_name(name: str, classes: Sequence[Value]) -> str:
     return found.pop() if len(found) == 1 else name
 
 
-# trl 1.16.0 trainer/model_config.py: the fields of ModelConfig.
-_OF_MODEL = re.compile(
+# trl 1.16.0 trainer/model_config.py: the fields of ModelConfig, which no training arguments have.
+OF_MODEL = re.compile(
     r"model_name_or_path$|model_revision$|(?:torch_)?dtype$|trust_remote_code$|attn_implementation$|use_peft$|lora_"
     r"|load_in_[48]bit$|bnb_4bit_|use_bnb_nested_quant$|use_rslora$|use_dora$"
 )
@@ -204,7 +204,7 @@ def _of_class(of: Value, classes: Sequence[Value], options: Mapping[str, Value])
     has_model = any(map(_is_model_config, classes))
     found: dict[str, Value] = {}
     for name, value in options.items():
-        if has_model and not is_model and name not in own and _OF_MODEL.match(name):
+        if has_model and not is_model and name not in own and OF_MODEL.match(name):
             continue
         if name in own or (of_library and name not in others):
             found[name] = value

@@ -156,6 +156,18 @@ def _given(model: Made) -> Iterator[Value]:
         yield from alternatives(argument)
 
 
+# transformers 5.23 integrations/accelerate.py, check_and_set_device_map: each spreads layers over all visible GPUs.
+_SPREAD = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
+
+
+def spreads_layers(model: Value) -> bool:
+    """Whether a model may be loaded with a `device_map` that puts its layers on all GPUs that the script sees."""
+    loaded = [origin_of(one) for one in alternatives(model)]
+    maps = [one.arguments["device_map"] for one in loaded if isinstance(one, Made) and "device_map" in one.arguments]
+    words = (word for given in maps for word in alternatives(given))
+    return any(isinstance(word, Known) and word.value in _SPREAD for word in words)
+
+
 def is_language_model(model: Value) -> bool:
     """Whether this loads a language model: `AutoModelForCausalLM.from_pretrained(...)`."""
     if not isinstance(model, Made) or model.last not in ("from_pretrained", "from_config"):
@@ -167,6 +179,10 @@ def _argument(made: Made, position: int, *names: str) -> Value | None:
     if len(made.positional) > position:
         return made.positional[position]
     return next((made.arguments[name] for name in names if name in made.arguments), None)
+
+
+# transformers 4.51.3 modeling_utils.py, from_pretrained and _autoset_attn_implementation (:1998 for the last).
+_SWITCHES = ("load_in_4bit", "load_in_8bit", "use_flash_attention_2")
 
 
 def _loaded(model: Made) -> Keys:
@@ -181,7 +197,7 @@ def _loaded(model: Made) -> Keys:
         if argument in model.arguments:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
     keys.update(_quantization(model.arguments.get("quantization_config")))
-    keys.update({key: model.arguments[key] for key in ("load_in_4bit", "load_in_8bit") if key in model.arguments})
+    keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
     if model.is_open and "quantization_config" not in model.arguments:
         keys.setdefault("load_in_4bit", _not_seen(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
@@ -256,8 +272,8 @@ def _quantization(config: Value | None) -> Keys:
 
 
 def _prepared(model: Made) -> Keys:
-    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise; so did
-    prepare_model_for_int8_training, its name until peft 0.10."""
+    """peft 0.21.2 utils/other.py: prepare_model_for_kbit_training turns checkpointing on unless told otherwise; until
+    0.10 (peft 0.9.0 utils/other.py:141) there was prepare_model_for_int8_training, which hands all on to it."""
     inner = _argument(model, 0, "model")
     keys = model_keys(inner) if inner is not None else {}
     keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))

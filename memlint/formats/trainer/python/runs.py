@@ -6,9 +6,16 @@ import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.libraries import CHECKPOINTS, CONSTANTS, FROM_COMMAND_LINE, LIBRARIES, MAY_BE_PASSED
+from memlint.formats.trainer.python.libraries import (
+    CHECKPOINTS,
+    CONSTANTS,
+    FROM_COMMAND_LINE,
+    LIBRARIES,
+    MAY_BE_PASSED,
+    OF_MODEL,
+)
 from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
-from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of
+from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of, spreads_layers
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
@@ -92,6 +99,8 @@ class PythonRun(NamedTuple):
     unmodelled: str = ""  # what the script does that no key says
     model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
     newest: Mapping[str, tuple[int, ...]] = {}  # by framework, the newest release that takes what its trainer is given
+    spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
+    set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
 
     @property
     def framework(self) -> str:
@@ -237,10 +246,13 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
     loaded_with = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
     own_model = _model_of_trainer(model, loaded_with) if model is not None else {}
+    spreads = model is not None and spreads_layers(_by_name(model, loaded_with))
     adapter = trainer.arguments.get("peft_config")
     keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
     of_model = keys.pop(CHECKPOINTS, None)
     name, own = argument_keys(arguments)
+    if isinstance(model, (Made, Either)):
+        own = {key: value for key, value in own.items() if not OF_MODEL.match(key)}  # the model was loaded before
     has_unsloth = "use_unsloth" in keys
     for given in (_of_trainer(trainer), own):
         keys.update(_as_unsloth_reads(given) if has_unsloth else given)
@@ -257,7 +269,10 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
     newest = {} if has_unsloth else _newest(trainer)
-    return PythonRun(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest)
+    later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
+    return PythonRun(
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, spreads, later)
+    )
 
 
 def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
