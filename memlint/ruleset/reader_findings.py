@@ -13,6 +13,7 @@ from typing import Any
 from memlint.findings import Finding
 from memlint.formats.base import Context, Format, Issue, Parsed
 from memlint.formats.fields import value_at
+from memlint.formats.own_reader import OF_TWO_FILES
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.source.document import Document
@@ -29,8 +30,6 @@ _OF_WHAT_TRAINS = ("MEM", "OFF", "OPT001", "PAR00", "PAR012")
 _OF_FIGURES = ("MEM", "SRC")  # a file as it stands
 _OF_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")  # a word that the framework does not know
 _OF_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")  # a value that the framework's own argument classes do not take
-# What the engine's file says against the arguments, and what the Trainer makes of that file.
-_OF_TWO_FILES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
 
 
 def as_its_reader_has_it(
@@ -149,7 +148,7 @@ def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> 
     """The findings that hold whoever reads the document, and those on other files that need none of its keys. None of
     their fixes is safe."""
     for item in found:
-        is_of_other = item.finding.location.path != document.path and item.finding.rule not in _OF_TWO_FILES
+        is_of_other = item.finding.location.path != document.path and item.finding.rule not in OF_TWO_FILES
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
             yield item._replace(finding=_if_script_trains_it(item.finding._replace(fixes=fixes)))

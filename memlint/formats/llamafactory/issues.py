@@ -55,9 +55,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script of the repository reads instead of LLaMA-Factory."""
-    is_other = isinstance(document.value, dict) and is_v1(document.value)
-    schema = "llamafactory.json#v0"
-    return None if is_other else own_reader_note(document, context, "llamafactory", schema, has_copy)
+    version = "v1" if isinstance(document.value, dict) and is_v1(document.value) else "v0"
+    return own_reader_note(document, context, "llamafactory", f"llamafactory.json#{version}", has_copy)
 
 
 def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]:

@@ -13,7 +13,6 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
-
 _ONE_PROCESS = ("", "python")  # how a script is started that nobody starts several times
 _DEVICE_MAP = Origin("framework", detail="one process, and the program loads its model with a `device_map`")
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.fields import Fields, as_bool
+from memlint.formats.own_reader import OF_TWO_FILES
 from memlint.formats.schema.suggest import distance, normal
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
@@ -95,11 +96,8 @@ _OF_WHAT_IS_PARTLY_WRITTEN = {
 }
 
 
-# Rules about what transformers' Trainer makes of a DeepSpeed file: a trainer of another class may hand it on as it is
-# (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
-_OF_ITS_DEEPSPEED = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
-# Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what is assigned to
-# an argument afterwards it does not see.
+# Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what is assigned
+# to an argument afterwards it does not see.
 _OF_MAKING = frozenset(
     {
         *("TRN001", "TRN002", "TRN007", "TRN009", "TRN012", "TRN013", "TRN014", "TRN015", "TRN019"),
@@ -132,7 +130,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule in _OF_MAKING and start is not None and start.accepted.set_later:
         return True
-    if rule in _OF_ITS_DEEPSPEED and _has_own_trainer(document, context):
+    if rule in OF_TWO_FILES and _has_own_trainer(document, context):
         return True
     if rule == "TRL011" and start is not None and start.program.writes_groups and "trl" not in context.versions:
         return True  # its batch holds prompts, and a TRL before 0.19 compares nothing
