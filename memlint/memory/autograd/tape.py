@@ -18,8 +18,8 @@ allocating a tensor is an addition and freeing it a subtraction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, pairwise
-from operator import itemgetter
+from itertools import accumulate, compress, pairwise
+from operator import itemgetter, ne
 from struct import unpack
 
 from memlint._record import NamedTuple
@@ -208,7 +208,7 @@ class Tape:
 
         `after_temporaries`: gradients that are allocated only when the temporaries are freed.
         """
-        differentiable = tuple(value for value in inputs if value.requires_grad)
+        differentiable = tuple([value for value in inputs if value.requires_grad])
         if not self.grad or not (differentiable or weights):
             return
         storages = tuple(value if isinstance(value, Storage) else value.storage for value in saved)
@@ -216,8 +216,11 @@ class Tape:
             storage.references += 1
         for value in outputs:
             value.requires_grad = True
-        extra = tuple(self.increment(extent, width) for extent, width in temporaries)
-        extra += tuple(-self.increment(extent, width) for extent, width in after_temporaries)
+        extra: tuple[int, ...] = ()
+        if temporaries:
+            extra = tuple([self.increment(extent, width) for extent, width in temporaries])
+        if after_temporaries:
+            extra += tuple([-self.increment(extent, width) for extent, width in after_temporaries])
         self.nodes.append(
             Node(outputs, differentiable, storages, extra, aliases, weights, gradient_width, over_incoming)
         )
@@ -399,7 +402,8 @@ def _pack(tensor_sizes: Sequence[TensorSize], live_sets: Sequence[int]) -> PeakC
 
 def _changes(before: Sequence[int], after: Sequence[int]) -> list[tuple[int, int]]:
     """(index of a size, by how many tensors) where the counters of two live sets differ."""
-    return [(index, new - old) for index, (old, new) in enumerate(zip(before, after)) if new != old]
+    differing = compress(range(len(before)), map(ne, before, after))
+    return [(index, after[index] - before[index]) for index in differing]
 
 
 def changes_of(candidates: PeakCandidates) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
-from memlint.memory.estimate import estimate, least_bytes
+from memlint.memory.estimate import estimate_unless_over
 from memlint.ruleset.rule import Hit
 from memlint.run import Run, replace
 
@@ -92,11 +92,8 @@ def check(facts: Facts) -> Iterator[Hit]:
     run, offload = facts.run, facts.run.offload
     if (offload.parameters, offload.optimizer) == ("none", "none") or facts.estimate is None:
         return
-    changed = _without_offload(run)
-    if least_bytes(changed) > facts.estimate.budget_bytes:  # costs less than an estimate
-        return
-    without = estimate(changed)
-    if without.verdict != "fits" or without.device_high_bytes is None:
+    without = estimate_unless_over(_without_offload(run))
+    if without is None or without.verdict != "fits" or without.device_high_bytes is None:
         return
     gib = FUNCTIONS["gib"].call
     words = {"parameters": "the parameters", "optimizer": "the optimizer's states"}

@@ -256,17 +256,22 @@ class _Step:
         elements_before = [0, *accumulate(self.numels)]  # by call
         next_use, next_call = [never] * len(self.sizes), [calls] * len(self.sizes)  # by parameter
         following, found = [never] * (never + 1), [never] * never  # by use; no use follows the one that never comes
+        if self.first_stays:
+            found = [-1 if parameter == 0 else never for parameter in self.queue]
         for call in range(calls - 1, -1, -1):
-            for use in range(self.begins[call], self.begins[call + 1]):
+            begin, end = self.begins[call], self.begins[call + 1]
+            reused_before = elements_before[call + 1] + max_reuse_distance
+            for use in range(begin, end):
                 parameter = self.queue[use]
                 later, caller = next_use[parameter], next_call[parameter]
-                following[use] = later
-                near = later < never and elements_before[caller] - elements_before[call + 1] < max_reuse_distance
-                if near or (self.first_stays and parameter == 0):
-                    found[use] = -1
-                else:
-                    found[use] = following[later] if caller == call + 1 else later
                 next_use[parameter], next_call[parameter] = use, call
+                if later == never:
+                    continue
+                following[use] = later
+                if elements_before[caller] < reused_before:
+                    found[use] = -1
+                elif found[use] != -1:
+                    found[use] = following[later] if caller == call + 1 else later
         return found
 
 
