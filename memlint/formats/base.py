@@ -90,7 +90,8 @@ class ConfigReader(NamedTuple):
     """Who reads a config: `kind` is "framework" (an argument parser of transformers or TRL), "script" (a script of the
     repository by itself) or "" where nothing tells. `path`: the script that shows it. `parsers`: those that it makes.
     `has_own_trainer`: it trains with a class that is none of transformers' and TRL's trainers. `names`: the frameworks
-    that a script names, to which it may hand the file on ("llamafactory", "axolotl").
+    that a script names, to which it may hand the file on ("llamafactory", "axolotl"). `leaves_out`: of
+    the arguments that nothing but a script's code gives its model, those that it does not ("attn_implementation").
     """
 
     kind: str = ""
@@ -98,6 +99,7 @@ class ConfigReader(NamedTuple):
     parsers: frozenset[str] = frozenset()
     has_own_trainer: bool = False
     names: frozenset[str] = frozenset()
+    leaves_out: frozenset[str] = frozenset()
 
 
 def no_reader(path: str, keys: Collection[str]) -> ConfigReader:

@@ -427,3 +427,11 @@ def test_a_module_of_a_project_in_a_folder_is_found_from_its_scripts() -> None:
     workspace = in_memory({"project/scripts/run.sh": command, "project/pack/train.py": MODULE})
     (document,) = workspace.documents("project/scripts/run.sh")
     assert document.start is not None and "kl_coeff" in document.start.accepted.defined
+
+
+def test_a_launch_that_is_not_followed_any_more_is_none() -> None:
+    # flags by their names would say another run: of `--bits` and `--micro` the code alone knows what they are
+    script = "".join(f"{COMMAND} --lora_r {rank}\n" for rank in range(8, 20))
+    found = launches(script)
+    assert len(found) == 8
+    assert all(one.value["load_in_4bit"] for one in found)
