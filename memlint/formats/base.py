@@ -92,6 +92,8 @@ class ConfigReader(NamedTuple):
     `has_own_trainer`: it trains with a class that is none of transformers' and TRL's trainers. `makes_adapter`: it
     makes its adapter without asking for TRL's `use_peft`. `names`: the frameworks that a script names, to which it may
     hand the file on ("llamafactory", "axolotl"). `reads`: the keys of the config that a script asks for by itself.
+    `leaves_out`: of the arguments that nothing but a script's code gives its model, those that it does not
+    ("attn_implementation").
     """
 
     kind: str = ""
@@ -101,6 +103,7 @@ class ConfigReader(NamedTuple):
     makes_adapter: bool = False
     names: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
+    leaves_out: frozenset[str] = frozenset()
 
 
 def no_reader(path: str, keys: Collection[str]) -> ConfigReader:

@@ -31,15 +31,20 @@ _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _LOADS = re.compile(r"(?i)yaml|json|toml")  # of a program in another language
+_SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 _FEWEST_KEYS = 3  # of one config that a script reads before they are its own
 # Frameworks that a program may hand a file to, by the words that it has for them.
+# Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
+_OF_MODEL = ("attn_implementation", "dtype")
+_GIVES_ALL = re.compile(rb"\b(?:vars|asdict|to_dict)\(|\*\*\s*\w*(?<!kw)args\b|__dict__")
 _FRAMEWORKS = {"llamafactory": re.compile(rb"(?i)llama.?factory"), "axolotl": re.compile(rb"(?i)axolotl")}
 
 
 class Commands(NamedTuple):
-    """What shows how a config is used. `pages`: texts of shell scripts, Makefiles and Markdown. `starts()`: the
-    programs that commands start with the config, as a shell would follow them. `others()`: name and text of other files
-    that name the config: those that hold commands as lists or steps, and programs in other languages."""
+    """What shows how a config is used. `pages`: the config's own comments, texts of shell scripts, Makefiles and
+    Markdown. `starts()`: the programs that commands start with the config, as a shell would follow them. `others()`:
+    name and text of other files that name the config: those that hold commands as lists or steps, and programs in other
+    languages."""
 
     pages: Iterable[str]
     starts: Callable[[], Iterable[str]]
@@ -148,7 +153,8 @@ class _Config(NamedTuple):
         if reader.kind == "script":
             return reader._replace(names=_frameworks(program))
         text = b"\n".join(script.text for script in program)
-        return reader._replace(makes_adapter=b"LoraConfig(" in text and b"use_peft" not in text)
+        makes_adapter = b"LoraConfig(" in text and b"use_peft" not in text
+        return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """What scripts that are tied to the config make of it: an argument parser in one outweighs the others."""
@@ -187,6 +193,13 @@ def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
     """The frameworks that these scripts name."""
     texts = [script.text for script in scripts]
     return frozenset(name for name, word in _FRAMEWORKS.items() if any(map(word.search, texts)))
+
+
+def _left_out(scripts: Sequence[Script]) -> frozenset[str]:
+    """The arguments of a model that a program's code does not give it."""
+    if any(_GIVES_ALL.search(script.text) for script in scripts):
+        return frozenset()
+    return frozenset(key for key in _OF_MODEL if not any(key.encode() in one.text for one in scripts))
 
 
 def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
@@ -234,7 +247,8 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
 
 
 def _names_folder(script: Script, config: str) -> bool:
-    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file. Hydra
+    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file, nor
+    a folder called as the parts of data sets are. Hydra
     composes its file of all folders below the one that it is given, relative to the script."""
     folder = posixpath.dirname(config)
     if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
@@ -242,7 +256,7 @@ def _names_folder(script: Script, config: str) -> bool:
     beside = posixpath.dirname(script.path)
     for word in _QUOTED.findall(script.text):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
-        if text == folder or (text.startswith(f"{folder}/") and _OPEN.search(text)):
+        if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True
         if _HYDRA in script.text and text and _lies_below(folder, posixpath.normpath(posixpath.join(beside, text))):
             return True

@@ -72,6 +72,9 @@ _LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
 _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
 _TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
+# Before 0.8.0 the package of LLaMA-Factory was called otherwise, so that whoever asks for it has a release before.
+_LLMTUNER = re.compile(r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b")
+_LAST_LLMTUNER: Version = (0, 7, 1)
 _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']"""
 _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
@@ -203,9 +206,11 @@ def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
 
 def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:
     for number, line in enumerate(content.splitlines(), 1):
-        if len(line) > 2000 or not any(name[:4] in line.lower() for name in FRAMEWORKS):
+        if len(line) > 2000 or not any(name[:4] in line.lower() for name in (*FRAMEWORKS, "llmtuner")):
             continue
         yield from ((name, version, number) for name, version in _git_tags(line))
+        if _LLMTUNER.search(line):
+            yield "llamafactory", _LAST_LLMTUNER, number
         for requirement in _requirements(line):
             name = re.match(_NAME, requirement)
             framework = _framework(name[0]) if name else ""

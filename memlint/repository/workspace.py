@@ -295,15 +295,17 @@ class Workspace:
         key = (path, frozenset(keys))
         if key not in self._readers:
             from memlint.repository.config_reader import Commands, reader_of  # where keys are the repository's own
+            from memlint.repository.launch.pages import comments  # as above
 
             name, index, files = self._files.name(path), self._launches.get(), self._files
+            text = self.documents(path)[0].text
             commands = Commands(
-                index.pages(),
+                (comments(text), *index.pages()),
                 lambda: (start.program for start in index.starts_with(name)),
                 lambda: index.others_naming(name),
             )
             scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]
-            launches = index.launches(name, self.documents(path)[0].text)
+            launches = index.launches(name, text)
             found = reader_of(name, key[1], launches, commands, scripts, self._sources.get())
             return _kept(self._readers, key, found._replace(path=files.display_name(found.path) if found.path else ""))
         return self._readers[key]

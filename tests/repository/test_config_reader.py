@@ -93,6 +93,40 @@ def test_what_is_text_is_an_error_where_the_parser_is_known(files: dict[str, str
     assert finding.severity == severity
 
 
+def test_a_folder_called_as_a_part_of_a_data_set_is_not_named_by_that_word() -> None:
+    reads = 'import yaml\nrows = load_dataset("a/b", split="train")\nagent = yaml.safe_load(open("agents/own.yaml"))\n'
+    for folder, found in (("train", JUDGED), ("recipes", ["CFG013"])):
+        files = {f"{folder}/sft.yaml": CONFIG, "verify.py": reads.replace('"train"', f'"{folder}"')}
+        workspace = in_memory(files)
+        document = workspace.documents(f"{folder}/sft.yaml")[0]
+        assert rules(Engine(tuple(shipped())).analyse(document, workspace.context())) == found
+
+
+GIVES = "model = load(attn_implementation=model_args.attn_implementation)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "is_said"),
+    [
+        ({}, True),
+        ({"train_py": TRL_PARSER + GIVES}, True),
+        ({"train_py": TRL_PARSER + "model = load(**vars(model_args))\n"}, True),
+        ({"train_py": TRL_PARSER + "from own import load\n", "own_py": GIVES}, True),  # a module that it imports
+        ({"train_py": TRL_PARSER + "model = load(model_args.model_name_or_path)\n"}, False),
+    ],
+)
+def test_an_argument_of_the_model_that_the_program_leaves_out(files: dict[str, str], is_said: bool) -> None:
+    config = f"{CONFIG}attn_implementation: flash-attention-3\ndataset_name: a/b\n"
+    command = {"run_sh": "python train.py --config configs/sft.yaml"} if files else {}
+    assert ("CFG003" in {one.rule for one in analysed(config, **files, **command).findings}) is is_said
+
+
+def test_a_comment_in_the_file_says_who_reads_it() -> None:
+    files = {"train_py": PARSER, "own_py": READER}
+    assert rules(analysed(f"# python own.py --config configs/sft.yaml\n{CONFIG}", **files)) == ["CFG013"]
+    assert rules(analysed(f"# python train.py configs/sft.yaml\n{CONFIG}", **files)) == JUDGED
+
+
 FOREIGN = CONFIG.replace("2e-5", "2.0e-5") + "data_prep_workers_x: 2\nmy_own_switch: true\nteacher_decay_y: 0.1\n"
 
 

@@ -57,6 +57,17 @@ def test_torch_with_a_local_version_and_llamafactory_by_both_names() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "llmtuner",
+        "-e git+https://github.com/own/LLaMA-Factory.git@9c0fee1153aba592cde6bf891de59ae428ad3b4d#egg=llmtuner",
+    ],
+)
+def test_what_llamafactory_was_called_before_0_8(line: str) -> None:
+    assert found("requirements.txt", line) == {"llamafactory": ((0, 7, 1), 1)}
+
+
+@pytest.mark.parametrize(
     ("name", "content"),
     [
         ("pyproject.toml", '[project]\ndependencies = [\n  "numpy", "trl==0.15.2",\n]\n'),

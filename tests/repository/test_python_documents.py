@@ -189,6 +189,25 @@ def test_a_command_says_which_of_two_scripts_reads_a_file(tmp_path: Path) -> Non
     assert row["disagreements"] == []
 
 
+def test_a_comment_says_which_of_two_scripts_reads_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"sft.py": OWN, "grpo.py": GRPO, "a.yaml": f"# python sft.py --config a.yaml\n{CONFIG}"})
+    track(tmp_path)
+    (row,) = json.loads(memlint(tmp_path, "map", "a.yaml", "--format", "json", "--isolated").out)["runs"]
+    assert (row["script"], row["disagreements"]) == ("sft.py", [])
+
+
+def test_a_file_of_a_program_that_trains_nothing_is_no_run(tmp_path: Path) -> None:
+    quantize = "import sys, yaml\nquantize(yaml.safe_load(open(sys.argv[1])))\n"
+    page = "```\npython tools/quantize.py configs/quantize.yaml\n```\n"
+    write(
+        tmp_path,
+        {"sft.py": OWN, "tools/quantize.py": quantize, "configs/quantize.yaml": CONFIG, "README.md": page},
+    )
+    assert checked(tmp_path, "configs/quantize.yaml")["runs"] == []
+    (tmp_path / "README.md").write_text("no command\n")
+    assert checked(tmp_path, "configs/quantize.yaml")["runs"] != []
+
+
 def test_scripts_that_disagree_about_a_file_are_named(tmp_path: Path) -> None:
     write(tmp_path, {"sft.py": OWN, "grpo.py": GRPO, "a.yaml": CONFIG})
     found = [item for item in checked(tmp_path, "a.yaml")["findings"] if item["rule"] == "CFG014"]

@@ -106,3 +106,23 @@ def test_a_command_of_the_framework_itself_outweighs_a_launch_file() -> None:
     found = analysed("sft.yaml", LLAMAFACTORY, acc__fsdp_yaml=FSDP, README_md=command)
 
     assert found.estimates[0].verdict == "out_of_memory"
+
+
+def test_a_page_says_what_launches_a_program() -> None:
+    code = CODE.format(library="torch", loaded=WHOLE)
+    page = "```\naccelerate launch --config_file fsdp.yaml train.py\n```\n"
+    (run,) = analysed("train.py", code, fsdp_yaml=FSDP, README_md=page).runs
+    assert run.parallelism.engine == "fsdp"
+    both = f"accelerate launch train.py\n\n{page}"  # with the launch file, or with none
+    (run,) = analysed("train.py", code, fsdp_yaml=FSDP, README_md=both).runs
+    assert run.parallelism.engine != "fsdp"
+    (run,) = analysed("train.py", code, fsdp_yaml=FSDP, README_md="python train.py\n").runs
+    assert run.parallelism.engine != "fsdp"
+
+
+def test_axolotl_as_a_module_starts_what_its_command_starts() -> None:
+    page = "python -m axolotl.cli.train config.yaml\n"
+    (run,) = analysed("config.yaml", AXOLOTL, fsdp_yaml=FSDP, README_md=page).runs
+    assert not run.readings
+    (run,) = analysed("config.yaml", AXOLOTL, fsdp_yaml=FSDP).runs
+    assert run.readings

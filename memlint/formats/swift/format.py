@@ -73,11 +73,16 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
 
 # Beside `all-linear`, what adds routers and embeddings (4.6.0 megatron/utils/utils.py:120, 123): no module's name.
 _WORDS = frozenset({"all-router", "all-embedding"})
+_ALL_LINEAR = "all-linear"
 
 
 def _leave_words_out(fields: Fields) -> None:
-    """LoRA's targets without these words, where others stand beside them: routers add next to nothing."""
+    """LoRA's targets without these words, where others stand beside them: routers add next to nothing. The head beside
+    `all-linear` (3.1.1 llm/train/tuner.py get_target_modules, which puts the layers' names in its place) is as little.
+    """
     targets = fields.get("method.targets", ())
     named = tuple(one for one in targets if one not in _WORDS) if isinstance(targets, tuple) else ()
+    if _ALL_LINEAR in named:
+        named = (_ALL_LINEAR,)
     if named and named != targets:
         fields.put("method.targets", named, fields.origins["method.targets"])

@@ -23,7 +23,16 @@ def generates(config: SwiftConfig) -> bool:
 
 def uses_engine(config: SwiftConfig) -> bool:
     """Whether vLLM writes the completions on the training cards."""
-    return config.writes_completions and config.flag("use_vllm") and config.word("vllm_mode") != "server"
+    return config.writes_completions and config.flag("use_vllm") and not _has_own_card(config)
+
+
+def _has_own_card(config: SwiftConfig) -> bool:
+    """Whether vLLM has cards of its own: behind a server, or, in releases that had `vllm_device`, behind the cards of
+    the training (3.1.1 swift/trainers/rlhf_trainer/grpo_trainer.py: `auto` is the first that no process has)."""
+    if config.word("vllm_mode"):
+        return config.word("vllm_mode") == "server"
+    given = config.section.value
+    return "vllm_device" in given and "num_infer_workers" not in given
 
 
 def writes_completions_itself(config: SwiftConfig) -> bool:
@@ -52,8 +61,7 @@ def read_teacher(fields: Fields, config: SwiftConfig) -> None:
     placed = config.word("teacher_deepspeed") or config.section.value.get("deepspeed")
     fields.put("rollout.offloads_reference", placed == "zero3_offload", config.origin("teacher_deepspeed"))
     if config.writes_completions:
-        mode = config.word("vllm_mode") or "colocate"
-        engine = "vllm" if mode == "server" else "vllm_colocate"
+        engine = "vllm" if _has_own_card(config) else "vllm_colocate"
         fields.put("rollout.generator", engine if config.flag("use_vllm") else "model", config.origin("use_vllm"))
 
 

@@ -191,6 +191,9 @@ def _word(config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapp
         return
     if value.startswith("float8_") or config.context.field_annotations(key):
         return
+    reader = config_reader(config) if config.section.document.start is None else ConfigReader()
+    if key in reader.leaves_out:
+        return  # the program that reads the file leaves it out
     guess = aliases.get(value.lower()) or nearest(value, known)
     hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known[:6])}"
     message = f"`{key}: {value[:60]}` is none of the values that transformers takes{hint}"

@@ -79,7 +79,7 @@ _OF_TRAINERS = (
 _OF_OWN_FILES = frozenset({"CFG014", "CFG015"})
 # Rules about arguments together: a file that is not here may hold those that a command lacks.
 _OF_OTHER_ARGUMENTS = ("EVA", "SAV", "TRL", "TRN")
-# Rules about a key without effect, and the keys that they are about.
+# Rules about a key without effect: that key, and the one that decides.
 _WITHOUT_EFFECT = {
     "TRN003": ("num_train_epochs", "max_steps"),
     "TRN018": ("save_steps", "save_strategy"),
@@ -90,7 +90,6 @@ _WITHOUT_EFFECT = {
 _OF_WHAT_IS_WRITTEN = {"PEF005": _TARGETS, "TRN005": _WITHOUT_EFFECT["TRN005"]}
 # The same of rules about two keys that are said where one of them is written.
 _OF_WHAT_IS_PARTLY_WRITTEN = {
-    **{rule: keys for rule, keys in _WITHOUT_EFFECT.items() if rule not in _OF_WHAT_IS_WRITTEN},
     "TRL029": ("max_prompt_length", "rpo_alpha"),
     "TRN004": ("warmup_ratio", "warmup_steps"),
 }
@@ -140,6 +139,10 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True  # `accelerate launch --mixed_precision` says it
     if rule in _WITHOUT_EFFECT and is_record(document.value):
         return True  # all arguments are there, whatever their effect
+    if start is not None and start.program.is_foreign and rule in _WITHOUT_EFFECT:
+        decides = _WITHOUT_EFFECT[rule][1]
+        if decides not in document.value or is_brought(document, (decides,)):
+            return True  # a program that is not there may have a default of its own
     if document.syntax == "python" and rule in _WITHOUT_EFFECT:
         is_commanded = start is not None and start.values.is_commanded
         return is_commanded or any(_is_meant(document, key) for key in _WITHOUT_EFFECT[rule])
@@ -208,6 +211,8 @@ def _is_said_elsewhere(rule: str, document: Document) -> bool:
     """Whether the keys of a rule stand in the program, or in a file that the command names: it is said there."""
     if is_brought(document, _OF_WHAT_IS_WRITTEN.get(rule, ())):
         return True
+    if is_brought(document, _WITHOUT_EFFECT.get(rule, ())[:1]):
+        return True  # the key without effect is a default of the program's, for other starts
     keys = [key for key in _OF_WHAT_IS_PARTLY_WRITTEN.get(rule, ()) if key in document.value]
     return bool(keys) and all(is_brought(document, (key,)) for key in keys)
 

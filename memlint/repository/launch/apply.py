@@ -37,7 +37,9 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     """The context, with the engine's files and the number of GPUs from the repository's launch commands."""
     value = document.value
     if document.start is not None:
-        return LaunchContext(_started(document, document.start, context))
+        context = _started(document, document.start, context)
+        if document.syntax != "python":
+            return LaunchContext(context)
     if format_name not in FORMATS or context.companions or not isinstance(value, dict):
         return LaunchContext(context)
     gpus_known, sharded = isinstance(context.gpus, int), any(value.get(key) for key in _ENGINES)

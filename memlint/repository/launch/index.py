@@ -17,6 +17,7 @@ from memlint.repository.launch.pages import (
     TrackedNames,
     by_distance,
     command_texts,
+    comments,
     comments_with_launchers,
     may_launch_any,
     names_config,
@@ -65,14 +66,18 @@ class LaunchIndex:
         stem = posixpath.basename(program).removesuffix(".py")
         stem = posixpath.basename(posixpath.dirname(program)) if stem == "__main__" else stem
         found = (one for page in self._pages_naming(stem) for one in self._starts_in(page) if one.program == program)
-        own = (one for one in self._starts_in_docstring(program) if one.program == program)
+        from memlint.repository.launch.starts import docstring  # where a script has a command line
+
+        own = (one for one in self._starts_in_own(program, docstring) if one.program == program)
         return (*own, *by_distance(found, program, lambda start: start.written_at))
 
     def starts_with(self, config: str) -> tuple[ProgramStart, ...]:
-        """The commands that name the configuration file `config` to a Python program, the nearest first."""
+        """The commands that name the configuration file `config` to a Python program: those in its own comments, then
+        the nearest first."""
         pages = self._pages_naming(posixpath.basename(config))
         found = (one for page in pages for one in self._starts_in(page) if config in one.files.values())
-        return tuple(by_distance(found, config, lambda start: start.written_at))
+        own = (one for one in self._starts_in_own(config, comments) if config in one.files.values())
+        return (*own, *by_distance(found, config, lambda start: start.written_at))
 
     def _pages_naming(self, word: str) -> Iterator[str]:
         wanted = word.encode("utf-8", "replace")
@@ -87,15 +92,15 @@ class LaunchIndex:
             self._starts[page] = tuple(islice(found, MOST_STARTS))
         return self._starts[page]
 
-    def _starts_in_docstring(self, program: str) -> Sequence[ProgramStart]:
-        if program not in self._starts:
-            from memlint.repository.launch.starts import docstring, starts_in_text  # as above
+    def _starts_in_own(self, name: str, said: Callable[[str], str]) -> Sequence[ProgramStart]:
+        """The commands in what a file has `said` of itself: a program's docstring, a config's comments."""
+        if name not in self._starts:
+            from memlint.repository.launch.starts import COMMAND, starts_in_text  # where a script has a command line
 
-            text = docstring(self._text(program) or "")
-            self._starts[program] = tuple(
-                islice(starts_in_text(program, text, self._names, self._text), MOST_STARTS) if text else ()
-            )
-        return self._starts[program]
+            text = said(self._text(name) or "")
+            found = starts_in_text(name, text, self._names, self._text) if COMMAND.search(text) else ()
+            self._starts[name] = tuple(islice(found, MOST_STARTS))
+        return self._starts[name]
 
     def pages(self) -> Iterator[str]:
         """The texts that show commands."""

@@ -63,8 +63,13 @@ def comments_with_launchers(text: str) -> str:
     """A config's comments, each on its own line, where they may say how it is launched; else ""."""
     if not _names_launcher(text):
         return ""
-    comments = "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
-    return comments if _names_launcher(comments) else ""  # `deepspeed` is a key as well
+    found = comments(text)
+    return found if _names_launcher(found) else ""  # `deepspeed` is a key as well
+
+
+def comments(text: str) -> str:
+    """The lines of a text that are comments, each on its own line."""
+    return "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
 
 
 def _names_launcher(text: str) -> bool:

@@ -43,6 +43,7 @@ _READ = {
     "torchrun": frozenset(("nproc_per_node", "nnodes")),
     "deepspeed": frozenset(("num_gpus", "num_nodes", "include", "i")),
 }
+_OF_MODULES = {"axolotl.cli.train": "axolotl"}  # what `python -m` starts is the launcher of that name
 Read = Callable[[str], "str | None"]
 
 
@@ -123,14 +124,17 @@ def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
 def launches_of_invocation(
     invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
 ) -> Iterator[tuple[str, Launch]]:
-    """Each config that a program's arguments name, with the launch that it is, still without path and line."""
+    """Each config that a program's arguments name, and the program itself, whose code may say the rest; with the launch
+    that it is, still without path and line."""
     launched = _launched(invocation.words)
     if launched is None or launched.program is None or _is_prose(launched):
         return
     launch = _described(launched, invocation, folders, tracked)
     launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
-    for word in dict.fromkeys(_values(launched.arguments)):
-        if word.endswith(CONFIGS):
+    is_told = launch.launcher == "accelerate" and not launched.is_module  # what the program's own file leaves open
+    program = (launched.program.text,) if is_told else ()
+    for word in dict.fromkeys((*program, *_values(launched.arguments))):
+        if word.endswith((*CONFIGS, ".py") if word in program else CONFIGS):
             named = tracked.resolve(word, folders)
             for config in named:
                 yield config, launch._replace(is_clear=launch.is_clear and len(named) == 1)
@@ -147,6 +151,8 @@ def _launched(words: Sequence[Word]) -> LaunchCommand | None:
     for index, word in enumerate(words):
         if posixpath.basename(word.text) in LAUNCHER_WORDS or word.text.startswith("python"):
             found = command(words[index:])
+            if found is not None and found.launcher == "python" and found.is_module and found.program is not None:
+                found = found._replace(launcher=_OF_MODULES.get(found.program.text, "python"))
             if found is not None and found.launcher != "python":
                 return found
     return None

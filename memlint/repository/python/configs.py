@@ -65,6 +65,8 @@ class ConfigIndex:
             return ()
         told = [one.program for one in self._repository.starts_with(path)]
         named = [(one, code) for one in dict.fromkeys(told) if (code := self._program(one)) is not None]
+        if not named and any(_words_of(one) & _words_of(path) for one in told):
+            return ()  # a program of that name reads the file, and trains nothing
         if _OF_HYDRA.search(text):
             others = [(script, code) for script, code in self._nearest(path) if "hydra" in code]
         else:

@@ -43,6 +43,7 @@ from memlint.repository.scripts.translate import (
 from memlint.repository.scripts.world import World, world
 from memlint.source import in_dialect, load
 from memlint.source.document import AcceptedArguments, Document, Machine, Problem, Start, StartedProgram, ValueSources
+from memlint.source.python.reader import CommandLine
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
@@ -248,7 +249,12 @@ class _Reader:
         format_name = format_of(launched, definitions, entry is not None)
         text_of = partial(self._text, invocation.folder, dict(invocation.files))
         size = world(launched, invocation.variables, invocation.wrappers, self.job, text_of)
-        run = self._followed(entry, launched, invocation, size) if entry and format_name in _FOLLOWED else None
+        run = None
+        if entry and format_name in _FOLLOWED:
+            line = command_line(launched, invocation.variables, size)
+            if self._is_beyond(entry, line):
+                return
+            run = self._followed(entry, launched, line, invocation)
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         if leaves and run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size")):
             run = None  # its arguments are those of the file
@@ -316,8 +322,15 @@ class _Reader:
         is_other = format_name == "trainer" and len(_TELLING & set(file.value)) < 2
         return None if is_other else in_dialect(file, _DIALECTS.get(format_name, file.dialect))
 
-    def _followed(self, entry: str, launched: LaunchCommand, invocation: Invocation, size: World) -> Followed | None:
-        line = command_line(launched, invocation.variables, size)
+    def _is_beyond(self, entry: str, line: CommandLine) -> bool:
+        """Whether a program is not followed once more, after its code has said more than its flags' names do."""
+        if len(self._runs) < MOST_FOLLOWED or (entry, repr(line)) in self._runs:
+            return False
+        return any(run is not None for (path, _), run in self._runs.items() if path == entry)
+
+    def _followed(
+        self, entry: str, launched: LaunchCommand, line: CommandLine, invocation: Invocation
+    ) -> Followed | None:
         key = entry, repr(line)
         if key not in self._runs and len(self._runs) < MOST_FOLLOWED:
             self._runs[key] = followed(entry, launched, line, invocation.files, self.repository.follow)

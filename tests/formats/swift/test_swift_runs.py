@@ -94,7 +94,10 @@ def test_recognised_by_its_keys(value: Any, name: str) -> None:
         (ENGINE, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9, "rollout.sleep_level": 1}),
         ({**ENGINE, "offload_model": True}, {"rollout.offloads_weights": True, "rollout.offloads_optimizer": False}),
         ({**ENGINE, "vllm_mode": "server"}, {"rollout.generator": "vllm", "rollout.share": 0.0}),
+        ({**ENGINE, "vllm_mode": None, "vllm_device": "auto"}, {"rollout.generator": "vllm"}),
+        ({**ENGINE, "vllm_mode": None, "vllm_device": "auto", "num_infer_workers": 8}, {"rollout.share": 0.9}),
         ({**ENGINE, "vllm_gpu_memory_utilization": 0.4}, {"rollout.share": 0.4}),
+        ({**SFT, "target_modules": ["all-linear", "all-embedding", "lm_head"]}, {"method.targets": ("all-linear",)}),
     ],
 )
 def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:

@@ -605,6 +605,12 @@ def test_a_value_that_the_command_overrides_is_the_commands() -> None:
     assert ("PEF019", "train.sh") in {(one.rule, one.location.path) for one in found}
 
 
+@pytest.mark.parametrize(("command", "named"), [("trl sft", True), ("python elsewhere/train.py", False)])
+def test_a_program_that_is_not_there_may_have_defaults_of_its_own(command: str, named: bool) -> None:
+    given = "--model_name_or_path gpt2 --learning_rate 1e-5 --eval_steps 50 --lora_r 8 --output_dir out"
+    assert ("EVA004" in {one.rule for one in analysed(f"{command} {given}").findings}) is named
+
+
 DASHED = "trl sft --model-name-or-path gpt2 --learning-rate 1e-5 --eval-steps 50 --lora-r 8 --output-dir out"
 
 
@@ -807,6 +813,18 @@ WARM = (
     "args = p.parse_args()\ndef go():\n    return Trainer(args=TrainingArguments('out', "
     "warmup_ratio=args.warmup_ratio, lr_scheduler_type=args.lr_scheduler_type))\n"
 )
+
+
+@pytest.mark.parametrize(("given", "named"), [("--num_train_epochs 3", True), ("", False)])
+def test_epochs_by_default_are_for_other_starts(given: str, named: bool) -> None:
+    program = (
+        "from dataclasses import dataclass, field\nfrom transformers import HfArgumentParser\n"
+        "from transformers import Trainer, TrainingArguments\n"
+        "@dataclass\nclass Own(TrainingArguments):\n    num_train_epochs: float = field(default=2.0)\n"
+        "def go():\n    (args,) = HfArgumentParser(Own).parse_args_into_dataclasses()\n    Trainer(args=args).train()\n"
+    )
+    found = analysed(f"python train.py --max_steps 50 --output_dir out {given}", {"train.py": program})
+    assert ("TRN003" in {one.rule for one in found.findings}) is named
 
 
 @pytest.mark.parametrize(("given", "named"), [("--warmup_ratio 0.1", True), ("", False)])

@@ -524,3 +524,11 @@ trainer.train()
     for base, is_found in (("Trainer", False), ("GRPOTrainer", True)):
         rules = {one.rule for one in analysed(command, {"train.py": program.replace("{base}", base)}).findings}
         assert ("TRL011" in rules) is is_found
+
+
+def test_a_launch_that_is_not_followed_any_more_is_none() -> None:
+    # flags by their names would say another run: of `--bits` and `--micro` the code alone knows what they are
+    script = "".join(f"{COMMAND} --lora_r {rank}\n" for rank in range(8, 20))
+    found = launches(script)
+    assert len(found) == 8
+    assert all(one.value["load_in_4bit"] for one in found)
