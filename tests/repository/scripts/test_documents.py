@@ -931,3 +931,12 @@ def test_an_override_with_nothing_behind_its_sign() -> None:
     script = "python -m verl.trainer.sft_trainer model.path= data.train_batch_size=8 trainer.n_gpus_per_node=8\n"
     (document,) = in_memory({"run.sh": script}).documents("run.sh")
     assert document.value["model"] == {"path": ""}
+
+
+def test_a_script_that_hands_arguments_to_another_launches() -> None:
+    """Most such callers name no program at all."""
+    inner = "MODEL=$1\npython train.py " + FLAGS.replace("Qwen/Qwen2.5-7B", "$MODEL")
+    found = one("bash scripts/train.sh Qwen/Qwen2.5-1.5B\n", "train_small.sh", {"scripts/train.sh": inner})
+    assert found.value["model_name_or_path"] == "Qwen/Qwen2.5-1.5B"
+    assert documents("bash scripts/train.sh\n", "train_small.sh", {"scripts/train.sh": inner}) != (found,)
+    assert analysed("deepspeed train.py --deepspeed_config ds.json " + FLAGS).runs[0].parallelism.engine is UNKNOWN
