@@ -524,3 +524,12 @@ trainer.train()
     for base, is_found in (("Trainer", False), ("GRPOTrainer", True)):
         rules = {one.rule for one in analysed(command, {"train.py": program.replace("{base}", base)}).findings}
         assert ("TRL011" in rules) is is_found
+
+
+def test_what_a_class_of_arguments_hands_on_is_an_argument() -> None:
+    own = "class Own(TrainingArguments):\n    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
+    program = TRAIN.replace("parser =", f"{own}\nparser =", 1).replace(
+        'TrainingArguments("out",', "Own(output_dir='out',"
+    )
+    found = run(COMMAND, {"train.py": program})
+    assert (found.batch.micro_batch_size, found.precision.compute) == (2, "bfloat16")
