@@ -250,4 +250,4 @@ def test_a_key_that_the_program_asks_for_is_its_own() -> None:
     files = {"ds.json": file, "train.py": program, "run.sh": "deepspeed train.py --ds ds.json"}
     workspace = in_memory(files)
     found = Engine(tuple(shipped())).analyse(workspace.documents("ds.json")[0], workspace.context()).findings
-    assert [one.pointer for one in found if one.rule == "CFG001"] == [("warmup",)]
+    assert [one.message for one in found if one.rule == "CFG001"] == ["unknown key `warmup`"]

@@ -142,12 +142,15 @@ def _renamed_paths(unknown: Mapping[Any, str], names: Mapping[str, str]) -> dict
 
 def spreads_layers(config: SwiftConfig, fields: Fields) -> bool:
     """Whether each process spreads the model's layers over several cards: more are visible than NPROC_PER_NODE, or that
-    is not set (cli/main.py, use_torchrun; model/utils.py, get_default_device_map; utils/env.py, is_mp)."""
+    is not set (cli/main.py, use_torchrun; model/utils.py, get_default_device_map; utils/env.py, is_mp). Its programs
+    under `python` are one process, and under torchrun as many as that says."""
     start = config.section.document.start
     sharded = fields.get("parallelism.zero.stage", 0) == 3 or fields.get("parallelism.engine", "") == "fsdp"
-    if start is None or start.launcher != "swift" or sharded:
+    if start is None or start.launcher not in ("swift", "python", "torchrun") or sharded:
         return False
-    processes = config.environment("NPROC_PER_NODE")
+    processes = config.environment("NPROC_PER_NODE") if start.launcher == "swift" else start.machine.gpus_per_node
+    if start.launcher == "python":
+        processes = 1 if config.visible_cards else None
     if processes is not None:
         return len(config.visible_cards) >= 2 * processes > 0
     world = fields.get("parallelism.world_size")

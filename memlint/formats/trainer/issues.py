@@ -22,6 +22,7 @@ from memlint.formats.trainer.meant import config_reader, meant_issues, refused_t
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
 from memlint.formats.trainer.reader import is_brought, is_record, slip_of
 from memlint.formats.trainer.recognise import SCHEMA
+from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
 from memlint.source.document import Document
 from memlint.source.flags import flag_of
@@ -37,9 +38,21 @@ _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 _FAILS_AT_ONCE = ("warmup_steps", "logging_steps", "eval_steps", "save_steps")
 
 
+def _is_newer_than_stated(issue: Issue, config: TrainerConfig) -> bool:
+    """Whether a key went in a release of TRL that the stated transformers is too old for."""
+    if issue.code not in _OUTDATED or "trl" in config.stated or "transformers" not in config.stated:
+        return False
+    trl = newest_trl_for(config.stated["transformers"])
+    versions = {**config.stated, **({"trl": trl} if trl else {})}
+    section = config.section
+    there = schema_issues(section.value, section.document.path, SCHEMA, versions) if trl else (issue,)
+    return all(one.pointer != issue.pointer or one.code not in _OUTDATED for one in there)
+
+
 def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
+    found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
     judged = (_judged(issue, config) for issue in found)
     kept = _once(

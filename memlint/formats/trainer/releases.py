@@ -53,9 +53,19 @@ def _add_what_is_given(found: dict[str, Evidence], section: Section) -> None:
             found[framework] = Evidence(version, "tokenizer", origin)
 
 
+def newest_trl_for(transformers: Version) -> Version:
+    """The newest TRL whose packaging takes a stated transformers; () where the newest of all does."""
+    bounds = _too_new(transformers)
+    return bounds[-1][0] if bounds else ()
+
+
+def _too_new(transformers: Version) -> list[tuple[Version, Version]]:
+    return [(release, need) for release, need in _TRL_NEEDS if transformers < need[: len(transformers)]]
+
+
 def _trl_for(transformers: Version, known: Evidence | None) -> dict[str, Evidence]:
     """The newest TRL whose packaging takes a stated transformers, where that is older than `known` and the newest."""
-    bounds = [(release, need) for release, need in _TRL_NEEDS if transformers < need[: len(transformers)]]
+    bounds = _too_new(transformers)
     if not bounds or (known is not None and known.version <= bounds[-1][0]):
         return {}
     release, need = bounds[-1]

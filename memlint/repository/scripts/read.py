@@ -65,7 +65,10 @@ HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
     r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
-STARTS = re.compile(r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON")
+STARTS = re.compile(
+    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON"
+    r"|\.(?:sh|bash)[\"']?[ \t]+(?:\\\r?\n[ \t]*)?[\"'$\w-]"  # another script, with arguments for it
+)
 
 
 class Repository(NamedTuple):
@@ -410,11 +413,13 @@ class _Reader:
         return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
-        """A file that the command names: one that the script wrote before, else one of the repository."""
+        """A file that the command names: one that the script wrote before, else one of the repository, where the script
+        starts or beside it."""
         path = self._place(folder, reference)
         if path in written:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
-        found = self.repository.find(path, "file")
+        beside = self._place(posixpath.dirname(self.path), reference)
+        found = self.repository.find(path, "file") or self.repository.find(beside, "file")
         return self.repository.load(found, folder) if found is not None else None
 
     def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:

@@ -192,6 +192,9 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         follow(reader, initialise, given)
     complete(reader, made, given)
     bases = external_bases(target)
+    if bases and isinstance(initialise, PythonFunction):  # what `super().__init__(**kwargs)` hands on
+        for name, value in given.named.items():
+            made.attributes.setdefault(name, value)
     for base in bases:
         known: dict[str, Any] = {**made.attributes, **given.named}
         seen = Made(base.name, given.positional, known, given.source)

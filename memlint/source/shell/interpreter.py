@@ -290,7 +290,8 @@ class Interpreter:
         )
 
     def _while(self, node: Node, source: Source, state: State) -> States:
-        """A loop is followed once where its condition is not plainly false."""
+        """A loop is followed once where its condition is not plainly false; one that takes the script's arguments one
+        after the other, until none is left."""
         body = node.child_by_field_name("body")
         condition = node.children_by_field_name("condition")
         found: States = []
@@ -301,9 +302,13 @@ class Interpreter:
                 found.append(one)
                 continue
             before = one.copy()
-            after = _without_left(self._looped(body, source, [one]), ("break", "continue"))
-            alive = [way for way in after if not way.is_dead]
+            rounds = self._looped(body, source, [one])
+            is_over = any(way.left == "break" for way in rounds)
+            alive = [way for way in _without_left(rounds, ("break", "continue")) if not way.is_dead]
             certain = truth.value is True and not truth.assumed
+            if certain and not is_over and len(alive) == 1 and len(alive[0].arguments) < len(before.arguments):
+                found += self._while(node, source, alive[0])
+                continue
             found.append(merged(alive if certain and alive else [before, *alive], node.start_point[0] + 1))
         return self._fewer(found, node)
 

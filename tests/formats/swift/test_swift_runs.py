@@ -350,3 +350,17 @@ def test_more_visible_cards_than_processes_share_the_layers_of_one(
     """ms-swift 4.6.0 utils/env.py, is_mp."""
     found = launched(f"{environment} swift sft --model a/b --dataset d --max_length 1024 {options}\n")
     assert ("spread over the cards" in str(found.stack.unmodelled)) is spreads
+
+
+@pytest.mark.parametrize(
+    ("start", "spreads"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1 python swift/cli/sft.py", True),
+        ("CUDA_VISIBLE_DEVICES=0 python swift/cli/sft.py", False),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 2 swift/cli/sft.py", True),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 swift/cli/sft.py", False),
+    ],
+)
+def test_its_programs_under_another_launcher_share_the_layers_too(start: str, spreads: bool) -> None:
+    found = launched(f"{start} --model a/b --dataset d --max_length 1024\n")
+    assert ("spread over the cards" in str(found.stack.unmodelled)) is spreads

@@ -751,3 +751,12 @@ def test_losses_with_the_likelihood_of_the_chosen_answers(own: dict[str, Any], s
 def test_where_vllm_runs(said: dict[str, Any], versions: dict[str, tuple[int, ...]], generator: str) -> None:
     (run,) = parsed_of({**LORA, "num_generations": 4, "use_vllm": True, **said}, versions=versions).runs
     assert run.rollout.generator == generator
+
+
+def test_a_key_that_went_after_the_newest_trl_for_a_stated_transformers_is_there() -> None:
+    """trl 0.20 needs transformers 4.55: before that `max_seq_length` is the name."""
+    training = {**TRL, "max_seq_length": 512}
+    assert "renamed-key" in codes(parsed_of(training)) and "renamed-key" in codes(
+        parsed_of(training, versions={"trl": (0, 20)})
+    )
+    assert "renamed-key" not in codes(parsed_of(training, versions={"transformers": (4, 42)}))

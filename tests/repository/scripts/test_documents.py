@@ -957,3 +957,25 @@ def test_a_job_is_queued_in_the_folder_that_its_files_are_named_from(name: str) 
     (found,) = documents(text, "project/scripts/job.sh", {"project/train.py": "import transformers\n"})
     assert found.start is not None
     assert not found.start.program.is_foreign
+
+
+def test_a_script_that_hands_arguments_to_another_launches() -> None:
+    """Most such callers name no program at all."""
+    inner = "MODEL=$1\npython train.py " + FLAGS.replace("Qwen/Qwen2.5-7B", "$MODEL")
+    found = one("bash scripts/train.sh Qwen/Qwen2.5-1.5B\n", "train_small.sh", {"scripts/train.sh": inner})
+    assert found.value["model_name_or_path"] == "Qwen/Qwen2.5-1.5B"
+    assert documents("bash scripts/train.sh\n", "train_small.sh", {"scripts/train.sh": inner}) != (found,)
+    assert analysed("deepspeed train.py --deepspeed_config ds.json " + FLAGS).runs[0].parallelism.engine is UNKNOWN
+
+
+def test_a_launch_file_beside_the_script_is_found_where_its_programs_lie_elsewhere() -> None:
+    files = {
+        "train/scripts/zero3.yaml": "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+        "deepspeed_config:\n  zero_stage: 3\n",
+        "train/qft/train.py": DATACLASSES,
+    }
+    path = "train/scripts/run.sh"
+    text = f"accelerate launch --config_file ./zero3.yaml qft/train.py {FLAGS.replace('--bf16 True', '')}\n"
+    workspace = in_memory({path: text, **files})
+    run = Engine(()).analyse(workspace.documents(path)[0], workspace.context()).runs[0]
+    assert (run.parallelism.engine, run.precision.compute, run.parallelism.zero.stage) == ("deepspeed", "bfloat16", 3)

@@ -532,3 +532,12 @@ def test_a_launch_that_is_not_followed_any_more_is_none() -> None:
     found = launches(script)
     assert len(found) == 8
     assert all(one.value["load_in_4bit"] for one in found)
+
+
+def test_what_a_class_of_arguments_hands_on_is_an_argument() -> None:
+    own = "class Own(TrainingArguments):\n    def __init__(self, **kwargs):\n        super().__init__(**kwargs)\n"
+    program = TRAIN.replace("parser =", f"{own}\nparser =", 1).replace(
+        'TrainingArguments("out",', "Own(output_dir='out',"
+    )
+    found = run(COMMAND, {"train.py": program})
+    assert (found.batch.micro_batch_size, found.precision.compute) == (2, "bfloat16")

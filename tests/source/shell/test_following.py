@@ -65,6 +65,11 @@ KNOWN = {
         "A=1\nwhile [[ $# -gt 0 ]]; do case $1 in --a) A=$2; shift 2;; esac; done\np $A",
         ["1"],
     ),
+    "arguments of a function that are parsed": (
+        "f() { while (( $# )); do case $1 in --a) A=$2; shift 2;; --b) B=$2; shift 2;; *) shift;; esac; done; }\n"
+        "f --b 2 --c --a 1\np $A $B",
+        ["1", "2"],
+    ),
     "a function": ('f() { local A=$1; p "$A" "${@:2}" $B; }\nB=z\nf x', ["x", "z"]),
     "what a function prints": ("f() { echo $(($1 * 2)); }\np $(f 4)", ["8"]),
     "names of paths": ("A=a/b.sh\np $(dirname $A) $(basename $A .sh)", ["a", "b"]),
