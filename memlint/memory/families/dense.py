@@ -33,7 +33,7 @@ EXAONE4 = Family(
 GRANITE = Family(model_types=("granite",), liger=LigerTraits(supported=True, layers="in_place"))
 GRANITE_SWA = Family(model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
 HUNYUAN = Family(
-    model_types=("hunyuan_v1_dense",),
+    model_types=("hunyuan_v1_dense", "hunyuan_vl"),
     classes=("HunYuan",),
     attention=AttentionTraits(norms_after_rotary=True),
     liger=LigerTraits(supported=True),
