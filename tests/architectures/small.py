@@ -534,6 +534,41 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "hunyuan_vl": [
+        {
+            "text_config": text("hunyuan_vl_text", head_dim=16),
+            "vision_config": {
+                **CLIP,
+                "model_type": "hunyuan_vl_vision",
+                "text_hidden_size": 96,
+                "max_image_size": 56,
+            },
+        }
+    ],
+    "ernie4_5_vl_moe": [
+        {
+            "text_config": text(
+                "ernie4_5_vl_moe_text",
+                moe_num_experts=4,
+                moe_k=2,
+                moe_intermediate_size=[40, 24],
+                rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]},
+                tie_word_embeddings=True,
+            ),
+            "vision_config": {**QWEN_VISION, "intermediate_size": 72},
+        }
+    ],
+    "qwen3_asr": [
+        {
+            "text_config": text("qwen3", head_dim=16, tie_word_embeddings=True),
+            "audio_config": {
+                **WHISPER,
+                "model_type": "qwen3_asr_encoder",
+                "downsample_hidden_size": 8,
+                "output_dim": 96,
+            },
+        }
+    ],
     "paddleocr_vl": [
         {
             "text_config": text("paddleocr_vl_text", head_dim=16, tie_word_embeddings=True),
@@ -657,5 +692,5 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
     "kimi_k25", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
-    "exaone4_5", "minicpmv4_6",
+    "exaone4_5", "minicpmv4_6", "hunyuan_vl", "qwen3_asr",
 }  # fmt: skip

@@ -47,6 +47,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "qwen2_5_vl": _VISION_ROPE,
     "glm46v": {"text_config": {**VARIANTS["glm46v"][0]["text_config"], **_VISION_ROPE}},
     "glm_ocr": {"text_config": {**VARIANTS["glm_ocr"][0]["text_config"], **_VISION_ROPE}},
+    "hunyuan_vl": {"text_config": {**VARIANTS["hunyuan_vl"][0]["text_config"], **_VISION_ROPE}},
     "paddleocr_vl": {"text_config": {**VARIANTS["paddleocr_vl"][0]["text_config"], **_VISION_ROPE}},
     "glm4v": {"text_config": {**SMALL, "pad_token_id": 0, **_VISION_ROPE}},
     "kimi_k25": {

@@ -17,7 +17,8 @@ from memlint.architectures.families.multimodal import (
     projected,
     whole,
 )
-from memlint.architectures.model import Architecture, Weight
+from memlint.architectures.families.vision_language import omni_audio
+from memlint.architectures.model import Architecture, Tower, Weight
 
 
 def paddleocr_vl(c: ModelConfig) -> Architecture:
@@ -194,7 +195,101 @@ def _window_merger(c: ModelConfig) -> Weights:
     )
 
 
+def hunyuan_vl(c: ModelConfig) -> Architecture:
+    """HunyuanOCR: a vision transformer, patches merged by a convolution, before Hunyuan's dense model."""
+    text = language_model(c, "hunyuan_v1_dense", layer_class="HunYuanVLDenseV1DecoderLayer")
+    vision = nested(c, "vision_config")
+    hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
+    merge, out = vision.integer("spatial_merge_size", 2), vision.integer("text_hidden_size")
+    places = (vision.integer("max_image_size", 2048) // patch) ** 2 + 1
+    tower = Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=vision.layers(),
+        heads=vision.integer("num_attention_heads"),
+        intermediate_size=inner,
+        patch_size=patch,
+        merge_size=merge,
+        weights=(
+            Weight(
+                "embeddings.patch_embedding.weight", (hidden, vision.integer("num_channels", 3), patch, patch), "conv"
+            ),
+            Weight("embeddings.patch_embedding.bias", (hidden,), "bias"),
+            Weight("embeddings.position_embedding.weight", (places, hidden), "position"),
+        ),
+        layer_weights=towers.transformer_layer(hidden, inner, out="o_proj"),
+        tower_prefix="model.vision_tower",
+        activation=vision.text("hidden_act", "gelu"),
+    )
+    weights = (
+        Weight("proj_conv.weight", (2 * hidden, hidden, merge, merge), "conv"),
+        Weight("proj_conv.bias", (2 * hidden,), "bias"),
+        Weight("proj_out.weight", (4 * hidden, 2 * hidden, 1, 1), "conv"),
+        Weight("proj_out.bias", (4 * hidden,), "bias"),
+        *linear("mlp", out, 4 * hidden, True),
+        Weight("image_newline", (4 * hidden,), "other"),
+        *(Weight(f"image_{name}", (out,), "other") for name in ("begin", "end", "sep")),
+        *norm("before_rms", hidden),
+        *norm("after_rms", out),
+    )
+    seen = projected(tower, weights, "model.vision_tower.patch_merger")
+    return whole(c, "HunYuanVLForConditionalGeneration", text, seen)
+
+
+def ernie4_5_vl_moe(c: ModelConfig) -> Architecture:
+    """ERNIE 4.5 VL: Qwen2-VL's tower, a resampler, and a mixture whose image tokens have experts of their own."""
+    text = language_model(c, "ernie4_5_vl_moe_text")
+    vision = nested(c, "vision_config")
+    hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
+    tower = Tower(
+        kind="vision",
+        hidden_size=hidden,
+        layers=vision.layers("depth"),
+        heads=vision.integer("num_heads"),
+        intermediate_size=inner,
+        patch_size=patch,
+        merge_size=vision.integer("spatial_merge_size", 2),
+        weights=(
+            *linear("patch_embed.proj", hidden, vision.integer("in_channels", 3) * patch**2),
+            *norm("ln", hidden, True),
+        ),
+        layer_weights=(
+            *norms(hidden, "norm1", "norm2", bias=True),
+            *linear("attn.qkv", 3 * hidden, hidden, True),
+            *linear("attn.proj", hidden, hidden, True),
+            *linear("mlp.fc1", inner, hidden, True),
+            *linear("mlp.fc2", hidden, inner, True),
+        ),
+        tower_prefix="model.vision_tower",
+        activation=vision.text("hidden_act", "quick_gelu"),
+    )
+    wide = hidden * vision.integer("spatial_merge_size", 2) ** 2
+    weights: Weights = ()
+    for name, inside in (("spatial", wide), ("temporal", wide * vision.integer("temporal_merge_size", 2))):
+        weights += linear(f"{name}_linear.fc1", wide, inside, True) + linear(f"{name}_linear.fc2", wide, wide, True)
+        weights += norm(f"{name}_linear.ln", wide, True)
+    weights += linear("mlp", text.hidden_size, wide, True) + norm("after_norm", text.hidden_size)
+    seen = projected(tower, weights, "model.resampler_model")
+    return whole(c, "Ernie4_5_VLMoeForConditionalGeneration", text, seen)
+
+
+def qwen3_asr(c: ModelConfig) -> Architecture:
+    """Qwen3-ASR: Qwen3-Omni's encoder of sounds and a projector of its own before Qwen3. The package that came with it
+    (qwen-asr) nests all in `thinker_config`."""
+    if c.mapping("thinker_config"):
+        return qwen3_asr(ModelConfig(c.mapping("thinker_config"), c.family))
+    text = language_model(c, "qwen3")
+    audio = nested(c, "audio_config")
+    tower = omni_audio(audio)
+    hidden, out = tower.hidden_size, audio.integer("output_dim")
+    weights = linear("linear_1", hidden, hidden, True) + linear("linear_2", out, hidden, True)
+    return whole(c, "Qwen3ASRForConditionalGeneration", text, projected(tower, weights))
+
+
 FAMILIES: dict[str, Build] = {
+    "ernie4_5_vl_moe": ernie4_5_vl_moe,
+    "hunyuan_vl": hunyuan_vl,
+    "qwen3_asr": qwen3_asr,
     "exaone4_5": exaone4_5,
     "glm46v": glm46v,
     "glm_ocr": glm_ocr,

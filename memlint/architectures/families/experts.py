@@ -170,6 +170,46 @@ def ernie4_5_moe(c: ModelConfig) -> Architecture:
     )
 
 
+def ernie4_5_vl_moe(c: ModelConfig) -> Architecture:
+    """Two mixtures side by side: tokens of text go through the first, those of images through the smaller second."""
+    bias, experts = c.flag("use_bias"), c.integer("moe_num_experts")
+    sizes = [int(size) for size in c.items("moe_intermediate_size") or (1536, 512) if isinstance(size, int)]
+    if len(sizes) < 2:
+        raise UnsupportedConfig(f"`moe_intermediate_size` of this {c.family} config has no two sizes")
+    hidden, shared = c.integer("hidden_size"), c.integer("moe_num_shared_experts", 0, 0) * sizes[0]
+    mlp, words = mixture(
+        c,
+        experts=experts,
+        per_token=c.integer("moe_k"),
+        size=sizes[0],
+        prefix="mlp.text_moe",
+        extra=_statics("text", c),
+    )
+    images = (
+        *linear("mlp.vision_moe.gate", experts, hidden, kind="other"),
+        Weight("mlp.vision_moe.experts.gate_up_proj", (experts, 2 * sizes[1], hidden), "other"),
+        Weight("mlp.vision_moe.experts.down_proj", (experts, hidden, sizes[1]), "other"),
+        *_statics("vision", c),
+    )
+    beside = gated(c, prefix="mlp.shared_experts", size=shared, bias=bias)[1] if shared else ()
+    kinds = ["sparse" if kind == "sparse" else "dense" for kind in c.items("mlp_layer_types")]
+    kinds = kinds or ["dense"] + ["sparse"] * (c.layers() - 1)
+    return sparse(
+        c,
+        "Ernie4_5_VLMoe",
+        (mlp._replace(shared_intermediate_size=shared), words + images + beside),
+        attention=lambda key: grouped_query(c, bias=bias, out_bias=bias, window=key),
+        kinds=kinds,
+        dense_bias=bias,
+        head_bias=bias,
+    )
+
+
+def _statics(name: str, c: ModelConfig) -> tuple[Weight, ...]:
+    shape = (1, c.integer("moe_num_experts"))
+    return (Weight(f"mlp.{name}_moe.gate.moe_statics.e_score_correction_bias", shape, "other"),)
+
+
 def glm4_moe(c: ModelConfig) -> Architecture:
     bias, kind = c.flag("attention_bias"), "head" if c.flag("use_qk_norm") else "none"
     return sparse(

@@ -54,7 +54,9 @@ TEXT: Mapping[str, Build] = {
     "qwen3_vl_moe_text": mixture.qwen3_moe,
     "glm4v_text": _glm4v_text,
     "glm4v_moe_text": experts.glm4_moe,
+    "ernie4_5_vl_moe_text": experts.ernie4_5_vl_moe,
     "glm_ocr_text": dense.glm4,
+    "hunyuan_vl_text": dense.hunyuan_v1_dense,
     "paddleocr_vl_text": dense.ernie4_5,
 }
 

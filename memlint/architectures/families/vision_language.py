@@ -179,7 +179,7 @@ def qwen3_omni_moe_thinker(c: ModelConfig) -> Architecture:
         "Qwen3OmniMoeThinkerForConditionalGeneration",
         text._replace(non_layer_weights=moved, stack="model.language_model.layers"),
         _omni_tower(vision),
-        _omni_audio(audio),
+        omni_audio(audio),
     )
 
 
@@ -200,7 +200,7 @@ def _omni_tower(c: ModelConfig) -> Tower:
     )
 
 
-def _omni_audio(c: ModelConfig) -> Tower:
+def omni_audio(c: ModelConfig) -> Tower:
     """Three convolutions over mel bins and time, and Whisper's layers (Qwen3OmniMoeAudioEncoder)."""
     hidden, inner, narrow = c.integer("d_model"), c.integer("encoder_ffn_dim"), c.integer("downsample_hidden_size", 480)
     bins, out = c.integer("num_mel_bins"), c.integer("output_dim")

@@ -86,7 +86,8 @@ def read_scattermoe(fields: Fields, config: AxolotlConfig) -> None:
 def read_packed_experts(fields: Fields, config: AxolotlConfig) -> None:
     packing = unknown_of_packing(fields, config)
     if packing:
-        _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}")
+        # Packed and divided is the least that experts may be, whatever of them stays whole or is unpacked.
+        _name_feature(fields, config, "quantize_moe_experts", f"`quantize_moe_experts`: {packing}", adds=True)
 
 
 def write_packed_experts(change: FieldChange) -> Written | None:

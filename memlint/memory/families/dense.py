@@ -38,6 +38,7 @@ HUNYUAN = Family(
     attention=AttentionTraits(norms_after_rotary=True),
     liger=LigerTraits(supported=True),
 )
+HUNYUAN_VL = HUNYUAN._replace(model_types=("hunyuan_vl",), classes=(), code=since(5), liger=LigerTraits())
 NEMOTRON = Family(model_types=("nemotron",), liger=LigerTraits(supported=True))
 PHI = Family(model_types=("phi",), attention=AttentionTraits(sdpa=since(4, 39)))
 PHI3 = Family(model_types=("phi3",), attention=AttentionTraits(sdpa=since(4, 45)), liger=LigerTraits(supported=True))
@@ -72,6 +73,7 @@ ROWS = (
     GRANITE,
     GRANITE_SWA,
     HUNYUAN,
+    HUNYUAN_VL,
     NEMOTRON,
     PHI,
     PHI3,

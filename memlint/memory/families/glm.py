@@ -32,10 +32,11 @@ GLM_MOE_DSA = Family(
     model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS)
 )
 GLM4V = Family(
-    model_types=("glm4v", "glm46v"),
+    model_types=("glm4v",),
     liger=LigerTraits(supported=True),
     vision=VisionTraits(PatchPath("layer", gated=True, last_kind="rms")),
 )
+GLM46V = GLM4V._replace(model_types=("glm46v",), code=since(5), liger=LigerTraits())
 GLM4V_MOE = Family(
     model_types=("glm4v_moe",),
     experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
@@ -55,4 +56,4 @@ GLM4V_TOWER = Family(
     ),
 )
 
-ROWS = (GLM4, GLM4_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM4V_MOE, GLM4V_TOWER)
+ROWS = (GLM4, GLM4_MOE, GLM4_MOE_LITE, GLM_MOE_DSA, GLM4V, GLM46V, GLM4V_MOE, GLM4V_TOWER)

@@ -715,6 +715,13 @@ def test_what_nobody_counted_is_said(extra: dict[str, Any], architecture: Archit
     assert says in found if says else found == ""
 
 
+@pytest.mark.parametrize("extra", [{"deepspeed": "zero3.json"}, {"lora_target_parameters": ["mlp.experts.down_proj"]}])
+def test_packed_experts_are_the_least_that_experts_may_be(extra: dict[str, Any]) -> None:
+    """Packed, and divided as far as an engine may divide: what is unpacked or whole comes on top."""
+    added = values({**QLORA, **extra, "quantize_moe_experts": True}, "stack.unmodelled_adds", architecture=MIXTURE)
+    assert added == [True]
+
+
 @pytest.mark.parametrize(
     ("extra", "kernel"),
     [(SCATTERMOE, "scattermoe"), ({"use_scattermoe": True}, ""), ({**SCATTERMOE, "use_scattermoe": False}, "")],
