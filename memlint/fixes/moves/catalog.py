@@ -94,7 +94,7 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
 
 
-_NO_ACCUMULATION = "each micro batch after the first finds the gradients of those before it on the card"
+_NO_ACCUMULATION = "gradients that accumulation keeps on the card from one micro batch to the next are gone"
 
 
 def _keeps_gradients(run: Run) -> bool:
