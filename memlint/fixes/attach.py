@@ -346,7 +346,12 @@ def _fixes(analysis: Analysis, found: Found, known: PlanOptions) -> tuple[Fix, .
         is_main = main is not None and identity(main.finding) == identity(found.finding)
         if is_main or plan.estimate.verdict != "fits" or check_finding(tried, analysis, found.finding).holds:
             fixes.append(fix_of(analysis, found.run, WrittenPlan(plan, tried)))
-    return (*fixes, *known.advice)
+    return tuple(sorted((*fixes, *known.advice), key=_falls_short))
+
+
+def _falls_short(fix: Fix) -> bool:
+    """Whether the run does not fit with it: that comes after what nobody can write for the reader, and fits."""
+    return fix.verdict_after not in ("fits", "")
 
 
 def fix_of(analysis: Analysis, index: int, option: WrittenPlan) -> Fix:

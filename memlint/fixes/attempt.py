@@ -49,7 +49,7 @@ def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, 
         try:
             placed = patches(documents[path], own)
         except CannotEdit as error:
-            return Attempt(edits, refused=f"{path}: {error}")
+            return Attempt(edits, refused=str(error) if path == analysis.document.path else f"{path}: {error}")
         faults.extend(broken(documents[path], own, placed))
         found.extend(placed)
         contents[path] = encode(documents[path], apply(documents[path].text, placed))

@@ -22,10 +22,12 @@ ORDER = (
         "optimizer",
         "zero",
         "fsdp",
+        "reduction",
         "shared sequences",
         "checkpoint offload",
         "precision",
         "quantization",
+        "experts",
     ),
     *("images", "tower", "method", "rank", "generations", "completion", "sequence", "gather", "accumulation"),
 )

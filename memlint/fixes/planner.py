@@ -27,16 +27,16 @@ from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import QUALITIES, Cost, between, model_of
-from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, steps
+from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, WHOLE_BATCH, steps
 from memlint.fixes.proposed_change import (
     ProposedChange,
     about,
-    effort,
     needs_host,
     risk_first,
     rounded,
     time_first,
     weighed,
+    with_effort,
 )
 from memlint.fixes.step_time import ParameterCounts
 from memlint.memory import estimate as closed_form
@@ -174,7 +174,7 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
     return (
         plan.risk,
         -length if isinstance(length, int) and plan.risk == len(QUALITIES) - 1 else 0,
-        rounded(plan.speed * effort(plan.steps)),
+        rounded(with_effort(plan.speed, plan.steps)),
         host,
         len(plan.steps),
         tuple(step.title for step in plan.steps),
@@ -182,7 +182,7 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
 
 
 def _by_time(plan: Plan) -> tuple[Any, ...]:
-    return rounded(plan.speed * effort(plan.steps)), *in_order(plan)
+    return rounded(with_effort(plan.speed, plan.steps)), *in_order(plan)
 
 
 def _found(search: PlanSearch) -> Iterator[Plan]:
@@ -391,7 +391,7 @@ class PlanSearch:
         each of its changes or a stronger one, and beyond them none that may raise a peak."""
         if not all(group in many and self._is_as_strong(many[group], few[group], group) for group in few):
             return False
-        return not any(group in many and group not in few for group in STRUCTURE)
+        return not any(group in many and group not in few for group in (*STRUCTURE, WHOLE_BATCH))
 
     def _is_as_strong(self, title: str, other: str, group: str) -> bool:
         if title == other:
@@ -459,12 +459,20 @@ def _plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str =
         plan = _plan_without(search, quality, order, without, also)
         if plan is not None:
             return plan if on_card is None else min(on_card, plan, key=in_order if order is risk_first else _by_time)
-    return on_card
+    return on_card or _plan_of_whole_batch(search, quality, order, without)
 
 
-def _plan_without(search: PlanSearch, quality: str, order: Order, *without: str, host: bool = True) -> Plan | None:
+def _plan_of_whole_batch(search: PlanSearch, quality: str, order: Order, without: str) -> Plan | None:
+    """A plan with the whole batch at once in place of smaller micro batches, where nothing else keeps the result."""
+    possible = quality == QUALITIES[0] and any(step.group == WHOLE_BATCH for step in search.steps(()))
+    return _plan_without(search, quality, order, without, whole_batch=True) if possible else None
+
+
+def _plan_without(
+    search: PlanSearch, quality: str, order: Order, *without: str, host: bool = True, whole_batch: bool = False
+) -> Plan | None:
     """The cheapest plan of a tier without some groups, or without sharding that needs the host."""
-    changes = _dearest_first(strongest(search, quality, without, host), order)
+    changes = _dearest_first(strongest(search, quality, without, host, whole_batch), order)
     if not _are_enough(search, changes):
         return None
     if order is risk_first:
@@ -504,12 +512,15 @@ def _are_enough(search: PlanSearch, changes: Steps) -> bool:
 _MAY_COST_MEMORY = ("zero", "method")
 
 
-def strongest(search: PlanSearch, quality: str, without: tuple[str, ...] = (), host: bool = True) -> Steps:
+def strongest(
+    search: PlanSearch, quality: str, without: tuple[str, ...] = (), host: bool = True, whole_batch: bool = False
+) -> Steps:
     """The strongest change of every group but those of `without`: first of those that decide which others there are,
-    then of all. `host`: whether weights and states may go to the host."""
+    then of all. `host`: whether weights and states may go to the host. `whole_batch`: whether the micro batch becomes
+    the whole batch, or smaller."""
     chosen: Steps = ()
     for number in range(_ROUNDS):
-        used = {*without, *(step.group for step in chosen)}
+        used = {*without, "batch" if whole_batch else WHOLE_BATCH, *(step.group for step in chosen)}
         found: dict[str, ProposedChange] = {}
         for step in search.steps(chosen):
             if not host and _shards_on_host(step):

@@ -66,16 +66,18 @@ SAME_TIME = 0.02  # no price is nearer to the truth than that
 def about(step: ProposedChange) -> ProposedChange:
     """The change with its time rounded, so that times which prices cannot tell apart are equal, and with the effort
     that it takes."""
-    return step._replace(price=Cost(rounded(step.price.speed * effort((step,))), step.price.quality))
+    return step._replace(price=Cost(rounded(with_effort(step.price.speed, (step,))), step.price.quality))
 
 
 OF_ANOTHER_ENGINE = 1.1
 
 
-def effort(steps: Iterable[ProposedChange]) -> float:
-    """What changes are worth avoiding beside their time, as a factor on it. Another engine is another package, another
-    launch and other checkpoints: nobody moves to ZeRO for the 6 % that half a micro batch costs."""
-    return OF_ANOTHER_ENGINE if any("parallelism.engine" in step.changes for step in steps) else 1.0
+def with_effort(speed: float, steps: Iterable[ProposedChange]) -> float:
+    """The factor on a step's time, with what changes are worth avoiding beside it. Another engine is another package,
+    another launch and other checkpoints: nobody moves to ZeRO for the 6 % that half a micro batch costs, nor for what
+    other changes of the plan gain, which smaller micro batches have as well."""
+    another = any("parallelism.engine" in step.changes for step in steps)
+    return max(1.0, speed) * OF_ANOTHER_ENGINE if another else speed
 
 
 @lru_cache(maxsize=1024)

@@ -156,7 +156,7 @@ REFUSED = {
         1,
         "the block that would be replaced holds comments",
     ),
-    "duplicate keys": ("a: 1\na: 2\n", ("a",), "set", 3, "the file has duplicate keys"),
+    "duplicate keys": ("a: 1\na: 2\n", ("a",), "set", 3, "the file says `a`"),
     "an anchored value": ("a: &x 1\nb: *x\n", ("a",), "set", 2, "the change would reach other values of the file"),
     "several documents": ("a: 1\n---\na: 2\n", ("a",), "set", 3, "the file holds several documents"),
     "an alias itself": ("a: &x 1\nb: *x\n", ("b",), "set", 2, "shared through a YAML alias"),
@@ -252,7 +252,7 @@ JSON_REFUSED = {
     "a list item to rename": ('{"a": [1, 2]}', ("a", 0), "rename", "b", "a list item has no key"),
     "a key that is not there to rename": ('{"a": 1}', ("b",), "rename", "c", "`b` is not there"),
     "a rename onto a key that is set": ('{"a": 1, "b": 2}', ("a",), "rename", "b", "`b` is set as well"),
-    "duplicate keys": ('{"a": 1, "a": 2}', ("a",), "set", 3, "the file has duplicate keys"),
+    "duplicate keys": ('{"a": 1, "a": 2}', ("a",), "set", 3, "the file says `a`"),
     "a key far below a number": ('{"z": {"a": 5}}', ("z", "a", "b"), "set", 1, "`z.a.b` does not lead to a mapping"),
     "a key of a list": ('{"a": [1]}', ("a", "b"), "set", 3, "does not lead to a mapping"),
     "a value that JSON cannot hold": ('{"a": 1}', ("a",), "set", float("nan"), "not JSON"),
@@ -264,6 +264,21 @@ def test_what_has_no_safe_place_in_json_is_refused(case: str) -> None:
     text, pointer, action, value, reason = JSON_REFUSED[case]
 
     refused(text, "x.json", Edit("x.json", pointer, action, value), reason)
+
+
+SAID_TWICE = {
+    "yaml": ("a: 1\nb: 1\na: 2\nc: {d: 1, d: 2, e: 1}\n", "x.yaml"),
+    "json": ('{"a": 1, "b": 1, "a": 2, "c": {"d": 1, "d": 2, "e": 1}}', "x.json"),
+}
+
+
+@pytest.mark.parametrize("case", SAID_TWICE)
+def test_what_a_file_says_twice_is_left_alone_and_the_rest_is_not(case: str) -> None:
+    text, path = SAID_TWICE[case]
+    for pointer in (("a",), ("c",), ("c", "d")):
+        refused(text, path, Edit(path, pointer, "set", 3), f"the file says `{'.'.join(pointer)}`")
+    done = edited(edited(text, path, Edit(path, ("b",), "set", 3)), path, Edit(path, ("c", "e"), "set", 4))
+    assert load(done.encode(), path)[0].value == {"a": 2, "b": 3, "c": {"d": 2, "e": 4}}
 
 
 STANDING = {

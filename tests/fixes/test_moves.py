@@ -352,6 +352,20 @@ def test_fsdp_may_reduce_gradients_after_each_micro_batch() -> None:
         assert "reduce gradients" not in titles(other) and "-> 1:" not in titles(other)
 
 
+def test_the_whole_batch_at_once_where_accumulation_takes_room() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(1))
+    several = run(parallelism=sharded, batch__micro_batch_size=4, batch__gradient_accumulation_steps=4)
+    assert step(several, "micro batch 4 -> 16").changes == {
+        "batch.micro_batch_size": 16,
+        "batch.gradient_accumulation_steps": 1,
+    }
+    on_host = replace(several, {"parallelism.engine": "deepspeed", "offload.optimizer": "cpu"})
+    assert "micro batch 4 -> 16" in titles(on_host)
+    on_card = replace(on_host, {"offload.optimizer": "none"})
+    for other in (on_card, replace(several, {"batch.gradient_accumulation_steps": 1})):
+        assert "micro batch 4 -> 16" not in titles(other)
+
+
 def test_experts_in_one_parameter_are_quantised_by_a_change_of_their_own() -> None:
     mixture = {**TINY, "model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "num_local_experts": 8}
     four = Quantization("bnb", 4, "nf4")

@@ -19,6 +19,7 @@ from memlint.fixes.planner import (
     as_fix,
     candidates,
     excess,
+    in_order,
     kind,
     largest,
     peak,
@@ -425,3 +426,33 @@ def test_variants_of_a_plan_take_about_as_long() -> None:
     step = ProposedChange("8-bit AdamW", {"optimizer.name": "adamw_8bit"}, "optimizer")
     slow, fast, faster = (Plan((step,), FULL, toy(30).estimate(FULL), Cost(speed)) for speed in (1.48, 1.02, 1.0))
     assert kind(fast) == kind(faster) != kind(slow)
+
+
+@pytest.mark.parametrize(("activations", "wanted"), [(1, 4), (8, 1)])
+def test_the_whole_batch_at_once_is_the_last_resort_for_the_same_result(activations: int, wanted: int) -> None:
+    """Accumulation keeps 20 GiB of gradients: 4 sequences at once fit without them where activations are small."""
+
+    def estimate(run: Run) -> Estimate:
+        size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
+        high = activations * size * GIB + (20 * GIB if steps > 1 else 0)  # type: ignore[operator]
+        verdict = "fits" if high <= 10 * GIB else "out_of_memory"
+        phases = (Phase("backward", high, {"gradients": high}),)
+        return Estimate(phases, "backward", *[high] * 5, 0, verdict, budget_bytes=10 * GIB)
+
+    batch = {"batch.micro_batch_size": 1, "batch.gradient_accumulation_steps": 4}
+    run = replace(SEVERAL, {**batch, "parallelism.engine": "fsdp"})
+    first = plans(run, estimate(run), SearchHooks(estimate=estimate))[0]
+    assert first.run.batch[:2] == (wanted, 1)
+    assert (first.risk == 0) is (wanted == 4)
+
+
+def test_another_engine_is_not_first_for_what_other_changes_gain() -> None:
+    """Liger's kernels make its plan faster than the run was, and would any other."""
+    batch = ProposedChange("micro batch 4 -> 2", {"batch.micro_batch_size": 2}, "batch")
+    engine = ProposedChange("ZeRO-3", {"parallelism.engine": "deepspeed"}, "zero")
+    loss = ProposedChange("Liger's loss", {"loss.kind": "liger"}, "loss")
+    smaller, sharded, fused = (
+        Plan(chosen, FULL, toy(30).estimate(FULL), Cost(speed))
+        for chosen, speed in (((batch,), 1.01), ((engine, loss), 0.83), ((loss,), 0.83))
+    )
+    assert sorted((sharded, smaller, fused), key=in_order) == [fused, smaller, sharded]

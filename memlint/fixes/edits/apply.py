@@ -202,7 +202,17 @@ def _refuse_unsafe(document: Document, edit: Edit) -> None:
         raise CannotEdit("the file does not parse")
     if document.documents > 1 and document.start is None:
         raise CannotEdit("the file holds several documents")
-    if any(problem.code == "duplicate-key" for problem in document.problems):
-        raise CannotEdit("the file has duplicate keys")
+    if _is_said_twice(document, edit.pointer):
+        raise CannotEdit(f"the file says `{dotted(edit.pointer)}`, or what it is a part of, twice")
     if any(edit.pointer[: len(alias)] == alias for alias in document.aliases):
         raise CannotEdit("the value is shared through a YAML alias: a change would reach other places")
+
+
+def _is_said_twice(document: Document, pointer: Path) -> bool:
+    """Whether the value, one around it or one in it has a key that its mapping has twice: readers differ in which of
+    the two they take. Other values of such a file can be changed."""
+    twice = {problem.span for problem in document.problems if problem.code == "duplicate-key"}
+    return bool(twice) and any(
+        place.key in twice and (pointer[: len(path)] == path or path[: len(pointer)] == pointer)
+        for path, place in document.places.items()
+    )

@@ -15,7 +15,7 @@ import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import same
-from memlint.fixes.edits.text import CannotEdit, indent_of, line_start, trimmed
+from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start, trimmed
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
 from memlint.source.document import Document, Problem, Span
@@ -44,7 +44,7 @@ def _literal(document: Document, edit: Edit, span: Span) -> Patch:
     try:
         found = ast.literal_eval(code)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise CannotEdit("the script computes the value") from None
+        raise CannotEdit(f"the script computes `{dotted(edit.pointer)}`") from None
     found = list(found) if isinstance(found, tuple) else found
     if not same(found, current):
         raise CannotEdit("what stands there is not the value itself")

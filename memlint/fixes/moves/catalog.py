@@ -76,8 +76,8 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
     """Fewer sequences at a time and as many more steps of accumulation: the global batch stays. 3 x 8 becomes 2 x 12.
 
-    With the optimizer on the CPU, DeepSpeed holds the gradients of earlier micro batches in buffers of their own, and
-    FSDP whole ones; a single micro batch has none of them, and the global batch shrinks.
+    Where accumulation itself takes room, the whole batch at once may need less; of a micro batch of 1, the same
+    without the others: the global batch shrinks.
     """
     size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(size, int) and isinstance(steps, int)):
@@ -86,10 +86,22 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
         yield ProposedChange(title, _batch(smaller, accumulation), "batch")
-    offloads = run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none"
-    if size == 1 < steps and (offloads or _keeps_whole_gradients(run)):
+    if steps > 1 and _keeps_gradients(run):
+        title = f"micro batch {size} -> {size * steps}, accumulation {steps} -> 1"
+        yield ProposedChange(title, _batch(size * steps, 1), WHOLE_BATCH, note=_NO_ACCUMULATION)
+    if size == 1 < steps and _keeps_gradients(run):
         title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
         yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
+
+
+_NO_ACCUMULATION = "gradients that accumulation keeps on the card from one micro batch to the next are gone"
+
+
+def _keeps_gradients(run: Run) -> bool:
+    """Whether gradients of earlier micro batches take room that a single micro batch does not: FSDP holds whole ones,
+    DeepSpeed buffers of its own where the optimizer is on the CPU."""
+    offloads = run.parallelism.engine == "deepspeed" and run.offload.optimizer != "none"
+    return offloads or _keeps_whole_gradients(run)
 
 
 def _batch(size: int, accumulation: int) -> dict[str, Any]:
@@ -416,6 +428,8 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, {"sequence.max_new_tokens": completion // part}, "completion", safe=False)
 
 
+# The whole batch at once, in place of smaller micro batches: more activations and fewer gradients.
+WHOLE_BATCH = "whole batch"
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
 # Groups whose changes differ in degree alone.
