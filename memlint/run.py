@@ -307,7 +307,8 @@ class Loss(NamedTuple):
     scores_completions: bool = False  # log-softmax of the completions' logits alone, where all are computed
     likelihood_of_chosen: bool = False  # a preference loss has the cross entropy of the chosen answers as well
     # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
-    # reverse, likelihood (beside the labels' cross entropy); "" for no such loss. `in_row_chunks`: some rows at a time.
+    # reverse, likelihood (beside the labels' cross entropy); of any stage likeliest, which compares the teacher's
+    # likeliest words alone, after a log-softmax of all; "" for no such loss. `in_row_chunks`: some rows at a time.
     divergence: str = ""
     in_row_chunks: bool = False
     gradient_apart: bool = False  # fused_ce writes its gradient into a tensor of its own, not over the logits

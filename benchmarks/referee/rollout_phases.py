@@ -81,6 +81,9 @@ LAYERS = {"hidden_size": 1024, "num_hidden_layers": 4, "tie_word_embeddings": Fa
 def cases() -> Iterator[dict[str, Any]]:
     for (kind, model), (rows, length), entropy in itertools.product(MODELS, SIZES, ENTROPIES):
         yield {"config_class": kind, "config": {**model, **SHAPE, **LAYERS}, "B": rows, "S": length, "entropy": entropy}
+    for (kind, model), (rows, length) in itertools.product(MODELS, SIZES):
+        case = {"config_class": kind, "config": {**model, **SHAPE, **LAYERS}, "B": rows, "S": length}
+        yield {**case, "entropy": "none", "teacher_words": 32}
 
 
 def others() -> Iterator[dict[str, Any]]:
@@ -111,6 +114,20 @@ def _entropy(logits: torch.Tensor) -> torch.Tensor:
     return torch.logsumexp(logits, dim=-1) - torch.sum(probabilities * logits, dim=-1)
 
 
+def _from_teacher(model: Any, ids: torch.Tensor, words: int) -> torch.Tensor:
+    """Distillation from a teacher's likeliest words, without another loss (verl 0.9.1 trainer/distillation/fsdp/
+    losses.py, compute_forward_kl_topk; workers/engine/fsdp/transformer_impl.py runs it under autocast)."""
+    with precision.autocast(torch.bfloat16):
+        logits = model(input_ids=ids, use_cache=False).logits.view(-1, model.config.vocab_size)
+        theirs = torch.zeros(len(logits), words, device=logits.device)
+        chosen = torch.zeros(len(logits), words, dtype=torch.int64, device=logits.device)
+        log_probabilities = torch.nn.functional.log_softmax(logits, dim=-1)
+        torch.topk(log_probabilities, k=words, dim=-1)
+        ours = torch.gather(log_probabilities, dim=-1, index=chosen)
+        found: torch.Tensor = (theirs.exp() * (theirs - ours.float())).sum(dim=-1)
+    return found.sum()
+
+
 def _loss(model: Any, ids: torch.Tensor, kind: str) -> torch.Tensor:
     with precision.autocast(torch.bfloat16):
         logits = model(input_ids=ids, use_cache=False).logits.view(-1, model.config.vocab_size)
@@ -134,7 +151,8 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
             checkpoints.enable(model, checkpoints.Kind(False, False, False), tracker)
         model.train()
         tracker.begin("forward")
-        loss = _loss(model, ids, case["entropy"])
+        words = case.get("teacher_words", 0)
+        loss = _from_teacher(model, ids, words) if words else _loss(model, ids, case["entropy"])
         tracker.begin("backward")
         loss.backward()
 
@@ -153,7 +171,14 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
         sequence=Sequence(length),
         attention=Attention("flash_attention_2"),
         checkpointing=Checkpointing("full" if case.get("checkpointed", True) else "none", reentrant=False),
-        loss=Loss("fused_ce", prompt_logits=True, entropy=case["entropy"], chunk_tokens=2048, upcast_logits=False),
+        loss=Loss(
+            "fused_ce",
+            divergence="likeliest" if case.get("teacher_words") else "",
+            prompt_logits=True,
+            entropy=case["entropy"],
+            chunk_tokens=2048,
+            upcast_logits=False,
+        ),
         rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=case["entropy"]),
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),
@@ -175,7 +200,8 @@ def main() -> int:
 
 
 def _title(case: dict[str, Any]) -> str:
-    return f"{case['config_class']:14} {case['B']}x{case['S']:<5} {case['entropy']:10}"
+    words = f"top {case['teacher_words']}" if "teacher_words" in case else case["entropy"]
+    return f"{case['config_class']:14} {case['B']}x{case['S']:<5} {words:10}"
 
 
 if __name__ == "__main__":

@@ -77,6 +77,10 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
         return _finish(tape, loss._replace(outputs_to_fp32=False), logits, found)
+    if loss.divergence == LIKELIEST:
+        found = _of_likeliest_words(tape, logits)
+        tape.drop(normed)
+        return _finish(tape, loss, logits, found)
     if loss.divergence:
         tape.drop(normed)
         return _from_a_teacher(tape, loss, logits)
@@ -116,6 +120,7 @@ HALF = "logits_half"  # the extent of one of the two answers of each pair
 SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
 LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
 LOGITS_BLOCK = "logits_block"  # the extent of what Liger's loss of GRPO has of them at once
+LIKELIEST = "likeliest"  # as in `run.Loss.divergence`
 LABELLED = "hidden_labelled"  # the extent of the hidden states of tokens that have labels
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
 TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
@@ -231,6 +236,18 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
         return found, in_fp32
     tape.drop(in_fp32)
     return found, Value.external("scalar", FP32_BYTES)
+
+
+def _of_likeliest_words(tape: Tape, logits: Value) -> Value:
+    """`log_softmax(logits).gather(the teacher's words)`, which autocast runs in fp32 while the logits wait (verl 0.9.1
+    trainer/distillation/fsdp/losses.py, compute_forward_kl_topk)."""
+    in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+    log_probabilities = ops.unary_by_result(tape, in_fp32)
+    tape.drop(in_fp32)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(log_probabilities)
+    return found
 
 
 def _of_completions(tape: Tape, loss: LossShape, in_fp32: Value) -> Value:

@@ -20,6 +20,7 @@ import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.loss import LIKELIEST
 from memlint.memory.model_state import place
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases
@@ -312,9 +313,9 @@ def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
 
 def _loss_before(run: Run) -> Loss:
     """The loss whose forward comes before the update: with Liger's in the update it still builds the logits (trl 1.9
-    trainer/grpo_trainer.py, _get_per_token_logps_and_entropies)."""
-    builds = run.loss.kind == "liger" and run.loss.selection
-    return run.loss._replace(kind="plain") if builds else run.loss
+    trainer/grpo_trainer.py, _get_per_token_logps_and_entropies); a teacher's words are compared in the update alone."""
+    loss = run.loss._replace(divergence="") if run.loss.divergence == LIKELIEST else run.loss
+    return loss._replace(kind="plain") if loss.kind == "liger" and loss.selection else loss
 
 
 def _forward(name: str, run: Run, units: tuple[Unit, ...], state: ModelState, rows: object, length: object) -> Phase:

@@ -104,6 +104,13 @@ class SwiftConfig(SectionKeys):
         return as_int(section.get(name)) if isinstance(section, dict) else None
 
     @property
+    def grows_segments(self) -> bool:
+        """Whether `ENV` tells PyTorch's allocator to grow its segments in place."""
+        section = self.section.value.get("ENV")
+        said = section.get("PYTORCH_CUDA_ALLOC_CONF", "") if isinstance(section, dict) else ""
+        return "expandable_segments:true" in str(said).lower().replace(" ", "")
+
+    @property
     def visible_cards(self) -> tuple[str, ...]:
         """What CUDA_VISIBLE_DEVICES lists."""
         section = self.section.value.get("ENV")

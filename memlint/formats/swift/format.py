@@ -56,6 +56,8 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
     _leave_words_out(fields)
     if config.holds_speech and not config.is_megatron:
         fields.infer("model.holds_speech", True, _SPEECH)
+    if config.grows_segments:
+        fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF under `ENV`")
     read_start(fields, config.section.document, KEYS)
     tuner = config.raw("tuner_type")
     if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:

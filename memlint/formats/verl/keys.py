@@ -597,5 +597,25 @@ KEYS = Keys(
         read=other_models.read_teacher,
         read_only=True,
     ),
+    Key(
+        *("distillation.distillation_loss.loss_mode", "word", "", "k3"),
+        about="How far the policy is from the teacher: estimators of sampled words, or `forward_kl_topk`.",
+        read_only=True,
+    ),
+    Key(
+        *("distillation.distillation_loss.use_task_rewards", "flag", "", True),
+        about="Learn from rewards as well: the update has both losses.",
+        read_only=True,
+    ),
+    Key(
+        *("distillation.distillation_loss.use_policy_gradient", "flag", "", False),
+        about="The distance from the teacher is a reward.",
+        read_only=True,
+    ),
+    Key(
+        *("distillation.distillation_loss.use_chunked_topk", "flag", "", False),
+        about="The teacher's likeliest words are picked from the logits in chunks of tokens.",
+        read_only=True,
+    ),
     *megatron_keys(f"{ACTOR}.optim", f"{ACTOR}.megatron", f"{ACTOR}.strategy"),
 )

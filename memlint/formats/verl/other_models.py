@@ -8,6 +8,10 @@ from memlint.formats.verl.config import VerlConfig
 SERVED, TRAINED, TEACHER = "reward.reward_model.enable", "reward_model.enable", "distillation.enabled"
 _SHARE = "reward.reward_model.rollout.gpu_memory_utilization"
 _POOL = "reward.reward_model.enable_resource_pool"
+_MODE = "distillation.distillation_loss.loss_mode"
+_ESTIMATORS = ("kl", "k1", "abs", "mse", "k2", "low_var_kl", "k3")  # verl 0.9.1 trainer/distillation/losses.py
+_IN_CHUNKS = "distillation.distillation_loss.use_chunked_topk"
+_OTHER_LOSSES = tuple(f"distillation.distillation_loss.{name}" for name in ("use_task_rewards", "use_policy_gradient"))
 
 
 def read_served(fields: Fields, config: VerlConfig) -> None:
@@ -28,9 +32,19 @@ def read_trained(fields: Fields, config: VerlConfig) -> None:
 
 
 def read_teacher(fields: Fields, config: VerlConfig) -> None:
-    """The teacher has GPUs of its own; the update compares with its likeliest words (verl 0.9.1
-    trainer/distillation)."""
-    if config.flag(TEACHER):
+    """The teacher has GPUs of its own (verl 0.9.1 trainer/main_ppo_v0.py:91). Estimators of the divergence read the
+    log-probabilities that the update has anyway; the teacher's likeliest words are compared with a log-softmax of all
+    logits, alone (trainer/ppo/v1/trainer_base.py:1842) or beside those log-probabilities."""
+    if not config.flag(TEACHER):
+        return
+    mode = config.word(_MODE)
+    if mode in _ESTIMATORS:
+        return
+    alone = not any(map(config.flag, (*_OTHER_LOSSES, _IN_CHUNKS, "actor_rollout_ref.model.use_fused_kernels")))
+    if mode == "forward_kl_topk" and alone:
+        fields.put("loss.divergence", "likeliest", config.origin(_MODE))
+        fields.infer("planning.fuses_log_probabilities", False, f"`{_MODE}` reads whole logits")
+    else:
         _add(fields, config, TEACHER, "distillation's loss in the update")
 
 

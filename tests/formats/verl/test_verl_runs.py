@@ -461,3 +461,26 @@ def test_a_file_with_references_is_judged(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr().out
     assert "rollout" in said
     assert "SRC006" not in said
+
+
+@pytest.mark.parametrize(
+    ("loss", "model", "divergence", "is_bound"),
+    [
+        ({}, {}, "", False),  # k3
+        ({"loss_mode": "k1", "use_policy_gradient": True}, {}, "", False),
+        ({"loss_mode": "forward_kl_topk", "use_task_rewards": False}, {}, "likeliest", False),
+        ({"loss_mode": "forward_kl_topk", "use_task_rewards": True}, {}, "", True),
+        ({"loss_mode": "forward_kl_topk", "use_task_rewards": False, "use_chunked_topk": True}, {}, "", True),
+        ({"loss_mode": "forward_kl_topk", "use_task_rewards": False}, {"use_fused_kernels": True}, "", True),
+        ({"loss_mode": "somebodys"}, {}, "", True),
+    ],
+)
+def test_a_teacher_on_gpus_of_its_own_changes_the_update_alone(
+    loss: dict[str, Any], model: dict[str, Any], divergence: str, is_bound: bool
+) -> None:
+    role = {**GRPO["actor_rollout_ref"], "model": {**GRPO["actor_rollout_ref"]["model"], **model}}
+    taught = {**GRPO, "actor_rollout_ref": role, "distillation": {"enabled": True, "distillation_loss": loss}}
+    run = read(taught)
+
+    assert run.loss.divergence == divergence
+    assert bool(run.stack.unmodelled) == is_bound
