@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import memlint.plugin_registry as plugins
@@ -32,7 +32,7 @@ def find(name: str) -> Gpu | None:
     if name.lower() in plugins.gpus:
         from_plugin: Gpu = plugins.gpus[name.lower()]
         return from_plugin
-    row = _rows_by_alias().get(name.lower())
+    row = _row_of(name.lower())
     if row is not None:
         return _gpu(row)
     size = re.fullmatch(_SIZE, name, re.IGNORECASE)
@@ -120,18 +120,21 @@ def _gpus() -> tuple[Gpu, ...]:
 
 @cache
 def _rows() -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = _load("gpus.json")
+    rows: list[dict[str, Any]] = json.loads(_text("gpus.json"))
     return rows
 
 
-@cache
-def _rows_by_alias() -> Mapping[str, Mapping[str, Any]]:
-    """Rows by name and alias in lower case. Most configs use one of these, so other spellings are not built."""
-    names: dict[str, Mapping[str, Any]] = {}
-    for row in _rows():
-        for alias in (row["name"], *row.get("aliases", ())):
-            names.setdefault(alias.lower(), row)
-    return names
+@lru_cache(maxsize=64)
+def _row_of(wanted: str) -> Mapping[str, Any] | None:
+    """The first row with this name or alias in lower case. Most configs use one of these, so that other spellings are
+    not built and of the rows, each on its own line, no other is decoded."""
+    quoted = json.dumps(wanted)
+    for line in _text("gpus.json").splitlines():
+        if quoted in line.lower():
+            row: Mapping[str, Any] = json.loads(line.rstrip(","))
+            if wanted in (alias.lower() for alias in (row["name"], *row.get("aliases", ()))):
+                return row
+    return None
 
 
 @cache
@@ -145,12 +148,13 @@ def _names() -> Mapping[str, Gpu]:
 
 @cache
 def _instances() -> Mapping[str, tuple[str, int]]:
-    return {name.lower(): (gpu, count) for name, (gpu, count) in _load("instances.json").items()}
+    return {name.lower(): (gpu, count) for name, (gpu, count) in json.loads(_text("instances.json")).items()}
 
 
-def _load(name: str) -> Any:
-    with open(os.path.join(os.path.dirname(__file__), name), "rb") as file:
-        return json.loads(file.read())
+@cache
+def _text(name: str) -> str:
+    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+        return file.read()
 
 
 def _gpu(row: Mapping[str, Any]) -> Gpu:

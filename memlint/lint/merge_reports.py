@@ -15,9 +15,9 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
-_LAUNCHED = re.compile(r", launched as in [^:]+:\d+")  # said of a file alone; the command itself does not say it
-_OF_A_SCRIPT = re.compile(r", where \S+ passes this value on$")
-_FIGURE = re.compile(r"(?<![\w./`-])\d+(?:\.\d+)?(?![\w/`-])")  # in a message; no part of a name
+_LAUNCHED = r", launched as in [^:]+:\d+"  # said of a file alone; the command itself does not say it
+_OF_A_SCRIPT = r", where \S+ passes this value on$"
+_FIGURE = r"(?<![\w./`-])\d+(?:\.\d+)?(?![\w/`-])"  # in a message; no part of a name
 MANY = 256  # from this many reports on, they are packed: few are kept as they are
 
 
@@ -187,7 +187,7 @@ def _without_other_figures(found: Iterable[Finding]) -> Iterable[Finding]:
     """The first of those findings of a rule on one place that differ in their figures, or in the command, alone."""
     first: dict[tuple[object, ...], Finding] = {}
     for item in found:
-        words = _FIGURE.sub("0", _LAUNCHED.sub("", item.message))
+        words = re.sub(_FIGURE, "0", re.sub(_LAUNCHED, "", item.message))
         first.setdefault((item.location, item.rule, words), item)
     return first.values()
 
@@ -196,7 +196,7 @@ def _of_first_scripts(group: Iterable[Finding]) -> Iterator[Finding]:
     """The findings without those that differ from an earlier one in the script alone that passes a value on."""
     facts: set[str] = set()
     for item in group:
-        fact = _OF_A_SCRIPT.sub("", item.message)
+        fact = re.sub(_OF_A_SCRIPT, "", item.message)
         if fact == item.message or fact not in facts:
             yield item
         if fact != item.message:

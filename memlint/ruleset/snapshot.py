@@ -18,7 +18,7 @@ from typing import Any
 from memlint.expressions.render import Template
 from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
 
-VERSION = 6
+VERSION = 7
 _SELDOM = ("confidence", "severities", "profiles", "preview", "related", "folds_into", "plan")
 Stamps = Mapping[str, str]
 
@@ -56,8 +56,6 @@ def read(data: bytes) -> tuple[tuple[Rule, ...], Stamps] | None:
 def _head(rule: Rule) -> list[Any]:
     """What choosing rules needs; at its end, where a rule has any, the fields that few rules have."""
     seldom = {name: getattr(rule, name) for name in _SELDOM if getattr(rule, name) != Rule._field_defaults[name]}
-    if rule.path != _usual_path(rule.id, rule.name):
-        seldom["path"] = rule.path
     return [
         rule.id,
         rule.name,
@@ -66,12 +64,9 @@ def _head(rule: Rule) -> list[Any]:
         rule.needs,
         rule.formats,
         rule.purposes,
+        rule.path,
         *([seldom] if seldom else ()),
     ]
-
-
-def _usual_path(id_: str, name: str) -> str:
-    return f"rules/{name.partition('/')[0]}/{id_}.yaml"
 
 
 def _body(rule: Rule) -> list[Any]:
@@ -95,23 +90,22 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
 
 
 def _rule(head: list[Any], lines: bytes) -> Rule:
-    start, middle, end, id_, name, severity, at, needs, formats, purposes, *more = head
+    start, middle, end, id_, name, severity, at, needs, formats, purposes, path, *seldom = head
     parts = _Parts(lines, start, middle, end)
-    seldom = {field: _frozen(value) for field, value in more[0].items()} if more else {}
-    return Rule(
+    rule = Rule(
         id_,
         name,
         severity,
         tuple(at),
         parts.body,
-        None if needs is None else tuple([tuple(atom) for atom in needs]),
+        None if needs is None else tuple(map(tuple, needs)),
         formats=tuple(formats),
         purposes=tuple(purposes),
         fixes=parts.fixes,
         texts=parts.texts,
-        path=seldom.pop("path", None) or _usual_path(id_, name),
-        **seldom,
+        path=path,
     )
+    return rule._replace(**{field: _frozen(value) for field, value in seldom[0].items()}) if seldom else rule
 
 
 def _frozen(value: Any) -> Any:

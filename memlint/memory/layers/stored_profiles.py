@@ -1,9 +1,10 @@
 """Recordings of common layers as data: a start reads one in a fraction of the time that recording it takes.
 
-One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, lines packed by zlib. The first has
-what the recordings were made of, as JSON: the structures, roles, kernels and modes that occur, and for each combination
-of them the number of its line. Each further line is one recording. The stamps in the folder's `stamps.json` say with
-which code they were made.
+One file for each class of decoder layer, `memlint/_shipped/profiles/<class>.z`, in parts that are packed by zlib, so
+that a start unpacks two of them. The first has what the recordings were made of, as JSON: the structures, roles,
+kernels and modes that occur, for each combination of them the number of its recording, and where the other parts end.
+Each other part has some recordings, one a line. The stamps in the folder's `stamps.json` say with which code they were
+made.
 
 Written when a wheel (or an editable install) is built, see hatch_build.py; never edited, never committed.
 In a checkout the recordings count only while the code that makes them has not changed since.
@@ -30,15 +31,23 @@ from memlint.shipped_data import PACKAGE
 
 FOLDER = os.path.join(PACKAGE, "_shipped", "profiles")
 STAMPS = "stamps.json"
+AT_ONCE = 16  # recordings of a part: one by one they take four times the space, and unpacking all takes long
 Key = tuple[DecoderLayer, Roles, KernelConfig, LayerMode]
 
 
 class _StoredClass(NamedTuple):
-    """The recordings of one class of layers. `tables`: for each part of a key its number by its text."""
+    """The recordings of one class of layers. `tables`: for each part of a key its number by its text. `packed`: the
+    recordings, in parts that end at `ends`."""
 
     tables: Sequence[Mapping[str, int]]
     numbers: Mapping[str, int]
-    lines: Sequence[bytes]
+    ends: Sequence[int]
+    packed: bytes
+
+    def line(self, number: int) -> bytes:
+        part, place = divmod(number, AT_ONCE)
+        start = self.ends[part - 1] if part else 0
+        return zlib.decompress(self.packed[start : self.ends[part]]).split(b"\n")[place]
 
 
 def find(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile | None:
@@ -48,25 +57,25 @@ def find(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMo
         return None
     parts = [table.get(_text(part)) for table, part in zip(stored.tables, (shape, roles, kernels, mode))]
     number = stored.numbers.get(" ".join(map(str, parts)))
-    return None if number is None else read(stored.lines[number])
+    return None if number is None else read(stored.line(number))
 
 
 def _text(part: tuple[Any, ...]) -> str:
     return json.dumps(part, separators=(",", ":"))
 
 
-# Neighbours train a few classes of models: one takes 300 KB, and 1 ms to unpack.
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=16)
 def _stored(class_name: str) -> _StoredClass | None:
     if not class_name.isidentifier() or not _is_current():
         return None
+    first = zlib.decompressobj()
     try:
         with open(os.path.join(FOLDER, f"{class_name}.z"), "rb") as stream:
-            head, *lines = zlib.decompress(stream.read()).splitlines()
-    except (OSError, zlib.error):
+            tables, numbers, ends = json.loads(first.decompress(stream.read()))
+    except (OSError, zlib.error, ValueError):
         return None
-    tables, numbers = json.loads(head)
-    return _StoredClass([{text: number for number, text in enumerate(table)} for table in tables], numbers, lines)
+    by_text = [{text: number for number, text in enumerate(table)} for table in tables]
+    return _StoredClass(by_text, numbers, ends, first.unused_data)
 
 
 @cache
@@ -100,8 +109,11 @@ def _file(recordings: Mapping[Key, str]) -> bytes:
         " ".join(str(table.index(_text(part))) for table, part in zip(tables, key)): places[line]
         for key, line in recordings.items()
     }
-    head = json.dumps([tables, dict(sorted(numbers.items()))], separators=(",", ":"))
-    return zlib.compress("\n".join((head, *lines)).encode(), 9)
+    starts = range(0, len(lines), AT_ONCE)
+    packed = [zlib.compress("\n".join(lines[start : start + AT_ONCE]).encode(), 9) for start in starts]
+    ends = list(accumulate(map(len, packed)))
+    first = json.dumps([tables, dict(sorted(numbers.items())), ends], separators=(",", ":"))
+    return b"".join((zlib.compress(first.encode(), 9), *packed))
 
 
 def dump(profile: Profile) -> str:

@@ -23,7 +23,7 @@ _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 # Programs that may read a config and start Python with what they make of it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
 # Files that hold commands as lists of words, or as steps of something larger.
-_WITH_STEPS = re.compile(
+_WITH_STEPS = (
     r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
     r"|\.github/workflows/[^/]+|[^/]*(?:sky|job|sweep|pod|deploy)[^/]*\.ya?ml|(?:k8s|kubernetes|helm)/.*\.ya?ml"
     r"|[^/]+\.ipynb)$"
@@ -107,7 +107,7 @@ def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterat
 
 def other_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of programs in other languages, and of files with steps, nearest to the root first."""
-    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or _WITH_STEPS.search(name))
+    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or re.search(_WITH_STEPS, name))
     return _texts(names, tracked.root, read)
 
 
