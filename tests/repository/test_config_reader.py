@@ -4,11 +4,13 @@ import json
 
 import pytest
 
+from memlint.formats.trainer.reader import skips_rule
 from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN
+from memlint.source.document import Start, StartedProgram
 
 CONFIG = """model_name_or_path: Qwen/Qwen2.5-1.5B
 output_dir: out
@@ -125,6 +127,17 @@ def test_a_comment_in_the_file_says_who_reads_it() -> None:
     files = {"train_py": PARSER, "own_py": READER}
     assert rules(analysed(f"# python own.py --config configs/sft.yaml\n{CONFIG}", **files)) == ["CFG013"]
     assert rules(analysed(f"# python train.py configs/sft.yaml\n{CONFIG}", **files)) == JUDGED
+
+
+@pytest.mark.parametrize(
+    ("launch_file", "is_skipped"), [("mixed_precision: bf16\n", True), ("downcast_bf16: no\n", False)]
+)
+def test_a_loop_of_one_s_own_computes_as_the_launch_file_says(launch_file: str, is_skipped: bool) -> None:
+    file = f"compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: 8\n{launch_file}"
+    workspace = in_memory({"configs/own.yaml": CONFIG, "accelerate_config.yaml": file})
+    start = Start("trainer", "", StartedProgram("train.py", "torch"))
+    document = workspace.documents("configs/own.yaml")[0]._replace(start=start)
+    assert skips_rule("PRE003", document, workspace.context()) is is_skipped
 
 
 FOREIGN = CONFIG.replace("2e-5", "2.0e-5") + "data_prep_workers_x: 2\nmy_own_switch: true\nteacher_decay_y: 0.1\n"

@@ -137,6 +137,13 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
+    if (
+        rule == "PRE003"
+        and start is not None
+        and start.program.framework == "torch"
+        and _launch_file_says(context, document)
+    ):
+        return True  # and a file of accelerate's, for a loop of the program's own
     if rule in _WITHOUT_EFFECT and is_record(document.value):
         return True  # all arguments are there, whatever their effect
     if start is not None and start.program.is_foreign and rule in _WITHOUT_EFFECT:
@@ -161,6 +168,13 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
             return True
         return reader_of(document, context).makes_adapter if start is None else start.accepted.makes_adapter
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _launch_file_says(context: Context, document: Document) -> bool:
+    """Whether a launch file of the repository says in which precision programs compute."""
+    found = (context.read(name, document.path) for name in context.launch_files(document.path))
+    values = (one.value for one in found if isinstance(one, Document))
+    return any(isinstance(value, dict) and value.get("mixed_precision") in ("bf16", "fp16") for value in values)
 
 
 def _written_apart(document: Document, keys: Collection[str]) -> bool:
