@@ -139,3 +139,19 @@ def test_a_copy_speaks_before_what_is_pinned() -> None:
 def test_a_copy_of_axolotl_says_its_version(version: str, pinned_to: tuple[int, ...]) -> None:
     content = f'setup(\n    name="axolotl",\n    version="{version}",\n)\n'
     assert found("setup.py", content) == ({"axolotl": (pinned_to, 3)} if pinned_to else {})
+
+
+@pytest.mark.parametrize(
+    ("project", "version_file", "version"),
+    [
+        ('name = "trl"\ndynamic = ["version"]', "0.24.0", (0, 24, 0)),
+        ('name = "trl"\nversion = "0.22.1"', "", (0, 22, 1)),
+        ('name = "trl"\ndynamic = ["version"]', "0.25.0.dev0", ()),
+        ('name = "mine"\nversion = "0.24.0"', "0.24.0", ()),
+    ],
+)
+def test_a_copy_of_trl_says_its_version(project: str, version_file: str, version: tuple[int, ...]) -> None:
+    """trl 0.24.0 pyproject.toml: `version = { file = "VERSION" }`."""
+    files = {"/r/pyproject.toml": f"[build-system]\n\n[project]\n{project}\n", "/r/VERSION": version_file}
+    pin = pins("/r/scripts", "/r", partial(pinned, text=files.get)).get("trl")
+    assert (pin.version if pin is not None else ()) == version

@@ -98,8 +98,8 @@ _OF_WHAT_IS_PARTLY_WRITTEN = {
 # Rules about what transformers' Trainer makes of a DeepSpeed file: a trainer of another class may hand it on as it is
 # (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
 _OF_ITS_DEEPSPEED = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
-# Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what is assigned to
-# an argument afterwards it does not see.
+# Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what a script
+# assigns to an argument afterwards it does not see.
 _OF_MAKING = frozenset(
     {
         *("TRN001", "TRN002", "TRN007", "TRN009", "TRN012", "TRN013", "TRN014", "TRN015", "TRN019"),
@@ -151,17 +151,9 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):
         return True
-    if rule == "TRN001" and _written_apart(document, ("eval_strategy", "save_strategy")):
-        return True  # one may be set when the arguments are built, and have been compared
     if rule in _OF_TRL_SCRIPTS:
         return document.syntax == "python" or (start is not None and start.accepted.makes_adapter)
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
-
-
-def _written_apart(document: Document, keys: Collection[str]) -> bool:
-    """Whether a program takes these arguments from several files, its own among them."""
-    written = document.start.values.written_at if document.start is not None else {}
-    return len({written.get(key, "").rpartition(":")[0] for key in keys if key in document.value}) > 1
 
 
 def _computes_loss(document: Document, context: Context) -> bool:
