@@ -68,7 +68,7 @@ def _figures(label: str, found: Estimate) -> ReadingEstimate:
 
 def doubt(found: Estimate) -> str:
     """What nobody says and the verdict hangs on, "launcher not known"; "" where the readings agree or there is one."""
-    if not found.readings or found.verdict != "unknown":
+    if not found.readings or found.verdict != "unknown" or not found.unknown:
         return ""
     return found.unknown[-1].reason.partition(":")[0]
 

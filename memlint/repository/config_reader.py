@@ -26,6 +26,7 @@ _WORD = re.compile(r"[\w.-]+")
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
+_JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -105,7 +106,7 @@ class _Config(NamedTuple):
         for line in _commands(self.path, commands.pages):
             yield from self._of_command(line)
         yield from map(self._of_program, commands.starts())
-        naming = (script for script in self.scripts if _names_file(script, self.path, self.sources.named))
+        naming = (script for script in self.scripts if self._is_named(script))
         yield from map(self._of_program, [script.path for script in naming])
         if by_folder:
             near = _alike([one for one in self.scripts if _names_folder(one, self.path)], self.path)
@@ -114,6 +115,15 @@ class _Config(NamedTuple):
         yield self._of_keys()
         for name, text in commands.others():
             yield from self._of_other(name, text)
+
+    def _is_named(self, script: Script) -> bool:
+        """Whether the script names the config. Where it joins a bare name to a folder that it is given, it may mean any
+        file of that name."""
+        if not _names_file(script, self.path, self.sources.named):
+            return False
+        name = posixpath.basename(self.path)
+        is_joined = re.search(_JOINED % re.escape(name.encode("utf-8", "replace")), script.text) is not None
+        return not is_joined or self.path in self.sources.named(name, script.path)
 
     def _of_command(self, line: str) -> Iterator[ConfigReader]:
         """Who reads the config that a command names: the program that it starts comes first."""

@@ -3,15 +3,17 @@
 Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
 `>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention) count without a version. A copy
 of LLaMA-Factory in the tree has its version in a file, which comes before all of these; one of Axolotl has it in its
-setup.py, and one of OpenRLHF shows it by its flags. Scripts that install count after all of these. The nearest folder
-upward from the config wins, and in it a lock file over requirements. Nothing is resolved and nothing executed.
+setup.py, one of TRL in its pyproject.toml, and one of OpenRLHF shows it by its flags. Scripts that install count after
+all of these. The nearest folder upward from the config wins, and in it a lock file over requirements. Nothing is
+resolved and nothing executed.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.formats.llamafactory.releases import LLAMAFACTORY
@@ -76,6 +78,7 @@ _TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1
 _LLMTUNER = re.compile(r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b")
 _LAST_LLMTUNER: Version = (0, 7, 1)
 _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']"""
+_PROJECT = r"""(?m)^\[project\]\s*\n(?:[^\[\n][^\n]*\n){0,20}?name\s*=\s*["']([A-Za-z][\w-]{1,24})["']"""
 _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
@@ -105,7 +108,10 @@ def pinned(folder: str, text: Callable[[str], str | None], entries: Collection[s
         content = text(path)
         if content is None:
             continue
-        for framework, version, line in _reader(name)(content):
+        found_here: Iterable[tuple[str, Version, int]] = _reader(name)(content)
+        if name == "pyproject.toml":
+            found_here = chain(_of_copy(content, text(posixpath.join(folder, "VERSION")) or ""), found_here)
+        for framework, version, line in found_here:
             if framework not in found:
                 origin = Origin("setting", path, line, 1, (), f"pinned in {name}")
                 found[framework] = Pin(version, origin)
@@ -202,6 +208,20 @@ def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
         if section not in _DEPENDENCY_SECTIONS and not is_trainings:
             lines[index] = ""
     return _from_requirements("\n".join(lines))
+
+
+def _of_copy(content: str, version_file: str) -> Iterator[tuple[str, Version, int]]:
+    """The version of a copy of a framework, by its own pyproject.toml: `version = "0.24.0"`, or the file VERSION beside
+    it (trl 0.24.0). Of a development version nothing is known."""
+    name = re.search(_PROJECT, content)
+    framework = _framework(name[1]) if name else ""
+    if not name or not framework:
+        return
+    stated = re.search(r"""(?m)^version\s*=\s*["']([0-9][^"'\n]{0,20})["']""", content)
+    version = stated[1] if stated else version_file.strip()[:20]
+    numbers = () if "dev" in version else _numbers(version)
+    if numbers:
+        yield framework, numbers, content.count("\n", 0, name.start(1)) + 1
 
 
 def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:

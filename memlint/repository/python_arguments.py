@@ -31,6 +31,7 @@ _READERS = (
     *(b"import pyrallis", b"import configargparse"),
 )
 _LOADS = re.compile(rb"\b(?:load|read|get|parse)_(?:config|cfg|yaml)\(")  # by a module of the repository
+_OWN_READER = re.compile(rb"\bdef \w*(?:read|load|parse)\w*_ya?ml\w*\(")  # of a program without a library for it
 _READS_JSON = re.compile(rb"\bjson\.load\(")
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
@@ -144,7 +145,7 @@ def as_script(path: str, data: bytes) -> Script:
     parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
     if parsers and _OMEGACONF + b"(" in data and b".parse_dict(" in data:
         parsers |= {"OmegaConf"}
-    reads_yaml = any(name in data for name in _READERS)
+    reads_yaml = any(name in data for name in _READERS) or _OWN_READER.search(data) is not None
     reads_json = _READS_JSON.search(data) is not None or (b"json.loads(" in data and b".json" in data)
     return Script(path, data, parsers, reads_yaml, reads_json)
 

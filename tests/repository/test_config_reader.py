@@ -24,6 +24,10 @@ cfg = yaml.safe_load(open(args.config))
 model = load(cfg["model_name_or_path"])
 train(float(cfg["learning_rate"]), cfg["eval_steps"], cfg.get("output_dir"))
 """
+OWN_LOADER = OWN.replace("yaml.safe_load(open(args.config))", "read_simple_yaml(args.config)").replace(
+    "import yaml, argparse", "def read_simple_yaml(path):\n    return split(open(path).read())"
+)
+JOINS = 'import os, yaml\ndef load(folder):\n    return yaml.safe_load(open(os.path.join(folder, "sft.yaml")))\n'
 READER = OWN.split("model = ")[0]
 BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace(
     "yaml, argparse", "argparse\nfrom utils.config import load_config"
@@ -55,6 +59,8 @@ def rules(found: Analysis) -> list[str]:
         ({}, JUDGED),
         ({"labels_py": LABELS}, JUDGED),  # of another file in the same folder
         ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
+        ({"train_py": OWN_LOADER}, ["CFG013"]),  # without a library for YAML
+        ({"prune_py": JOINS}, JUDGED),  # a file of that name in a folder that it is given
         ({"train_py": BY_HELPER, "utils__config_py": LOADER}, ["CFG013"]),  # and another script loads the file
         ({"train_py": BY_HELPER}, JUDGED),
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),

@@ -166,3 +166,19 @@ def test_scripts_that_install_pin_versions() -> None:
     assert found("Dockerfile", image) == {"deepspeed": ((0, 14, 4), 2)}
     files = {"/r/setup.sh": script, "/r/requirements.txt": "transformers==4.40.0"}
     assert pins("/r", "/r", partial(pinned, text=files.get))["transformers"].version == (4, 40, 0)
+
+
+@pytest.mark.parametrize(
+    ("project", "version_file", "version"),
+    [
+        ('name = "trl"\ndynamic = ["version"]', "0.24.0", (0, 24, 0)),
+        ('name = "trl"\nversion = "0.22.1"', "", (0, 22, 1)),
+        ('name = "trl"\ndynamic = ["version"]', "0.25.0.dev0", ()),
+        ('name = "mine"\nversion = "0.24.0"', "0.24.0", ()),
+    ],
+)
+def test_a_copy_of_trl_says_its_version(project: str, version_file: str, version: tuple[int, ...]) -> None:
+    """trl 0.24.0 pyproject.toml: `version = { file = "VERSION" }`."""
+    files = {"/r/pyproject.toml": f"[build-system]\n\n[project]\n{project}\n", "/r/VERSION": version_file}
+    pin = pins("/r/scripts", "/r", partial(pinned, text=files.get)).get("trl")
+    assert (pin.version if pin is not None else ()) == version

@@ -389,6 +389,59 @@ def test_a_trainer_may_be_given_what_the_model_is_loaded_with() -> None:
     assert _run_of(script).model.quantization.bits == 4
 
 
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("args = TrainingArguments('out', load_best_model_at_end=True)\n", True),
+        ("args = TrainingArguments('out')\nargs.load_best_model_at_end = True\n", False),
+    ],
+)
+def test_what_is_set_on_finished_arguments_is_not_checked(tmp_path: Path, text: str, is_refused: bool) -> None:
+    made = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n" + text
+    write(tmp_path, {"a.py": f"{made}Trainer(AutoModelForCausalLM.from_pretrained('gpt2'), args).train()\n"})
+    assert any(item["rule"] == "TRN001" for item in checked(tmp_path, ".")["findings"]) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("where", "card", "said"),
+    [
+        ("'auto'", ("--gpu", "RTX4090", "--gpus", "8"), {"MEM005"}),
+        ("'auto' if many else None", ("--gpu", "RTX4090", "--gpus", "8"), {"MEM005"}),
+        ("'auto'", ("--gpu", "RTX4090"), {"MEM005"}),
+        ("'auto'", ("--gpu", "RTX4090", "--gpus", "1"), {"MEM001"}),
+        ("{'': 0}", ("--gpu", "RTX4090", "--gpus", "1"), {"MEM001"}),
+        ("'auto'", ("--gpu", "B200", "--gpus", "8"), set()),
+        ("'auto'", (), set()),
+    ],
+)
+def test_layers_on_all_gpus_are_no_whole_model_on_each(
+    tmp_path: Path, where: str, card: tuple[str, ...], said: set[str]
+) -> None:
+    script = SFT.replace(", quantization_config=bits", f", device_map={where}").replace("2.5-7B", "2.5-32B")
+    write(tmp_path, {"a.py": script})
+    arguments = ("check", ".", "--format", "json", "--isolated", "--no-fixes", *card)
+    found = json.loads(memlint(tmp_path, *arguments).out)["findings"]
+    assert {one["rule"] for one in found if one["rule"].startswith("MEM")} == said
+    assert all("`device_map` spreads" in one["message"] for one in found if one["rule"] == "MEM005")
+
+
+def test_one_process_has_the_batch_of_one(tmp_path: Path) -> None:
+    """`device_map` leaves one process: 4 answers make two groups, however many GPUs there are."""
+    script = SFT.replace(", quantization_config=bits", ", device_map='auto'")
+    write(tmp_path, {"a.py": script})
+    workspace = in_memory({"a.py": script})
+    context = workspace.context()._replace(gpus=8)
+    (run,) = Engine(()).analyse(workspace.documents("a.py")[0], context).runs
+    assert (run.parallelism.engine, run.parallelism.data_parallel_size) == ("single", 1)
+
+
+def test_a_trainer_of_another_library_may_take_quantised_weights(tmp_path: Path) -> None:
+    """adapters 1.2.0 trainer.py:56-58: AdapterTrainer hides from the Trainer that the model is quantised."""
+    script = SFT.replace(', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "")
+    write(tmp_path, {"a.py": script.replace("SFTTrainer", "AdapterTrainer").replace("from trl", "from adapters")})
+    assert all(item["rule"] != "CFG008" for item in checked(tmp_path, ".")["findings"])
+
+
 def test_strategies_that_a_script_sets_on_finished_arguments_are_not_compared(tmp_path: Path) -> None:
     """transformers compares them when the arguments are built, and never again (5.23 training_args.py:1749)."""
     best = "gradient_checkpointing=True, eval_strategy=training['evaluate'], save_strategy=training['save'],"
@@ -716,3 +769,11 @@ def test_why_a_model_is_not_known(lines: str, reason: str) -> None:
 def _first_run(text: str, model: str = "") -> Run:
     workspace = in_memory({"train.py": text})
     return Engine(()).analyse(workspace.documents("train.py")[0], workspace.context(model_name=model)).runs[0]
+
+
+def test_a_script_with_a_file_of_its_name_reads_no_other(tmp_path: Path) -> None:
+    other = GRPO.replace("GRPOTrainer", "SFTTrainer").replace("GRPOConfig", "SFTConfig")
+    files = {"entry.py": GRPO, "warmup.py": other, "configs/grpo.yaml": CONFIG, "configs/warmup.yaml": CONFIG}
+    write(tmp_path, files)
+    found = checked(tmp_path, ".")["findings"]
+    assert all(one["rule"] != "CFG014" for one in found if one["location"]["path"] == "configs/grpo.yaml")

@@ -125,6 +125,8 @@ def read_spread_layers(fields: Fields) -> Iterator[Reading]:
     """Where `device_map` spreads the layers: how much each GPU holds is not modelled, at most the whole model."""
     if fields.origins.get("parallelism.engine") is not _DEVICE_MAP or fields.get("parallelism.world_size") == 1:
         return
+    if "hardware.gpu" not in fields.values:
+        return  # no verdict to take back
     changes = (("stack.unmodelled", "training with the layers spread over the GPUs (`device_map`)"),)
     given = (("parallelism.engine", "single"),)
     label, itself = "with its layers spread over all GPUs", "whole on one GPU"

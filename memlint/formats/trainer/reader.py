@@ -161,8 +161,6 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):
         return True
-    if rule == "TRN001" and _written_apart(document, ("eval_strategy", "save_strategy")):
-        return True  # one may be set when the arguments are built, and have been compared
     if rule in _OF_TRL_SCRIPTS:
         if document.syntax == "python":
             return True
@@ -175,12 +173,6 @@ def _launch_file_says(context: Context, document: Document) -> bool:
     found = (context.read(name, document.path) for name in context.launch_files(document.path))
     values = (one.value for one in found if isinstance(one, Document))
     return any(isinstance(value, dict) and value.get("mixed_precision") in ("bf16", "fp16") for value in values)
-
-
-def _written_apart(document: Document, keys: Collection[str]) -> bool:
-    """Whether a program takes these arguments from several files, its own among them."""
-    written = document.start.values.written_at if document.start is not None else {}
-    return len({written.get(key, "").rpartition(":")[0] for key in keys if key in document.value}) > 1
 
 
 def _computes_loss(document: Document, context: Context) -> bool:

@@ -74,7 +74,7 @@ class ConfigIndex:
             others = [
                 (script, code)
                 for script, code in self._nearest(path)
-                if not _fails_at(code, keys) and not _names_another(code, path)
+                if not _fails_at(code, keys) and not _names_another(code, path) and not self._has_another(script, path)
             ]
         # A script with a default of its own reads that one, where others have this file for theirs, or its name.
         naming = [one for one in others if posixpath.basename(path) in one[1]]
@@ -86,6 +86,12 @@ class ConfigIndex:
             if found:
                 return self._with_notes(path, found if named else tuple(_without_copies(found, path)), bool(named))
         return ()
+
+    def _has_another(self, script: str, path: str) -> bool:
+        """Whether another file beside `path` is called exactly like the script: `sft_warmup.py`, `sft_warmup.yaml`."""
+        suffix = posixpath.splitext(path)[1]
+        own = posixpath.join(posixpath.dirname(path), posixpath.basename(script).removesuffix(".py") + suffix)
+        return own != path and self._repository.document(own) is not None
 
     def _keys(self, path: str) -> frozenset[str]:
         """The keys at the top of a configuration file."""

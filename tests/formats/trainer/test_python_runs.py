@@ -779,3 +779,40 @@ def test_a_class_of_arguments_sets_its_own_engine_while_it_is_made() -> None:
         'model = AutoModelForCausalLM.from_pretrained("gpt2")\nTrainer(model, Own("out")).train()\n'
     )
     assert keys(code)["bf16"] is True
+
+
+def test_a_model_is_what_the_code_makes_of_it() -> None:
+    """Fields of the script's own arguments that are called like a model's say nothing of a model that is loaded."""
+    code = (
+        "from dataclasses import dataclass, field\nimport transformers\n"
+        "from peft import FourierConfig, get_peft_model\n"
+        "@dataclass\nclass Arguments(transformers.TrainingArguments):\n"
+        "    use_peft: bool = field(default=False)\n    load_in_4bit: bool = field(default=False)\n"
+        "args = Arguments(output_dir='out', per_device_train_batch_size=1)\n"
+        "bits = transformers.BitsAndBytesConfig(load_in_4bit=True)\n"
+        "model = transformers.AutoModelForCausalLM.from_pretrained('gpt2', quantization_config=bits)\n"
+        "model = get_peft_model(model, FourierConfig())\n"
+        "transformers.Trainer(model=model, args=args).train()\n"
+    )
+    (run,) = runs(code)
+    assert isinstance(run.keys["use_peft"], Undetermined)
+    assert shown(run.keys["load_in_4bit"]) is True
+
+
+def test_older_releases_switches_are_read() -> None:
+    """transformers 4.51.3 modeling_utils.py:1998; peft 0.9.0 utils/other.py:144"""
+    load = (
+        "from peft import prepare_model_for_int8_training\n"
+        "model = AutoModelForCausalLM.from_pretrained('gpt2', load_in_8bit=True, use_flash_attention_2=True)\n"
+        "model = prepare_model_for_int8_training(model)"
+    )
+    found = keys(TRAINER.format(load, ""))
+    assert found["load_in_8bit"] is True and found["use_flash_attention_2"] is True
+    assert found["gradient_checkpointing"] is True
+
+
+@pytest.mark.parametrize(("where", "spreads"), [("'auto'", True), ("{'': 0}", False), ("'cuda'", False)])
+def test_a_device_map_may_spread_layers(where: str, spreads: bool) -> None:
+    load = f"model = AutoModelForCausalLM.from_pretrained('gpt2', device_map={where})"
+    (run,) = runs(TRAINER.format(load, ""))
+    assert run.spreads_layers is spreads
