@@ -222,7 +222,8 @@ def _defaults(
         complete(reader, made, given)
         for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
             made.attributes.setdefault(name, Undetermined(f"a file that {NOT_READ} may say it", given.source))
-        for name in _FALSE if values is not None and _is_of_transformers(of) else ():
+        unsaid = (name for name in _FALSE if name not in reader.command.options)
+        for name in unsaid if values is not None and _is_of_transformers(of) and reader.command.is_given else ():
             made.attributes.setdefault(name, Known(False))
     elif isinstance(of, External):
         said = values or {}
