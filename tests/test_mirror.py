@@ -152,7 +152,6 @@ COVERED = {
     "tests/fixes/test_edits.py": ("fixes.edits.apply", "fixes.edits.json", "fixes.edits.scalars", "fixes.edits.yaml"),
     "tests/fixes/test_second_opinion.py": ("fixes.edits.second_opinion",),
     "tests/fixes/test_moves.py": ("fixes.moves.catalog", "fixes.moves.host"),
-    "tests/fixes/test_planner.py": ("fixes.proposed_change",),
     # From the outside: a folder, a command, what it prints.
     "tests/commands/test_check.py": (
         *("lint.analyse_file", "lint.baseline", "lint.context_facts", "lint.linter", "lint.report_file"),
