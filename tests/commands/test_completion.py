@@ -29,7 +29,7 @@ def test_every_verb_describes_its_options() -> None:
         ("memlint check --select MEM00", {f"MEM00{digit}" for digit in range(10)}),
         ("memlint check --gpu RTX-4090-L", {"RTX-4090-Laptop"}),
         ("memlint check trai", {"train.yaml"}),
-        ("memlint explain ATT00", {f"ATT00{digit}" for digit in range(1, 9)}),
+        ("memlint explain ATT00", {f"ATT00{digit}" for digit in range(1, 10)}),
         ("memlint completion z", {"zsh"}),
     ],
 )
