@@ -173,6 +173,14 @@ def test_the_dtype_of_a_script_s_model_is_not_presumed() -> None:
     assert not analysed(config + "torch_dtype: bfloat16\n", gpu=True).estimates[0].readings
 
 
+def test_what_a_program_freezes_by_itself_leaves_no_verdict() -> None:
+    config = CONFIG.replace("eval_steps: 100\n", "") + "freeze_model: true\n"
+    own = "@dataclass\nclass Arguments:\n    freeze_model: bool = False\n\nparser = HfArgumentParser(Arguments)\n"
+    frozen = analysed(config, gpu=True, train_py=own).runs[0].stack.unmodelled
+    assert "freezing" in frozen
+    assert not analysed(config.replace("true", "false"), gpu=True, train_py=own).runs[0].stack.unmodelled
+
+
 def test_no_least_figure_hangs_on_a_dtype_that_is_not_presumed() -> None:
     for dtype, is_skipped in (("", True), ("torch_dtype: float32\n", False)):
         workspace = in_memory({"configs/own.yaml": FOREIGN + dtype})

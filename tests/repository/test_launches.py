@@ -67,6 +67,7 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
             (ZERO3_FILE, 7, True),
         ),
         ("accelerate launch --num_machines 2 --num_processes 16 run.py sft.yaml", ((), 16, True)),
+        (COMMAND.replace("run.py", "--deepspeed_multinode_launcher standard run.py"), (ZERO3_FILE, 0, True)),
         ("torchrun --nproc_per_node 8 --nnodes=2 --rdzv_id 7 run.py sft.yaml", ((), 16, True)),
         ("torchrun --nproc-per-node=4 --standalone run.py --config sft.yaml", ((), 4, True)),
         ("deepspeed --num_gpus=4 run.py sft.yaml --deepspeed ds.json", (("ds.json",), 4, True)),

@@ -289,6 +289,16 @@ def read_own_batch(fields: Fields, document: Document, context: Context) -> None
             fields.unknown("checkpointing.mode", "the script that reads the file says it")
 
 
+def read_own_freezing(fields: Fields, document: Document, context: Context) -> None:
+    """What trains is not known where an argument class of the repository has a key that says what is frozen."""
+    value = document.value if document.start is None and isinstance(document.value, dict) else {}
+    own = sorted(key for key in value if isinstance(key, str) and value[key] and _FREEZES.match(key))
+    found = next((key for key in own if context.field_annotations(key)), None)
+    if found is not None:
+        fields.infer("stack.unmodelled", "the freezing of parameters by the program itself", f"`{found}`")
+        fields.infer("stack.unmodelled_adds", False, f"`{found}`")
+
+
 def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:
     """The other dtype that the weights may have, where a script reads the file and the file names none."""
     origin = fields.origins.get("model.weights_dtype")
@@ -306,6 +316,7 @@ def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> It
     yield Reading(REASON, f"with {other} weights", f"with {presumed} weights", tuple(changes), given)
 
 
+_FREEZES = re.compile(r"(?:un)?freeze_|train_only_|only_train_")
 _OTHER = {"float32": "bfloat16", "bfloat16": "float32", "float16": "float32"}
 
 

@@ -37,6 +37,7 @@ _WITHOUT_EFFECT = frozenset(
     + ("node_rank", "master_addr", "master_port", "max_restarts", "log_dir", "role", "tee", "monitor_interval")
     + ("num_cpu_threads_per_process", "redirects", "standalone", "quiet", "debug", "same_network", "m", "module")
     + ("enable_cpu_affinity", "no_python", "gradient_accumulation_steps")
+    + ("deepspeed_multinode_launcher",)
 )
 _READ = {
     "accelerate": frozenset(("num_processes", "num_machines", "config_file")),

@@ -158,7 +158,7 @@ def _options(reader: Reader, classes: Sequence[Value]) -> tuple[dict[str, Value]
     """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
     as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
     named = ((_whole_name(name, classes), words) for name, words in reader.command.options.items())
-    options = {name: plain_word(words[:1] if name in _of_one_word() else words) for name, words in named}
+    options = {name: _one_value(words) if name in _of_one_word() else plain_word(words) for name, words in named}
     files = (one for one in reader.command.positional if isinstance(one, Known))
     config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
@@ -174,6 +174,12 @@ def _trainer_flags() -> frozenset[str]:
     """The arguments of transformers', TRL's and PEFT's classes."""
     properties = compiled_schema("trainer.json").schema["properties"]
     return frozenset(name for name, one in properties.items() if "x-memlint-removed-in" not in one)
+
+
+def _one_value(words: tuple[Value, ...]) -> Value:
+    """The value of a flag that takes one word: `[a/model]`, as pages write what is to be filled in, is no list."""
+    value = plain_word(words[:1])
+    return words[0] if isinstance(value, Items) else value
 
 
 @cache
