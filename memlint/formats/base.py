@@ -63,7 +63,8 @@ class Launch(NamedTuple):
 
     `path` and `line`: where the command is. `config_file` and `deepspeed`: the accelerate launch file and the DeepSpeed
     file that it names, where the repository has them. `gpus` is 0 where the command does not say how many.
-    `is_clear`: no other word of the command could change the engine or the number of GPUs.
+    `asks_for_gpus`: it says a number of them that nobody knows (`$NODES`). `is_clear`: no other word of the command
+    could change the engine or the number of GPUs.
     """
 
     path: str = ""
@@ -74,6 +75,8 @@ class Launch(NamedTuple):
     gpus: int = 0
     gpus_per_node: int = 0
     visible: int = 0  # GPUs that CUDA_VISIBLE_DEVICES leaves to the command, 0 where it is not set
+    asks_for_gpus: bool = False
+    names_config: bool = False  # of a program: it is started with a config, whose run it is
     is_clear: bool = False
     is_foreign: bool = False  # it starts a program that the repository does not have
 

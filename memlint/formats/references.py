@@ -76,7 +76,7 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
         return refused
     tried = candidates(reference, from_path, cwd, root)
     if not tried:
-        return MissingFile("outside", f"`{_short(reference)}` lies outside of {root}")
+        return MissingFile("outside", f"`{_short(reference)}` lies outside of the linted tree")
     folder = ""
     for place in tried:
         real = files.realpath(place)
@@ -84,7 +84,7 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
             if inside(real, root):
                 return real
             return MissingFile(
-                "outside", f"`{_short(reference)}` is a link that leads outside of {root}", _shown(tried, cwd)
+                "outside", f"`{_short(reference)}` is a link that leads outside of the linted tree", _shown(tried, cwd)
             )
         folder = folder or (place if files.exists(real) else "")
     if folder:

@@ -45,6 +45,11 @@ def evidence(section: Section, schema: str, frameworks: Iterable[str]) -> dict[s
     return found
 
 
+def last_with(schema: str, key: str) -> tuple[str, Version] | None:
+    """Framework and the last version of it that has `key`; None of a key that the newest has."""
+    return _removed(schema).get(key)
+
+
 @cache
 def _removed(schema: str) -> dict[str, tuple[str, Version]]:
     """Key -> framework and the last version that has it, for the keys of `schema` that newer releases refuse."""

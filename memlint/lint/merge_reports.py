@@ -15,9 +15,8 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
-_LAUNCHED = r", launched as in [^:]+:\d+"  # said of a file alone; the command itself does not say it
+_NAMES = re.compile(r"`[^`]*`")
 _OF_A_SCRIPT = r", where \S+ passes this value on$"
-_FIGURE = r"(?<![\w./`-])\d+(?:\.\d+)?(?![\w/`-])"  # in a message; no part of a name
 MANY = 256  # from this many reports on, they are packed: few are kept as they are
 
 
@@ -146,6 +145,7 @@ def _with_shared(packed: Iterable[FileReport], order: Iterable[str], groups: _Gr
 
 def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     best: dict[tuple[object, ...], Finding] = {}
+    own: set[tuple[object, ...]] = set()  # what a file's own report says of it, before what others say
     order: dict[str, FileReport] = {}
     for report in reports:
         for path in (report.path, *sorted({item.location.path for item in report.findings})):
@@ -155,8 +155,9 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
         for item in report.findings:
             key = location_key(item)
             best[key] = max(best[key], item, key=_richness) if key in best else item
+            own |= {key} if item.location.path == report.path else set()
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    for item in _said_in_full(best.values()):
+    for item in _said_in_full(sorted(best.values(), key=lambda item: location_key(item) not in own)):
         by_path[item.location.path].append(item)
     return tuple(
         report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_own_runs(report, order)))
@@ -168,8 +169,8 @@ def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
     """The findings without those that another one of the same rule and line begins with and says more than: a file
     alone knows less of a run than the config that names it, and a script points to the value where a file points to
     the key. Nor those that the same rule says more severely of the same place, for the same reason. What several
-    scripts make of one value is said of the first, and so is what several commands say of one place in other figures
-    (a loop over models)."""
+    scripts make of one value is said of the first, and so is what several runs say of one place: those of the commands
+    that name the file, or of a loop over models."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for item in found:
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
@@ -177,18 +178,17 @@ def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
         if len(group) == 1:  # of most
             yield group[0]
             continue
-        group = list(_without_other_figures(group))
-        for item in _of_first_scripts(group):
-            if not any(_says_more(one.message, item.message) or _is_graver(one, item) for one in group):
-                yield item
+        full = [item for item in group if not any(_says_more(one, item) for one in group)]
+        yield from _of_first_scripts(_of_first_runs(full))
 
 
-def _without_other_figures(found: Iterable[Finding]) -> Iterable[Finding]:
-    """The first of those findings of a rule on one place that differ in their figures, or in the command, alone."""
+def _of_first_runs(found: Iterable[Finding]) -> Iterable[Finding]:
+    """The first of those findings of a rule that say the same of one place, of the same names: each run has figures
+    of its own, and a verdict."""
     first: dict[tuple[object, ...], Finding] = {}
     for item in found:
-        words = re.sub(_FIGURE, "0", re.sub(_LAUNCHED, "", item.message))
-        first.setdefault((item.location, item.rule, words), item)
+        names = tuple(_NAMES.findall(item.message))
+        first.setdefault((item.location, item.severity, item.key, names), item)
     return first.values()
 
 
@@ -203,13 +203,12 @@ def _of_first_scripts(group: Iterable[Finding]) -> Iterator[Finding]:
             facts.add(fact)
 
 
-def _says_more(message: str, other: str) -> bool:
-    """Whether `message` begins as `other` and goes on. Equal messages are two mistakes of one line: both stay."""
-    return message.startswith(other) and message != other
+def _says_more(finding: Finding, other: Finding) -> bool:
+    """Whether a finding goes on where another one of its line ends, or is more severe on the very place of it.
 
-
-def _is_graver(finding: Finding, other: Finding) -> bool:
-    """Whether a finding on the very place of another one is more severe."""
+    Equal messages are two mistakes of one line: both stay."""
+    if finding.message != other.message and finding.message.startswith(other.message):
+        return True
     is_same_place = finding.location == other.location
     return is_same_place and SEVERITIES.index(finding.severity) > SEVERITIES.index(other.severity)
 

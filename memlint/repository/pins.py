@@ -24,8 +24,10 @@ Version = tuple[int, ...]
 KERNELS = "flash-linear-attention"  # matters whatever its version
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", "verl") + (
     "openrlhf",
+    "swift",
     KERNELS,
 )
+_NAMES = {"llama-factory": "llamafactory", "ms-swift": "swift", "swift": ""}  # the package called swift is OpenStack's
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
 _REQUIREMENT_FILES = (
     "requirements.txt",
@@ -49,15 +51,22 @@ _VENDORED_FILES = tuple(
     f"{place}{file}" for place in ("", "LLaMA-Factory/", "LlamaFactory/") for file in _VERSION_FILES
 )
 _OPENRLHF = "openrlhf/cli/train_sft.py"  # of a copy of OpenRLHF
+_SWIFT = "swift/version.py"  # of a copy of ms-swift
 # Scripts that make the environment: what they install with pip.
 _INSTALLERS = tuple(
     f"{place}{name}"
     for place in ("", "scripts/", "docker/")
     for name in ("setup.sh", "install.sh", "setup_env.sh", "install_env.sh", "env.sh", "environment.sh", "Dockerfile")
 )
-_ALL = (*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt", _OPENRLHF) + (
-    _INSTALLERS
-)
+_ALL = (
+    *_VENDORED_FILES,
+    *_LOCKS,
+    *_REQUIREMENT_FILES,
+    *_TRAINING_FILES,
+    "requirements/train.txt",
+    _OPENRLHF,
+    _SWIFT,
+) + (_INSTALLERS)
 ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
 FILES = tuple(dict.fromkeys(posixpath.basename(file) for file in _ALL))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
@@ -70,6 +79,7 @@ _LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
     "torch": {1: (1, 13)},
     "trl": {0: (0, 29)},
     "accelerate": {0: (0, 34)},
+    "swift": {2: (2, 6)},
 }
 _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
@@ -125,6 +135,8 @@ def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
         return _from_setup
     if name == _OPENRLHF:
         return _from_openrlhf
+    if name == _SWIFT:
+        return _from_swift
     if name in _INSTALLERS:
         return _from_installer
     return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else _from_requirements
@@ -158,6 +170,16 @@ def _from_openrlhf(content: str) -> Iterator[tuple[str, Version, int]]:
     before, found, _ = content.partition('"--flash_attn"')
     if found:
         yield "openrlhf", _LAST_WITH_SWITCH, before.count("\n") + 1
+
+
+def _from_swift(content: str) -> Iterator[tuple[str, Version, int]]:
+    """`__version__ = '3.1.1'` of a copy of ms-swift. What a development version has is sure of the release before."""
+    for number, line in enumerate(content.splitlines(), 1):
+        match = re.match(_OWN_VERSION, line)
+        version = _numbers(match[1]) if match else ()
+        if version:
+            yield "swift", _release_before("swift", version) if "dev" in line else version, number
+            return
 
 
 def _from_installer(content: str) -> Iterator[tuple[str, Version, int]]:
@@ -226,7 +248,9 @@ def _of_copy(content: str, version_file: str) -> Iterator[tuple[str, Version, in
 
 def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:
     for number, line in enumerate(content.splitlines(), 1):
-        if len(line) > 2000 or not any(name[:4] in line.lower() for name in (*FRAMEWORKS, "llmtuner")):
+        if len(line) > 2000 or not any(
+            name[:4] in line.lower() for name in (*FRAMEWORKS, "llmtuner", "ms-swift", "ms_swift")
+        ):
             continue
         yield from ((name, version, number) for name, version in _git_tags(line))
         if _LLMTUNER.search(line):
@@ -266,7 +290,7 @@ def _requirements(line: str) -> Iterator[str]:
 
 def _framework(name: str) -> str:
     normalized = name.lower().replace("_", "-").strip("-")
-    normalized = "llamafactory" if normalized == "llama-factory" else normalized
+    normalized = _NAMES.get(normalized, normalized)
     return normalized if normalized in FRAMEWORKS else ""
 
 

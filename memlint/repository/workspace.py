@@ -334,11 +334,11 @@ class Workspace:
 
     def own_launch_commands(self, path: str) -> tuple[Launch, ...]:
         """Those in the comments of the config at `path`; no other file is looked for."""
-        from memlint.repository.launch.index import in_comments  # as above
+        from memlint.repository.launch.index import in_own_words  # as above
         from memlint.repository.launch.pages import TrackedNames
 
         tracked = TrackedNames(self.root, frozenset())
-        return self._displayed(in_comments(self._files.name(path), self.documents(path)[0].text, tracked))
+        return self._displayed(in_own_words(self._files.name(path), self.documents(path)[0].text, tracked))
 
     def _displayed(self, launches: Iterable[Launch]) -> tuple[Launch, ...]:
         display = self._files.display_name

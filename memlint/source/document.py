@@ -71,9 +71,8 @@ class StartedProgram(NamedTuple):
     has_plain_arguments: bool = (
         False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults
     )
-    newest: Mapping[
-        str, tuple[int, ...]
-    ] = {}  # in Python, by framework: the newest release that takes what it is given
+    # In Python, by framework: the newest release that takes what it is given, and what that is: (0, 15), "tokenizer".
+    newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
     spreads_layers: bool = False  # in Python: `device_map` puts layers of the one model on all GPUs that it sees
 
 

@@ -41,7 +41,8 @@ def test_reports_merge_alike_one_by_one_and_all_at_once(seed: int) -> None:
 
 def test_what_another_finding_says_in_full_is_not_said_twice() -> None:
     alone = FileReport("z.json", "deepspeed", (finding("z.json", 3, "no weights"), finding("z.json", 4, "no weights")))
-    named = FileReport("a.yaml", "trainer", (finding("z.json", 3, "no weights (9 GiB)"), finding("z.json", 3, "other")))
+    other = finding("z.json", 3, "other", key="MEM001:other")
+    named = FileReport("a.yaml", "trainer", (finding("z.json", 3, "no weights (9 GiB)"), other))
     merged = {report.path: report for report in merge_reports([alone, named])}
     said = [(item.location.line, item.message) for item in merged["z.json"].findings]
     assert said == [(3, "no weights (9 GiB)"), (3, "other"), (4, "no weights")]
@@ -81,6 +82,16 @@ def test_a_file_and_the_command_that_names_it_say_one_excess_once() -> None:
     reports = [FileReport(f"{message}.sh", "", (finding("a.yaml", 7, message),)) for message in messages]
     found = [item.message for report in merge_reports(reports) for item in report.findings]
     assert found == [messages[0]]
+
+
+def test_runs_of_one_file_say_one_verdict_and_its_own_first() -> None:
+    place = Location("configs/sft.yaml", 10, 30, 10, 31)
+    started, own = (
+        Finding("MEM002", "memory/tight", "warning", message, place, key="MEM002:")
+        for message in ("tight: 75.3 GiB needed", "likely out of memory: 80.8 GiB needed")
+    )
+    reports = merge_reports([FileReport("a.py", "trainer", (started,)), FileReport(place.path, "trainer", (own,))])
+    assert [item for report in reports for item in report.findings] == [own]
 
 
 def test_a_loop_over_models_gives_one_finding_on_a_file() -> None:

@@ -144,6 +144,8 @@ def test_a_loop_of_one_s_own_computes_as_the_launch_file_says(launch_file: str, 
     start = Start("trainer", "", StartedProgram("train.py", "torch"))
     document = workspace.documents("configs/own.yaml")[0]._replace(start=start)
     assert skips_rule("PRE003", document, workspace.context()) is is_skipped
+    read = in_memory({"configs/own.yaml": FOREIGN, "accelerate_config.yaml": file})
+    assert skips_rule("PRE003", read.documents("configs/own.yaml")[0], read.context()) is is_skipped
 
 
 FOREIGN = CONFIG.replace("2e-5", "2.0e-5") + "data_prep_workers_x: 2\nmy_own_switch: true\nteacher_decay_y: 0.1\n"
@@ -169,6 +171,21 @@ def test_the_dtype_of_a_script_s_model_is_not_presumed() -> None:
     assert estimate.verdict == "unknown"
     assert [one.label for one in estimate.readings] == ["with bfloat16 weights", "with float32 weights"]
     assert not analysed(config + "torch_dtype: bfloat16\n", gpu=True).estimates[0].readings
+
+
+def test_what_a_program_freezes_by_itself_leaves_no_verdict() -> None:
+    config = CONFIG.replace("eval_steps: 100\n", "") + "freeze_model: true\n"
+    own = "@dataclass\nclass Arguments:\n    freeze_model: bool = False\n\nparser = HfArgumentParser(Arguments)\n"
+    frozen = analysed(config, gpu=True, train_py=own).runs[0].stack.unmodelled
+    assert "freezing" in frozen
+    assert not analysed(config.replace("true", "false"), gpu=True, train_py=own).runs[0].stack.unmodelled
+
+
+def test_no_least_figure_hangs_on_a_dtype_that_is_not_presumed() -> None:
+    for dtype, is_skipped in (("", True), ("torch_dtype: float32\n", False)):
+        workspace = in_memory({"configs/own.yaml": FOREIGN + dtype})
+        document = workspace.documents("configs/own.yaml")[0]
+        assert skips_rule("MEM006", document, workspace.context()) is is_skipped
 
 
 def test_no_fix_of_a_script_s_file_is_safe() -> None:

@@ -67,6 +67,7 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
             (ZERO3_FILE, 7, True),
         ),
         ("accelerate launch --num_machines 2 --num_processes 16 run.py sft.yaml", ((), 16, True)),
+        (COMMAND.replace("run.py", "--deepspeed_multinode_launcher standard run.py"), (ZERO3_FILE, 0, True)),
         ("torchrun --nproc_per_node 8 --nnodes=2 --rdzv_id 7 run.py sft.yaml", ((), 16, True)),
         ("torchrun --nproc-per-node=4 --standalone run.py --config sft.yaml", ((), 4, True)),
         ("deepspeed --num_gpus=4 run.py sft.yaml --deepspeed ds.json", (("ds.json",), 4, True)),
@@ -94,8 +95,48 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
 )
 def test_what_a_command_says(command: str, expected: tuple[tuple[str, ...], int, bool]) -> None:
     (launch,) = said(f"Train it:\n\n```shell\n{command}\n```\n")
-    assert (launch.files, launch.gpus, launch.is_clear) == expected
+    assert (launch.files, launch.gpus, launch.is_clear and not launch.asks_for_gpus) == expected
     assert (launch.path, launch.line) == ("README.md", 4)
+
+
+def test_a_number_that_nobody_knows_leaves_the_engine_clear() -> None:
+    """Job scripts count the nodes that they got. Where the number is given, the file says the rest."""
+    job = {"job.sbatch": COMMAND.replace("run.py", "--num_processes $((SLURM_NNODES * 4)) run.py")}
+    assert engine_of(read_as(job))[0] == "single"
+    assert engine_of(read_as(job, gpus=16)) == ("deepspeed", 3, 16)
+
+
+def test_a_script_that_a_page_starts_with_options_is_followed() -> None:
+    """As slurm/train.slurm of open-r1 has it."""
+    job = (
+        'if [[ "$*" == *"--help"* ]]; then exit 0; fi\nEXTRA=""\n'
+        "while [[ $# -gt 0 ]]; do case $1 in --config) C=$2; shift 2;; --accelerator) A=$2; shift 2;; esac; done\n"
+        'if grep -q use_vllm $C.yaml; then EXTRA="$EXTRA --host=$NODE"; fi\n'
+        'export CMD=" run.py --config $C.yaml $EXTRA"\n'
+        'export LAUNCHER="accelerate launch --config_file acc/$A.yaml --num_processes $N \\\n'
+        ' --gradient_accumulation_steps $G"\n'
+        'srun bash -c "$LAUNCHER $CMD" 2>&1\n'
+    )
+    files = {"train.slurm": job, "README.md": "```\nsbatch train.slurm --config sft --accelerator zero3\n```\n"}
+    assert engine_of(read_as(files, gpus=16)) == ("deepspeed", 3, 16)
+
+
+PROGRAM = (
+    '"""Trains.\n\n    accelerate launch --config_file acc/zero3.yaml run.py\n"""\n'
+    "from transformers import Trainer, TrainingArguments\n"
+    "Trainer('Qwen/Qwen2.5-7B', TrainingArguments('o', per_device_train_batch_size=1, bf16=True)).train()\n"
+)
+
+
+def test_a_docstring_says_what_launches_its_program() -> None:
+    assert engine_of(read_as({"run.py": PROGRAM}, "run.py", gpus=4)) == ("deepspeed", 3, 4)
+
+
+def test_a_command_with_a_config_is_of_another_run_than_the_program_s() -> None:
+    files = {"run.py": PROGRAM, "README.md": f"```\n{COMMAND.replace('zero3', 'ddp')}\n```\n"}
+    assert engine_of(read_as(files, "run.py", gpus=4)) == ("deepspeed", 3, 4)
+    alone = {**files, "run.py": PROGRAM.partition('"""\n')[2]}
+    assert engine_of(read_as(alone, "run.py", gpus=4))[0] == "ddp"
 
 
 @pytest.mark.parametrize(

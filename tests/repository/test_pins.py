@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from memlint.repository.pins import pinned, pins
 from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import analyse
+from memlint.ruleset.shipped import shipped
 
 
 def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
@@ -157,6 +159,25 @@ def test_a_copy_of_openrlhf_with_its_old_switch_is_of_an_old_release() -> None:
     assert found("openrlhf/cli/train_sft.py", old) == {"openrlhf": ((0, 8, 9), 2)}
     assert found("openrlhf/cli/train_sft.py", 'parser.add_argument("--attn_implementation")\n') == {}
     assert found("requirements.txt", "openrlhf==0.5.7\n") == {"openrlhf": ((0, 5, 7), 1)}
+
+
+@pytest.mark.parametrize(("version", "pinned_to"), [("3.1.1", (3, 1, 1)), ("3.5.0.dev0", (3, 4))])
+def test_a_copy_of_ms_swift_says_its_version(version: str, pinned_to: tuple[int, ...]) -> None:
+    assert found("swift/version.py", f"# when releasing\n__version__ = '{version}'\n") == {"swift": (pinned_to, 2)}
+    assert found("requirements.txt", "ms-swift==3.1\n") == found("requirements.txt", "ms_swift==3.1\n")
+    assert found("requirements.txt", "swift==2.33\n") == {}  # OpenStack's
+
+
+def test_packing_of_an_old_ms_swift_asks_for_no_flash_attention() -> None:
+    """ms-swift 3.4.0 warns, 3.5.0 raises (llm/argument/train_args.py)."""
+    found = []
+    for version in ("3.4.0", "3.5.0"):
+        config = "model: Qwen/Qwen2.5-7B\ntrain_type: lora\ndataset: d.jsonl\npacking: true\nmax_length: 4096\n"
+        workspace = in_memory({"swift/version.py": f"__version__ = '{version}'\n", "examples/sft.yaml": config})
+        versions = {name: pin.version for name, pin in workspace.pins("examples/sft.yaml").items()}
+        analysis = analyse(workspace.documents("examples/sft.yaml")[0], workspace.context(versions=versions), shipped())
+        found.append("SWF001" in {one.rule for one in analysis.findings})
+    assert found == [False, True]
 
 
 def test_scripts_that_install_pin_versions() -> None:

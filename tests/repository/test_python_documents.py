@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memlint.repository.workspace import in_memory
-from memlint.ruleset.engine import Engine
+from memlint.ruleset.engine import Engine, analyse
 from memlint.run import Run
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
@@ -369,6 +369,36 @@ def test_arguments_of_transformers_bring_no_defaults_of_trl() -> None:
 def test_a_trainer_that_is_given_a_tokenizer_is_an_old_one_s(old: str, new: str, trl: tuple[int, ...]) -> None:
     """trl 0.15.2 trainer/sft_trainer.py:139 takes it for `processing_class`; 0.16.1 has no such argument."""
     assert _run_of(SFT.replace(old, new)).stack.trl == trl
+
+
+def test_a_flag_of_the_model_that_newer_releases_refuse_is_an_old_one_s() -> None:
+    """trl 0.29 has no `--torch_dtype`: what a command gives ModelConfig says the release as a key does."""
+    script = (
+        "from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser\n"
+        "training_args, model_args = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()\n"
+        "GRPOTrainer(model_args.model_name_or_path, args=training_args, reward_funcs=[len]).train()\n"
+    )
+    command = "accelerate launch train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir o --bf16 True"
+    found = []
+    for flag in ("--torch_dtype bfloat16", "--dtype bfloat16"):
+        workspace = in_memory({"train.py": script, "README.md": f"```\n{command} {flag}\n```\n"})
+        found.append(analyse(workspace.documents("train.py")[0], workspace.context(), ()).runs[0].stack.trl)
+    assert found == [(0, 28), (1, 16)]
+
+
+def test_a_flag_of_one_value_leaves_the_words_behind_it() -> None:
+    """transformers 5.23.0 hf_argparser.py:217: a switch has `nargs="?"`."""
+    script = (
+        "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n"
+        "args, model = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()\n"
+        "SFTTrainer(model.model_name_or_path, args=args).train()\n"
+    )
+    command = (
+        "python train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir o --packing true packing_strategy wrapped"
+    )
+    workspace = in_memory({"train.py": script, "README.md": f"```\n{command}\n```\n"})
+    value = workspace.documents("train.py")[0].value
+    assert (value["packing"], value["model_name_or_path"]) == (True, "Qwen/Qwen2.5-7B")  # to be filled in: no list
 
 
 def test_unsloth_takes_a_tokenizer_with_any_release() -> None:

@@ -166,7 +166,7 @@ def _from_json_text(section: Section, text: str, pointer: Path) -> Companion | N
 
 
 def _from_file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
-    found = read(name, section.document.path)
+    found = _read(name, section.document.path, read)
     if isinstance(found, MissingFile):
         return _from_shipped_file(fields, section, name, reference_issue(found, section.document.path, pointer))
     from memlint.formats.engine_files import deepspeed_file
@@ -176,6 +176,19 @@ def _from_file(fields: Fields, section: Section, name: str, read: Any, pointer: 
         fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
         return None
     return Companion("deepspeed", found, root(found, "companion").value)
+
+
+# Folders of a clone in which training starts: names count from there.
+_CLONES = ("LLaMA-Factory", "LlamaFactory", "llama-factory", "LLaMAFactory")
+
+
+def _read(name: str, path: str, read: Any) -> Document | MissingFile:
+    """The file that the config at `path` names, or that a clone of LLaMA-Factory beside it has under that name."""
+    found: Document | MissingFile = read(name, path)
+    if not isinstance(found, MissingFile) or found.code != "missing" or name.startswith(("/", ".")):
+        return found
+    cloned = (read(f"{folder}/{name}", path) for folder in _CLONES)
+    return next((one for one in cloned if not isinstance(one, MissingFile)), found)
 
 
 def _from_shipped_file(fields: Fields, section: Section, name: str, absent: Issue) -> Companion | None:

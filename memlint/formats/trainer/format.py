@@ -31,7 +31,14 @@ from memlint.formats.trainer.parallel import (
     read_spread_layers,
 )
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
-from memlint.formats.trainer.reader import is_record, read_dtype_doubt, read_own_batch, skips_rule, unjudged
+from memlint.formats.trainer.reader import (
+    is_record,
+    read_dtype_doubt,
+    read_own_batch,
+    read_own_freezing,
+    skips_rule,
+    unjudged,
+)
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import stage_of
@@ -74,6 +81,7 @@ def read(document: Document, context: Context) -> ReadFile:
     fields = Fields()
     sections = _fill(fields, config, companions)
     read_own_batch(fields, document, context)
+    read_own_freezing(fields, document, context)
     others = tuple(s.document for s in sections if s.document.path != document.path)
     return ReadFile(config, fields, others, *_raw(config, sections, companions))
 

@@ -115,6 +115,9 @@ _NEVER_WRITTEN = (
 )
 
 
+_DTYPES = {"dtype", "torch_dtype"}
+
+
 def is_record(value: Any) -> bool:
     """Whether a run wrote this file to record its arguments: all keys are there, and no parser reads it again."""
     return isinstance(value, dict) and any(value.keys() >= names for names in _NEVER_WRITTEN)
@@ -137,13 +140,15 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
+    is_own_loop = start is not None and start.program.framework == "torch"
     if (
         rule == "PRE003"
-        and start is not None
-        and start.program.framework == "torch"
+        and (is_own_loop or _is_read_by_script(document, context))
         and _launch_file_says(context, document)
     ):
         return True  # and a file of accelerate's, for a loop of the program's own
+    if rule == "MEM006" and not document.value.keys() & _DTYPES and _is_read_by_script(document, context):
+        return True  # the script may load the weights in half as many bytes, and train some of them
     if rule in _WITHOUT_EFFECT and is_record(document.value):
         return True  # all arguments are there, whatever their effect
     if start is not None and start.program.is_foreign and rule in _WITHOUT_EFFECT:
@@ -166,6 +171,10 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
             return True
         return reader_of(document, context).makes_adapter if start is None else start.accepted.makes_adapter
     return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+
+
+def _is_read_by_script(document: Document, context: Context) -> bool:
+    return document.start is None and reader_of(document, context).kind == "script"
 
 
 def _launch_file_says(context: Context, document: Document) -> bool:
@@ -280,6 +289,16 @@ def read_own_batch(fields: Fields, document: Document, context: Context) -> None
             fields.unknown("checkpointing.mode", "the script that reads the file says it")
 
 
+def read_own_freezing(fields: Fields, document: Document, context: Context) -> None:
+    """What trains is not known where an argument class of the repository has a key that says what is frozen."""
+    value = document.value if document.start is None and isinstance(document.value, dict) else {}
+    own = sorted(key for key in value if isinstance(key, str) and value[key] and _FREEZES.match(key))
+    found = next((key for key in own if context.field_annotations(key)), None)
+    if found is not None:
+        fields.infer("stack.unmodelled", "the freezing of parameters by the program itself", f"`{found}`")
+        fields.infer("stack.unmodelled_adds", False, f"`{found}`")
+
+
 def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> Iterator[Reading]:
     """The other dtype that the weights may have, where a script reads the file and the file names none."""
     origin = fields.origins.get("model.weights_dtype")
@@ -297,6 +316,7 @@ def read_dtype_doubt(fields: Fields, document: Document, context: Context) -> It
     yield Reading(REASON, f"with {other} weights", f"with {presumed} weights", tuple(changes), given)
 
 
+_FREEZES = re.compile(r"(?:un)?freeze_|train_only_|only_train_")
 _OTHER = {"float32": "bfloat16", "bfloat16": "float32", "float16": "float32"}
 
 

@@ -45,12 +45,12 @@ def trainer_versions(
 
 
 def _add_what_is_given(found: dict[str, Evidence], section: Section) -> None:
-    """The newest releases whose trainer takes what a program gives it, where no key says an older one."""
+    """The newest releases that take what a program gives them, where no key says an older one."""
     start = section.document.start
-    for framework, version in (start.program.newest if start is not None else {}).items():
+    for framework, (version, name) in (start.program.newest if start is not None else {}).items():
         if framework not in found or version < found[framework].version:
-            origin = Origin("inferred", detail=f"the newest {framework} whose trainer takes `tokenizer`")
-            found[framework] = Evidence(version, "tokenizer", origin)
+            origin = Origin("inferred", detail=f"the newest {framework} that takes the program's `{name}`")
+            found[framework] = Evidence(version, name, origin)
 
 
 def newest_trl_for(transformers: Version) -> Version:

@@ -113,7 +113,11 @@ def agreed_launch(
     """
     if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
         return None
-    if gpus_known or len({(one.gpus, one.gpus_per_node) for one in launches}) == 1:
+    if gpus_known:
+        return launches[0]
+    if any(one.asks_for_gpus for one in launches):
+        return None
+    if len({(one.gpus, one.gpus_per_node) for one in launches}) == 1:
         return launches[0]
     numbers = {(one.gpus, one.gpus_per_node) if one.gpus else gpus_in_file(one) for one in launches}
     return launches[0] if len(numbers) == 1 else None

@@ -18,10 +18,10 @@ from memlint.repository.launch.pages import (
     by_distance,
     command_texts,
     comments,
-    comments_with_launchers,
     may_launch_any,
     names_config,
     other_texts,
+    says_launchers,
 )
 from memlint.source.document import Document
 
@@ -53,13 +53,15 @@ class LaunchIndex:
         self._used: Mapping[str, int] | None = None
 
     def launches(self, config: str, text: str) -> tuple[Launch, ...]:
-        """The commands that launch `config`: those in its own `text`, then the nearest first."""
+        """The commands that launch `config`: those in its own words, then the nearest first. Of a program, those that
+        name no config, if there are such: another one's run is that config's."""
         pages = (name for name, data in self._texts.items() if name in self._open or names_config(data, config))
         found = (launch for page in pages for launch in self._launches_in(page).get(config, ()))
-        return (
-            *in_comments(config, text, self._names),
+        launches = (
+            *in_own_words(config, text, self._names),
             *by_distance(found, config, lambda launch: launch.path),
         )
+        return tuple(one for one in launches if not one.names_config) or launches
 
     def starts(self, program: str) -> tuple[ProgramStart, ...]:
         """The commands that start the Python program at the path `program`: its docstring's, then the nearest first."""
@@ -167,12 +169,17 @@ class LaunchIndex:
         return self._by_page[page]
 
 
-def in_comments(config: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
-    """The commands in a config's own comments that launch it. `tracked`: the files that they may name beside it."""
-    comments = comments_with_launchers(text)
-    if not comments:
+def in_own_words(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:
+    """The commands that launch a config or a program and stand in its own comments, or in the program's docstring.
+
+    `tracked`: the files that they may name beside it.
+    """
+    if not says_launchers(text):
         return ()
     from memlint.repository.launch.parse import launches_in_text  # where a launcher is named
+    from memlint.repository.launch.starts import docstring
 
-    known = tracked if config in tracked.names else tracked._replace(names=tracked.names | {config})
-    return tuple(launch for name, launch in launches_in_text(config, comments, known) if name == config)
+    known = tracked if name in tracked.names else tracked._replace(names=tracked.names | {name})
+    said = (comments(text), docstring(text) if name.endswith(".py") else "")
+    found = (one for own in said if says_launchers(own) for one in launches_in_text(name, own, known))
+    return tuple(launch for launched, launch in found if launched == name)

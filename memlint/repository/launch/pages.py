@@ -59,21 +59,14 @@ def may_hold_commands(name: str) -> bool:
     return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
 
 
-def comments_with_launchers(text: str) -> str:
-    """A config's comments, each on its own line, where they may say how it is launched; else ""."""
-    if not _names_launcher(text):
-        return ""
-    found = comments(text)
-    return found if _names_launcher(found) else ""  # `deepspeed` is a key as well
+def says_launchers(text: str) -> bool:
+    """Whether a text may say how something is launched."""
+    return any(word in text for word in _LAUNCHERS)
 
 
 def comments(text: str) -> str:
     """The lines of a text that are comments, each on its own line."""
     return "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
-
-
-def _names_launcher(text: str) -> bool:
-    return any(word in text for word in _LAUNCHERS)
 
 
 def is_script(name: str) -> bool:

@@ -36,7 +36,8 @@ _WITHOUT_EFFECT = frozenset(
     ("main_process_ip", "main_process_port", "machine_rank", "rdzv_backend", "rdzv_conf", "rdzv_endpoint", "rdzv_id")
     + ("node_rank", "master_addr", "master_port", "max_restarts", "log_dir", "role", "tee", "monitor_interval")
     + ("num_cpu_threads_per_process", "redirects", "standalone", "quiet", "debug", "same_network", "m", "module")
-    + ("enable_cpu_affinity", "no_python")
+    + ("enable_cpu_affinity", "no_python", "gradient_accumulation_steps")
+    + ("deepspeed_multinode_launcher",)
 )
 _READ = {
     "accelerate": frozenset(("num_processes", "num_machines", "config_file")),
@@ -131,13 +132,15 @@ def launches_of_invocation(
         return
     launch = _described(launched, invocation, folders, tracked)
     launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
-    is_told = launch.launcher == "accelerate" and not launched.is_module  # what the program's own file leaves open
-    program = (launched.program.text,) if is_told else ()
-    for word in dict.fromkeys((*program, *_values(launched.arguments))):
-        if word.endswith((*CONFIGS, ".py") if word in program else CONFIGS):
-            named = tracked.resolve(word, folders)
-            for config in named:
-                yield config, launch._replace(is_clear=launch.is_clear and len(named) == 1)
+    configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
+    for named in configs.values():
+        yield from ((config, launch._replace(is_clear=launch.is_clear and len(named) == 1)) for config in named)
+    name = launched.program.text
+    if launch.launcher != "accelerate" or launched.is_module or not name.endswith(".py"):
+        return  # the program's own file says the rest
+    programs = tracked.resolve(name, folders)
+    launch = launch._replace(is_clear=launch.is_clear and len(programs) == 1, names_config=any(configs.values()))
+    yield from ((program, launch) for program in programs)
 
 
 def _is_foreign(program: Word, folders: tuple[str, ...], tracked: TrackedNames) -> bool:
@@ -197,10 +200,10 @@ def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation) 
     """With the number of GPUs. A launch file's own number counts before the visible devices."""
     asked = [one for one in launched.options if one.name in _READ[launch.launcher] and one.name != "config_file"]
     if launched.option("config_file") is not None and not launched.option("num_processes"):
-        return launch._replace(is_clear=launch.is_clear and not asked)
+        return launch._replace(asks_for_gpus=bool(asked))
     size = world(launched, invocation.variables, (), None)
     if not size.gpus:
-        return launch._replace(is_clear=launch.is_clear and not asked)
+        return launch._replace(asks_for_gpus=bool(asked))
     return launch._replace(gpus=size.gpus, gpus_per_node=size.per_node)
 
 

@@ -76,6 +76,9 @@ class Conditions:
         if node.type == "binary_expression" and len(children) >= 3:
             operator = source.of(children[1])
             left, right = children[0], children[2]
+            if len(children) > 3:  # `*"--help"*` is three nodes
+                pattern = [part for node in children[2:] for part in self._expander.text(node, source, state)]
+                return self._binary(operator, self._expander.text(left, source, state), tuple(pattern), is_double)
             if operator in ("&&", "-a", "||", "-o"):
                 one, two = (self._judged(side, source, state, is_double, depth + 1) for side in (left, right))
                 return both(one, two) if operator in ("&&", "-a") else negated(both(negated(one), negated(two)))

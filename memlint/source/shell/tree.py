@@ -19,6 +19,8 @@ MOST_PARSE_STEPS = 4_000  # of tree-sitter's progress reports
 # The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
 _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
 
+_EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
+
 
 @cache
 def _parser() -> Parser:
@@ -84,7 +86,11 @@ class Source:
         return bisect_right(self._offsets, byte) - 1
 
     def span(self, node: Node) -> tuple[int, int]:
-        return self.offset(node.start_byte), self.offset(node.end_byte)
+        """Where a node's text is. The grammar puts the blanks between two expansions of a string into the second."""
+        start, end = self.offset(node.start_byte), self.offset(node.end_byte)
+        if node.type in _EXPANSIONS:
+            start = end - len(self.text[start:end].lstrip())
+        return start, end
 
     def of(self, node: Node) -> str:
         start, end = self.span(node)

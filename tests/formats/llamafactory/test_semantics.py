@@ -280,6 +280,15 @@ def test_a_missing_deepspeed_file_is_an_issue_at_its_name_and_the_stage_unknown(
     assert parsed.runs[0].parallelism.zero.stage is UNKNOWN
 
 
+def test_a_file_of_the_clone_beside_the_config_is_there() -> None:
+    config = BASE.format(kind="full") + "deepspeed: examples/deepspeed/own.json\n"
+    clone = {"LLaMA-Factory/examples/deepspeed/own.json": '{"zero_optimization": {"stage": 2}}'}
+    workspace = in_memory({"sft.yaml": config, **clone})
+    analysis = analyse(workspace.documents("sft.yaml")[0], workspace.context(gpus=8), ())
+    assert analysis.runs[0].parallelism.zero.stage == 2
+    assert not [one for one in analysis.findings if one.rule == "REF001"]
+
+
 @pytest.mark.parametrize(
     ("name", "stage", "offload", "severity"),
     [

@@ -711,6 +711,25 @@ def test_gkd_has_a_teacher_and_completions_of_its_own(more: dict[str, Any], fiel
     assert bool(run.stack.unmodelled) is (not run.loss.divergence)
 
 
+@pytest.mark.parametrize(
+    ("places", "is_own"), [((), False), (("",), True), (("", "trl"), False)]
+)  # declared nowhere, in a class of one's own, in a copy of TRL
+def test_a_teacher_of_the_repository_s_own_arguments_is_no_gkd_s(places: tuple[str, ...], is_own: bool) -> None:
+    def declared(key: str, below: str = "") -> str:
+        return "Optional[str]" if key == "teacher_model_name_or_path" and below in places else ""
+
+    parsed = trainer.parse(document(GKD), context()._replace(field_annotations=declared))
+    assert ("the program's own" in run_of(parsed).stack.unmodelled) is is_own
+
+
+@pytest.mark.parametrize(("release", "codes"), [((4, 52, 4), 0), ((4, 53), 1)])
+def test_the_switch_for_flash_attention_went_with_4_53(release: tuple[int, ...], codes: int) -> None:
+    """transformers 4.52.4 modeling_utils.py pops `use_flash_attention_2`, 4.53.0 has no such word."""
+    text = YAML.format(rate="0.1", rest="use_flash_attention_2: true")
+    parsed = trainer.parse(document(text, "train.yaml"), context(versions={"transformers": release}))
+    assert len(parsed.issues) == codes
+
+
 @pytest.mark.parametrize(("release", "codes"), [((4, 46, 2), []), ((4, 51), ["unknown-key"])])
 def test_the_old_name_of_the_strategy_is_known_up_to_4_50(release: tuple[int, ...], codes: list[str]) -> None:
     text = YAML.format(rate="0.1", rest="evaluation_strategy: steps")

@@ -59,6 +59,12 @@ KNOWN = {
     "an if": ("A=x\nif [ $A = x ]; then B=1; else B=2; fi\np $B", ["1"]),
     "an elif": ("A=3\nif [ $A -gt 5 ]; then B=1; elif [[ $A == [0-4] ]]; then B=2; fi\np $B", ["2"]),
     "an unset variable": ('if [ -z "$A" ]; then A=d; fi\np $A', ["d"]),
+    "a pattern with quotes in it": (
+        'A=a-x\nif [[ "$A" == *"-y"* ]]; then B=1; elif [[ "$A" == *"-x"* ]]; then B=2; fi\np $B',
+        ["2"],
+    ),
+    "variables side by side in quotes": ('A=a\nB="b c"\np "$A $B" "$A  ${B} $(echo d)"', ["a b c", "a  b c d"]),
+    "a command in two variables": ('A="p --x 1"\nB=" --y 2 "\neval "$A $B"', ["--x", "1", "--y", "2"]),
     "a case": ("A=lora\ncase $A in full|ft) B=1;; lo*) B=2;; *) B=3;; esac\np $B", ["2"]),
     "a usage that stops": ("if [ $# -lt 1 ]; then echo usage; exit 1; fi\np ${2:-x}", ["x"]),
     "arguments that are parsed": (

@@ -34,6 +34,7 @@ CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
 FROM_COMMAND_LINE = "from the command line"
+FLAGS = "the options that were given"  # attribute of the model's arguments that such a parser makes
 
 
 # What decides about memory, of TrainingArguments and SFTConfig.
@@ -156,7 +157,8 @@ def _asks_for_the_rest(given: Call) -> bool:
 def _options(reader: Reader, classes: Sequence[Value]) -> tuple[dict[str, Value], bool]:
     """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
     as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
-    options = {_whole_name(name, classes): plain_word(words) for name, words in reader.command.options.items()}
+    named = ((_whole_name(name, classes), words) for name, words in reader.command.options.items())
+    options = {name: _one_value(words) if name in _of_one_word() else plain_word(words) for name, words in named}
     files = (one for one in reader.command.positional if isinstance(one, Known))
     config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
@@ -172,6 +174,19 @@ def _trainer_flags() -> frozenset[str]:
     """The arguments of transformers', TRL's and PEFT's classes."""
     properties = compiled_schema("trainer.json").schema["properties"]
     return frozenset(name for name, one in properties.items() if "x-memlint-removed-in" not in one)
+
+
+def _one_value(words: tuple[Value, ...]) -> Value:
+    """The value of a flag that takes one word: `[a/model]`, as pages write what is to be filled in, is no list."""
+    value = plain_word(words[:1])
+    return words[0] if isinstance(value, Items) else value
+
+
+@cache
+def _of_one_word() -> frozenset[str]:
+    """Those that take one word: what stands behind it is none of theirs (transformers 5.23.0 hf_argparser.py)."""
+    properties = compiled_schema("trainer.json").schema["properties"]
+    return frozenset(name for name, one in properties.items() if "type" in one and "array" not in one["type"])
 
 
 def _whole_name(name: str, classes: Sequence[Value]) -> str:
@@ -230,6 +245,8 @@ def _defaults(
         if of.last == "ModelConfig" and not is_open:
             said = {"attn_implementation": Known(None), **_dtype_of_model(said), **said}
         made = Made(of.name, (), said, given.source, is_open=is_open)
+        if of.last == "ModelConfig":
+            made.attributes[FLAGS] = Items([Known(name) for name in sorted(values or {})])
         reader.observe(made)
     else:
         return Undetermined("an argument class that memlint does not know", given.source)

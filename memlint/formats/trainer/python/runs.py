@@ -9,6 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
     CHECKPOINTS,
     CONSTANTS,
+    FLAGS,
     FROM_COMMAND_LINE,
     LIBRARIES,
     MAY_BE_PASSED,
@@ -16,6 +17,7 @@ from memlint.formats.trainer.python.libraries import (
 )
 from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
 from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of, spreads_layers
+from memlint.formats.versions import Version, last_with
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
@@ -98,7 +100,8 @@ class PythonRun(NamedTuple):
     arguments_call: Span | None = None  # where the training arguments are made
     unmodelled: str = ""  # what the script does that no key says
     model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
-    newest: Mapping[str, tuple[int, ...]] = {}  # by framework, the newest release that takes what its trainer is given
+    # By framework, the newest release that takes what is given: (0, 15), "tokenizer".
+    newest: Mapping[str, tuple[Version, str]] = {}
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
 
@@ -268,7 +271,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
-    newest = {} if has_unsloth else _newest(trainer)
+    newest = {} if has_unsloth else _newest(trainer, seen)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     return PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, spreads, later)
@@ -294,11 +297,18 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
 _WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
 
 
-def _newest(trainer: Made) -> dict[str, tuple[int, ...]]:
-    """The newest release that takes what a trainer is given, by framework."""
+def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
+    """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-    is_given = framework and "tokenizer" in trainer.arguments
-    return {framework: _WITH_TOKENIZER[framework]} if is_given else {}
+    found = (
+        [(framework, _WITH_TOKENIZER[framework], "tokenizer")] if framework and "tokenizer" in trainer.arguments else []
+    )
+    models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
+    given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
+    flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
+    lasts = ((*last, name) for name in sorted(flags) if (last := last_with("trainer.json", name)) is not None)
+    bounds = sorted((*found, *lasts), key=lambda bound: bound[1], reverse=True)
+    return {framework: (version, name) for framework, version, name in bounds}
 
 
 def _model_of_trainer(model: Value, given: Value | None) -> Keys:
