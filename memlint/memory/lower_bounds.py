@@ -12,7 +12,7 @@ from memlint._record import NamedTuple
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField
-from memlint.run import Run, replace
+from memlint.run import UNKNOWN, Quantization, Run, replace
 
 _Estimator = Callable[[Run], Estimate]
 
@@ -46,23 +46,38 @@ def _with_completions(run: Run, length: int) -> Run:
 
 
 class _Least(NamedTuple):
-    """What a field that nobody knows is at least, as memory goes, and its words. `field`: the field that is set for it,
-    where that is another."""
+    """What a field that nobody knows is at least, as memory goes: the changes of the run that say so, in words."""
 
-    value: object
+    changes: Mapping[str, object]
     words: str
-    field: str = ""
 
 
+_FROZEN = _Least(
+    {"method.kind": "ia3", "method.targets": (), "method.rank": 0, "method.dropout": 0.0}, "frozen weights"
+)
 _LEAST: Mapping[str, _Least] = {
-    "method.rank": _Least(1, "rank 1"),
-    "method.kind": _Least("ia3", "frozen weights and a vector for each layer"),
-    "method.targets": _Least("ia3", "frozen weights and a vector for each layer", "method.kind"),
-    "sequence.length": _Least(1, "sequences of one token"),
-    "batch.micro_batch_size": _Least(1, "a batch of one"),
-    "attention.implementation": _Least("flash_attention_2", "FlashAttention"),
-    "optimizer.name": _Least("sgd", "SGD"),
-    "precision.compute": _Least("bfloat16", "16 bits"),
+    "method.rank": _Least({"method.rank": 1}, "rank 1"),
+    "method.dropout": _Least({"method.dropout": 0.0}, "no dropout"),
+    "method.kind": _FROZEN,
+    "method.targets": _FROZEN,
+    "method.extra_models": _Least({"method.extra_models": ()}, "the trained model alone"),
+    "checkpointing.mode": _Least({"checkpointing.mode": "full"}, "layers that are computed twice"),
+    "sequence.length": _Least({"sequence.length": 1}, "sequences of one token"),
+    "batch.micro_batch_size": _Least({"batch.micro_batch_size": 1}, "a batch of one"),
+    "attention.implementation": _Least({"attention.implementation": "flash_attention_2"}, "FlashAttention"),
+    "optimizer.name": _Least({"optimizer.name": "sgd"}, "SGD"),
+    "precision.compute": _Least({"precision.compute": "bfloat16"}, "16 bits"),
+    "precision.trainable_dtype": _Least({"precision.trainable_dtype": "bfloat16"}, "16 bits"),
+}
+_AUTO = ("param_persistence_threshold", "reduce_bucket_size", "prefetch_bucket_size")  # `auto` asks for a width
+_NO_BUCKETS = _Least({f"parallelism.zero.{name}": 0 for name in _AUTO}, "no buckets")
+_IN_16_BITS = _Least({"model.weights_dtype": "bfloat16"}, "16 bits")
+_4_BITS = Quantization("bnb", 4, "nf4", double_quant=True)
+_IN_4_BITS = _Least({"model.weights_dtype": "bfloat16", "model.quantization": _4_BITS}, "weights in 4 bits")
+_LEAST_OF_STATED_SIZE: Mapping[str, _Least] = {
+    **_LEAST,
+    "model.weights_dtype": _IN_16_BITS,  # that of the checkpoint, which is not there
+    **{f"parallelism.zero.{name}": _NO_BUCKETS for name in _AUTO},
 }
 
 
@@ -70,18 +85,43 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     """The estimate of a run with fields that nobody knows: what it allocates where each of them has its least value.
     As it was found where another field is missing as well."""
     (missing,) = found.unknown
-    words: list[str] = []
+    settled: dict[str, str] = {}
     field, low = missing.field, None
+    known = _LEAST_OF_STATED_SIZE if field == "model.architecture" else _LEAST
     while low is None:
-        least = _LEAST.get(field)
-        if least is None or least.words in words:
+        least = known.get(field) or _of_model(run, field)
+        if least is None or field in settled:
             return found
-        run, words = replace(run, {least.field or field: least.value}), [*words, least.words]
+        run, settled[field] = replace(run, dict(least.changes)), least.words
         tried = estimate(run)
         low = tried.allocated_low_bytes or tried.allocated_bytes
-        field = tried.unknown[0].field if tried.unknown else ""
+        field = tried.unknown[0].field if tried.unknown and low is None else ""
+    words = list(dict.fromkeys(settled.values()))
     reason = f"{missing.reason}: at least {_gib(low)} with {_listed(words)}"
-    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, parameters=tried.parameters)
+    counted = None if "model.architecture" in settled else tried.parameters
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, parameters=counted)
+
+
+def _of_model(run: Run, field: str) -> _Least | None:
+    """What a model of which a field is not known is at least. Who does not see how a model is loaded does not know
+    either whether it is quantised, but where all of it trains."""
+    if field == "model.architecture":
+        return _of_stated_size(run)
+    if field != "model.weights_dtype":
+        return None
+    is_whole = run.method.kind == "full" or "model.quantization.method" in run.origins
+    return _IN_16_BITS if is_whole else _IN_4_BITS
+
+
+def _of_stated_size(run: Run) -> _Least | None:
+    """A model of which nothing is known but the size that its name states."""
+    name = run.model.name
+    if run.model.architecture is not UNKNOWN or not isinstance(name, str):
+        return None
+    import memlint.architectures.stated_size as stated_size
+
+    model = stated_size.architecture(name)
+    return model and _Least({"model.architecture": model}, f"the {stated_size.stated(name)} that its name states")
 
 
 def _listed(words: list[str]) -> str:

@@ -211,12 +211,13 @@ def test_a_program_with_a_trainer_of_its_own(made: str, engine: str, is_own: boo
     assert start is not None and start.program.has_own_trainer is is_own
 
 
-def test_a_program_that_freezes_parameters_is_not_estimated() -> None:
+def test_a_program_that_freezes_parameters_has_a_lower_bound() -> None:
     program = DATACLASSES + "\nmodel.requires_grad_(False)\n"
     found = analysed(f"python sft.py {FLAGS}", {"sft.py": program}, gpus=1)
 
     assert found.estimates[0].verdict == "unknown"
-    assert "freezes parameters" in found.runs[0].stack.unmodelled
+    assert "freezes parameters of its own choice: at least" in found.estimates[0].unknown[0].reason
+    assert found.estimates[0].allocated_low_bytes
 
 
 def test_scripts_without_a_launch_have_no_documents() -> None:
@@ -403,7 +404,7 @@ def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> No
     train = "parser = transformers.HfArgumentParser((TrainingArguments,))\nmodel.requires_grad_(False)\n"
     files = {"llava/train_mem.py": "from llava.train import train\ntrain()\n", "llava/train.py": train}
     document = one(f"deepspeed llava/train_mem.py {FLAGS}\n", files=files)
-    assert document.start is not None and "freezes parameters" in document.start.program.unmodelled
+    assert document.start is not None and "freezes parameters" in document.start.program.freezes
 
 
 def test_hydras_null_is_none() -> None:
