@@ -1,6 +1,6 @@
 """The least that a model has whose name states a size and nothing else that memlint knows: `my-merged-33B`.
 
-Of the catalog's 1,440 names that state a size, none has fewer than 0.85 of the parameters of the smallest size that it
+Of the catalog's 1,095 ids that state a size, none has fewer than 0.85 of the parameters of the smallest size that it
 states (InternVL2_5-4B: 3.40 billion), where `1_8B` is read as 1.8; a mixture of experts has more.
 """
 
