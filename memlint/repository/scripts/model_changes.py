@@ -1,7 +1,8 @@
 """What a program does to its model that no flag tells: it loads a class of its own or a classifier, it freezes weights.
 
 A change below `if args.freeze_backbone:` happens where that flag is on. A classifier below `if isinstance(x, str):`
-(copies of TRL's GRPOTrainer load one) is there where a reward is a model's name and not a function.
+(copies of TRL's GRPOTrainer load one) is there where a reward is a model's name and not a function. A class of the
+repository that stands on one of transformers' (LLaVA's on LlamaForCausalLM) adds to that model.
 """
 
 from __future__ import annotations
@@ -20,17 +21,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from memlint.repository.scripts.definitions import Definition
 
+MAY_FREEZE = "which may freeze parts of itself"
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 _REWARD = "reward_model"  # part of a flag's name: the program can take its rewards from a model
 _OFF = frozenset({"false", "0", "no", "none", "off"})
 
 
 class ModelChange(NamedTuple):
-    """`what` with its file and line. `switch`: the flag that must be on for it, "" where it always happens."""
+    """`what` with its file and line. `switch`: the flag that must be on for it, "" where it always happens. `freezes`
+    parameters. `extends` a language model of transformers by a class of the repository."""
 
     what: str
     switch: str = ""
     freezes: bool = False
+    extends: bool = False
 
 
 def changes(
@@ -65,6 +69,7 @@ class _Found(NamedTuple):
     what: str
     is_classifier: bool
     freezes: bool
+    extends: bool
     path: str
     node: ast.AST
     tree: ast.Module
@@ -74,11 +79,20 @@ def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], ow
     for path, tree in trees:
         decides = path == trees[0][0] or _makes_parser(tree)  # `train_mem.py` calls `train()` of another file
         for node in nodes(tree):
-            loaded = _loads(node, classes, own)
-            if loaded:
-                yield _Found(loaded, loaded.endswith("a classifier"), False, path, node, tree)
+            owner = _loads(node)
+            if owner in classes and any(part in owner for part in own):
+                what = f"loads `{owner}`, a class of the repository"
+                yield _Found(what, False, False, _extends(owner, classes), path, node, tree)
+            elif owner.endswith(_CLASSIFIERS):
+                yield _Found(f"loads `{owner}`, a classifier", True, False, False, path, node, tree)
             elif decides and _freezes(node):
-                yield _Found("freezes parameters of its own choice", False, True, path, node, tree)
+                yield _Found("freezes parameters of its own choice", False, True, False, path, node, tree)
+
+
+def _extends(owner: str, classes: Mapping[str, Any]) -> bool:
+    """Whether a class of the repository stands on a language model of transformers."""
+    bases = [_name(base) for base in classes[owner][0].bases] if classes[owner] else []
+    return any(base.endswith("ForCausalLM") and base not in classes for base in bases)
 
 
 def _placed(found: _Found, has_reward_models: bool) -> ModelChange | None:
@@ -87,7 +101,8 @@ def _placed(found: _Found, has_reward_models: bool) -> ModelChange | None:
         return None
     line = getattr(found.node, "lineno", 0)
     what = f"{posixpath.basename(found.path)}:{line} {found.what}"
-    return ModelChange(what, next((flag for test in tests if (flag := _switch(test))), ""), found.freezes)
+    switch = next((flag for test in tests if (flag := _switch(test))), "")
+    return ModelChange(what, switch, found.freezes, found.extends)
 
 
 def _tests_around(node: ast.AST, tree: ast.Module) -> Iterator[ast.expr]:
@@ -116,17 +131,10 @@ def _makes_parser(tree: ast.Module) -> bool:
     return any(_name(call.func).endswith("ArgumentParser") for call in calls)
 
 
-def _loads(node: ast.AST, classes: Mapping[str, Any], own: Sequence[str]) -> str:
-    if (
-        not isinstance(node, ast.Call)
-        or _name(node.func) != "from_pretrained"
-        or not isinstance(node.func, ast.Attribute)
-    ):
-        return ""
-    owner = _name(node.func.value)
-    if owner in classes and any(part in owner for part in own):
-        return f"loads `{owner}`, a class of the repository"
-    return f"loads `{owner}`, a classifier" if owner.endswith(_CLASSIFIERS) else ""
+def _loads(node: ast.AST) -> str:
+    """The class whose `from_pretrained` is called; "" for all else."""
+    is_call = isinstance(node, ast.Call) and _name(node.func) == "from_pretrained"
+    return _name(node.func.value) if is_call and isinstance(node.func, ast.Attribute) else ""  # type: ignore[attr-defined]
 
 
 def _freezes(node: ast.AST) -> bool:

@@ -980,3 +980,50 @@ def test_a_launch_file_beside_the_script_is_found_where_its_programs_lie_elsewhe
     workspace = in_memory({path: text, **files})
     run = Engine(()).analyse(workspace.documents(path)[0], workspace.context()).runs[0]
     assert (run.parallelism.engine, run.precision.compute, run.parallelism.zero.stage) == ("deepspeed", "bfloat16", 3)
+
+
+LLAVA = """
+class OwnLlamaForCausalLM(LlamaForCausalLM):
+    pass
+
+
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, OwnArguments))
+    model_args, training_args = parser.parse_args_into_dataclasses()
+    model = OwnLlamaForCausalLM.from_pretrained(model_args.model_name_or_path, torch_dtype=torch.bfloat16)
+    if training_args.lora_enable:
+        model = get_peft_model(model, LoraConfig(r=training_args.lora_r))
+    trainer = Trainer(model=model, args=training_args)
+    trainer.train()
+
+
+train()
+"""
+LLAVA_ARGUMENTS = """
+import torch
+import transformers
+from dataclasses import dataclass, field
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaForCausalLM, Trainer
+
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = field(default=None)
+
+
+@dataclass
+class OwnArguments(transformers.TrainingArguments):
+    bits: int = field(default=16)
+    lora_enable: bool = False
+    lora_r: int = 64
+    model_max_length: int = 512
+"""
+
+
+def test_a_class_on_a_transformers_model_has_the_bound_of_its_frozen_weights() -> None:
+    command = "torchrun train.py --model_name_or_path lmsys/vicuna-7b-v1.5 --per_device_train_batch_size 1 --bf16 True"
+    found = analysed(f"{command} --output_dir out", {"train.py": LLAVA_ARGUMENTS + LLAVA}, gpus=1)
+    (run,) = found.runs
+    assert run.method.rank == 0  # 16 bits ask for no adapter
+    assert "may freeze parts of itself: at least 12." in found.estimates[0].unknown[0].reason

@@ -69,3 +69,12 @@ def test_freezing_under_a_flag_happens_where_the_flag_is_on() -> None:
 def test_a_reference_models_parameters_are_frozen_anyway() -> None:
     assert changes_of("ref_model.requires_grad_(False)") == ()
     assert changes_of("for p in model.lm_head.parameters():\n    p.requires_grad = False")[0].freezes
+
+
+def test_a_class_on_a_language_model_of_transformers_adds_to_it() -> None:
+    tree = ast.parse("class OwnForCausalLM(LlamaForCausalLM):\n    pass\nOwnForCausalLM.from_pretrained(name)\n")
+    (found,) = changes([("/repo/train.py", tree)], {"OwnForCausalLM": (tree.body[0], None)}, MODELS, {})
+    assert found.extends
+    alone = ast.parse("class OwnForCausalLM(Base):\n    pass\n")
+    (found,) = changes([("/repo/train.py", tree)], {"OwnForCausalLM": (alone.body[0], None)}, MODELS, {})
+    assert not found.extends
