@@ -114,9 +114,11 @@ def _of_model(run: Run, field: str) -> _Least | None:
 
 
 def _of_stated_size(run: Run) -> _Least | None:
-    """A model of which nothing is known but the size that its name states."""
+    """A model of which nothing is known but the size that its name states, where each card has all of its layers, or a
+    share of each of them: experts that cards divide or the host holds are a part of the model that nobody knows."""
     name = run.model.name
-    if run.model.architecture is not UNKNOWN or not isinstance(name, str):
+    divides = run.purpose != "train" or run.stack.use_ktransformers or run.parallelism.expert_parallel_size > 1
+    if run.model.architecture is not UNKNOWN or not isinstance(name, str) or divides:
         return None
     import memlint.architectures.stated_size as stated_size
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -63,3 +64,15 @@ def test_weights_of_an_unknown_type(method: str, bytes_each: float) -> None:
 def test_a_second_model_that_nobody_knows_is_left_out() -> None:
     found = estimate(replace(run(), {"method.extra_models": (Model("own/teacher"),)}))
     assert "with the trained model alone" in found.unknown[0].reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"parallelism.expert_parallel_size": 4}, {"stack.use_ktransformers": True}, {"purpose": "inference"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_stated_size_bounds_nothing_where_cards_divide_what_nobody_knows(change: dict[str, Any]) -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    plain = replace(run(), named)
+    changed = plain._replace(**change) if "purpose" in change else replace(plain, change)
+    assert estimate(changed).allocated_low_bytes is None
