@@ -46,60 +46,94 @@ def _with_completions(run: Run, length: int) -> Run:
 
 
 class _Least(NamedTuple):
-    """What a field that nobody knows is at least, as memory goes: the changes of the run that say so, in words."""
+    """What a field that nobody knows is at least, as memory goes, in words. `ways`: the changes of the run that say so;
+    where which of several needs least depends on the run, all of them."""
 
-    changes: Mapping[str, object]
     words: str
+    ways: tuple[Mapping[str, object], ...]
+
+
+def _least(field: str, value: object, words: str) -> tuple[str, _Least]:
+    return field, _Least(words, ({field: value},))
 
 
 _FROZEN = _Least(
-    {"method.kind": "ia3", "method.targets": (), "method.rank": 0, "method.dropout": 0.0}, "frozen weights"
+    "frozen weights", ({"method.kind": "ia3", "method.targets": (), "method.rank": 0, "method.dropout": 0.0},)
 )
 _LEAST: Mapping[str, _Least] = {
-    "method.rank": _Least({"method.rank": 1}, "rank 1"),
-    "method.dropout": _Least({"method.dropout": 0.0}, "no dropout"),
+    **dict(
+        (
+            _least("method.rank", 1, "rank 1"),
+            _least("method.dropout", 0.0, "no dropout"),
+            _least("method.extra_models", (), "the trained model alone"),
+            _least("checkpointing.mode", "full", "layers that are computed twice"),
+            _least("sequence.length", 1, "sequences of one token"),
+            _least("batch.micro_batch_size", 1, "a batch of one"),
+            _least("attention.implementation", "flash_attention_2", "FlashAttention"),
+            _least("optimizer.name", "sgd", "SGD"),
+            _least("precision.trainable_dtype", "bfloat16", "16 bits"),
+        )
+    ),
     "method.kind": _FROZEN,
     "method.targets": _FROZEN,
-    "method.extra_models": _Least({"method.extra_models": ()}, "the trained model alone"),
-    "checkpointing.mode": _Least({"checkpointing.mode": "full"}, "layers that are computed twice"),
-    "sequence.length": _Least({"sequence.length": 1}, "sequences of one token"),
-    "batch.micro_batch_size": _Least({"batch.micro_batch_size": 1}, "a batch of one"),
-    "attention.implementation": _Least({"attention.implementation": "flash_attention_2"}, "FlashAttention"),
-    "optimizer.name": _Least({"optimizer.name": "sgd"}, "SGD"),
-    "precision.compute": _Least({"precision.compute": "bfloat16"}, "16 bits"),
-    "precision.trainable_dtype": _Least({"precision.trainable_dtype": "bfloat16"}, "16 bits"),
+    # Autocast keeps copies of weights in fp32, which fp32 alone does not have.
+    "precision.compute": _Least(
+        "16 or 32 bits",
+        ({"precision.compute": "bfloat16"}, {"precision.compute": "float32", "precision.autocast": False}),
+    ),
 }
 _AUTO = ("param_persistence_threshold", "reduce_bucket_size", "prefetch_bucket_size")  # `auto` asks for a width
-_NO_BUCKETS = _Least({f"parallelism.zero.{name}": 0 for name in _AUTO}, "no buckets")
-_IN_16_BITS = _Least({"model.weights_dtype": "bfloat16"}, "16 bits")
-_4_BITS = Quantization("bnb", 4, "nf4", double_quant=True)
-_IN_4_BITS = _Least({"model.weights_dtype": "bfloat16", "model.quantization": _4_BITS}, "weights in 4 bits")
+_NO_BUCKETS = _Least("no buckets", ({f"parallelism.zero.{name}": 0 for name in _AUTO},))
+_16_BITS = {"model.weights_dtype": "bfloat16"}
+_4_BITS = {**_16_BITS, "model.quantization": Quantization("bnb", 4, "nf4", double_quant=True)}
 _LEAST_OF_STATED_SIZE: Mapping[str, _Least] = {
     **_LEAST,
-    "model.weights_dtype": _IN_16_BITS,  # that of the checkpoint, which is not there
+    "model.weights_dtype": _Least("16 bits", (_16_BITS,)),  # that of the checkpoint, which is not there
     **{f"parallelism.zero.{name}": _NO_BUCKETS for name in _AUTO},
 }
+
+
+class _Bound(NamedTuple):
+    """Bytes that a run allocates at least, its parameters, and the values that were taken for it, in words."""
+
+    low: int
+    parameters: int | None
+    words: tuple[str, ...]
 
 
 def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estimate:
     """The estimate of a run with fields that nobody knows: what it allocates where each of them has its least value.
     As it was found where another field is missing as well."""
     (missing,) = found.unknown
-    settled: dict[str, str] = {}
-    field, low = missing.field, None
-    known = _LEAST_OF_STATED_SIZE if field == "model.architecture" else _LEAST
-    while low is None:
-        least = known.get(field) or _of_model(run, field)
-        if least is None or field in settled:
-            return found
-        run, settled[field] = replace(run, dict(least.changes)), least.words
-        tried = estimate(run)
+    is_named = missing.field == "model.architecture"
+    bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
+    if bound is None:
+        return found
+    reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(list(dict.fromkeys(bound.words)))}"
+    counted = None if is_named else bound.parameters
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=bound.low, parameters=counted)
+
+
+def _bound(
+    run: Run, field: str, known: Mapping[str, _Least], settled: frozenset[str], estimate: _Estimator
+) -> _Bound | None:
+    """The least of a run without `field`, and without those that are found missing then; None where one of them has no
+    least value."""
+    least = known.get(field) or _of_model(run, field)
+    if least is None or field in settled:
+        return None
+    found: list[_Bound] = []
+    for way in least.ways:
+        changed = replace(run, dict(way))
+        tried = estimate(changed)
         low = tried.allocated_low_bytes or tried.allocated_bytes
-        field = tried.unknown[0].field if tried.unknown and low is None else ""
-    words = list(dict.fromkeys(settled.values()))
-    reason = f"{missing.reason}: at least {_gib(low)} with {_listed(words)}"
-    counted = None if "model.architecture" in settled else tried.parameters
-    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, parameters=counted)
+        below: _Bound | None = _Bound(low, tried.parameters, ()) if low else None
+        if below is None and tried.unknown:
+            below = _bound(changed, tried.unknown[0].field, known, settled | {field}, estimate)
+        if below is None:
+            return None
+        found.append(below._replace(words=(least.words, *below.words)))
+    return min(found, key=lambda one: one.low)
 
 
 def _of_model(run: Run, field: str) -> _Least | None:
@@ -109,8 +143,10 @@ def _of_model(run: Run, field: str) -> _Least | None:
         return _of_stated_size(run)
     if field != "model.weights_dtype":
         return None
-    is_whole = run.method.kind == "full" or "model.quantization.method" in run.origins
-    return _IN_16_BITS if is_whole else _IN_4_BITS
+    is_known = run.method.kind == "full" or run.model.quantization.method != "none"
+    if is_known or "model.quantization.method" in run.origins:
+        return _Least("16 bits", (_16_BITS,))
+    return _Least("weights in 16 or 4 bits", (_16_BITS, _4_BITS))
 
 
 def _of_stated_size(run: Run) -> _Least | None:
@@ -123,7 +159,7 @@ def _of_stated_size(run: Run) -> _Least | None:
     import memlint.architectures.stated_size as stated_size
 
     model = stated_size.architecture(name)
-    return model and _Least({"model.architecture": model}, f"the {stated_size.stated(name)} that its name states")
+    return model and _Least(f"the {stated_size.stated(name)} that its name states", ({"model.architecture": model},))
 
 
 def _listed(words: list[str]) -> str:

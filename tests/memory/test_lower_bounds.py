@@ -57,7 +57,7 @@ def test_a_model_of_which_the_name_states_the_size_has_a_bound_of_weights_and_wh
 def test_weights_of_an_unknown_type(method: str, bytes_each: float) -> None:
     changes = {"method.kind": method, "method.rank": 8, "method.targets": ("q_proj",), "model.weights_dtype": UNKNOWN}
     found = estimate(replace(run(), changes))
-    assert "16 bits" in found.unknown[0].reason if method == "full" else "in 4 bits" in found.unknown[0].reason
+    assert "16 bits" in found.unknown[0].reason if method == "full" else "or 4 bits" in found.unknown[0].reason
     assert (found.allocated_low_bytes or 0) > bytes_each * (found.parameters or 0)
 
 
