@@ -307,7 +307,8 @@ class Loss(NamedTuple):
     scores_completions: bool = False  # log-softmax of the completions' logits alone, where all are computed
     likelihood_of_chosen: bool = False  # a preference loss has the cross entropy of the chosen answers as well
     # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
-    # reverse, likelihood (beside the labels' cross entropy); of any stage likeliest, which compares the teacher's
+    # reverse, likelihood (beside the labels' cross entropy), few (of the teacher's likeliest words, without a
+    # log-softmax of all), few_served (a server tells them); of any stage likeliest, which compares the teacher's
     # likeliest words alone, after a log-softmax of all; "" for no such loss. `in_row_chunks`: some rows at a time.
     divergence: str = ""
     in_row_chunks: bool = False

@@ -137,7 +137,7 @@ ON_DEMAND = {
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
-    "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline"),
+    "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
     "memory.model_state": ("memory.sharding.hosted_experts",),
     "memory.unmodelled": ("memory.unsloth", "memory.vision.towers"),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded

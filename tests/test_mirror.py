@@ -72,6 +72,7 @@ COVERED = {
         *("formats.openrlhf.placement", "formats.openrlhf.rollout"),
     ),
     "tests/formats/swift/test_swift_runs.py": (
+        "formats.distillation",
         *("formats.swift.config", "formats.swift.edits", "formats.swift.format", "formats.swift.keys"),
         *("formats.swift.behaviour", "formats.swift.translate"),
     ),

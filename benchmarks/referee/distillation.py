@@ -5,7 +5,7 @@
 
 Where the loss takes some rows at a time, the closed form is an upper bound for the backward, which is the lower of the
 two. torch's own operators run. The loss is that of trl 1.16 (experimental/gkd/gkd_trainer.py, generalized_jsd_loss),
-of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py, jsd_loss) and of OpenRLHF 0.9.10 (trainer/kd_trainer.py), written anew.
+of ms-swift 4.6.0 (rlhf_trainers/gkd_loss.py) and of OpenRLHF 0.9.10 (trainer/kd_trainer.py), written anew.
 The teacher's logits are a tensor beside the student's, and every position has a label.
 """
 
@@ -49,6 +49,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "distillation.jsonl"
 SIZES = ((2, 512), (3, 1024))
 BETAS = {"mixture": 0.5, "forward": 0.0, "reverse": 1.0}
 ROWS = 512  # that ms-swift takes at a time
+WORDS = 20  # of each distribution
 
 
 def cases() -> Iterator[dict[str, Any]]:
@@ -65,6 +66,14 @@ def cases() -> Iterator[dict[str, Any]]:
         yield {"config_class": kind, "config": config, "B": rows, "S": length, "kind": "likelihood"} | {
             "in_chunks": False,
             "fp32": True,
+        }
+    for (kind, model), (rows, length), (name, wide) in itertools.product(
+        MODELS, SIZES, itertools.product(("few", "few_served"), (False, True))
+    ):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": rows, "S": length, "kind": name} | {
+            "in_chunks": False,
+            "fp32": wide,
         }
 
 
@@ -106,6 +115,38 @@ def by_rows(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, 
     return total
 
 
+class _Picked(torch.autograd.Function):
+    """The rows that have labels, and of each row a few words, with the gradients that real tensors get: torch adds to
+    zeros in place, and for fake tensors to a copy of them (torch 2.13 gather_backward, index_backward)."""
+
+    @staticmethod
+    def forward(ctx: Any, source: torch.Tensor, at: torch.Tensor, dim: int) -> torch.Tensor:
+        ctx.shape, ctx.dim = source.shape, dim
+        ctx.save_for_backward(at)
+        return torch.gather(source, dim, at) if dim < 0 else source.index_select(dim, at)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        (at,) = ctx.saved_tensors
+        zeros = gradient.new_zeros(ctx.shape)
+        add = zeros.scatter_add_ if ctx.dim < 0 else zeros.index_add_
+        return add(ctx.dim, at, gradient), None, None
+
+
+def of_few_words(
+    student: torch.Tensor, teacher: torch.Tensor | None, labels: torch.Tensor, ids: torch.Tensor
+) -> torch.Tensor:
+    """The loss of ms-swift with `gkd_logits_topk` (rlhf_trainers/gkd_loss.py, extract_active and gkd_loss)."""
+    if teacher is None:
+        values, words = torch.empty(*ids.shape, WORDS), torch.zeros(*ids.shape, WORDS, dtype=torch.int64)
+    else:
+        values, words = torch.topk(teacher, k=WORDS, dim=-1)
+    width = student.shape[-1]
+    mine = _Picked.apply(student, labels, 1).view(-1, width)
+    theirs, words = (part.index_select(1, labels).view(-1, WORDS) for part in (values, words))
+    return _kl(F.log_softmax(_Picked.apply(mine, words, -1) / 0.9, dim=-1), F.log_softmax(theirs / 0.9, dim=-1)).sum()
+
+
 def with_likelihood(logits: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """The loss of OpenRLHF, over all positions."""
     width = logits.shape[-1]
@@ -135,6 +176,9 @@ def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
         outputs = model(input_ids=ids, use_cache=False)
     logits = outputs.logits.float() if case["fp32"] else outputs.logits
     del outputs
+    if case["kind"] in ("few", "few_served"):
+        others = torch.empty_like(logits, requires_grad=False) if case["kind"] == "few" else None
+        return of_few_words(logits, others, torch.zeros(ids.shape[1], dtype=torch.int64), ids)
     teacher = torch.empty_like(logits, requires_grad=False)
     labels = torch.zeros(ids.shape[1] - 1, dtype=torch.int64)
     compute = by_rows if case["in_chunks"] else whole

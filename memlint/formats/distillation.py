@@ -13,23 +13,28 @@ from memlint.run import UNKNOWN, Model, Origin
 class Distillation(NamedTuple):
     """`teacher`: the model's name, "" where the student itself teaches. `beta`: between the student's and the teacher's
     own distribution. `in_chunks`: the loss takes some rows at a time. `new_tokens`: of a completion that the student
-    writes itself, 0 where it writes none."""
+    writes itself, 0 where it writes none. `words`: compared of each distribution, 0 for all. `is_served`: the teacher
+    answers from a server."""
 
     teacher: str
     origin: Origin
     beta: float
     in_chunks: bool = False
     new_tokens: int = 0
+    words: int = 0
+    is_served: bool = False
 
 
 def apply_distillation(fields: Fields, found: Distillation, context: Context, path: str) -> None:
     """Set the stage, the teacher, the loss, and the length of rows that are partly written."""
     fields.infer("method.stage", "gkd", "a student learns from a teacher's distribution")
-    kind = {0.0: "forward", 1.0: "reverse"}.get(float(found.beta), "mixture")
-    fields.infer("loss.divergence", kind, f"beta {found.beta:g}")
+    kind, why = _divergence(found)
+    fields.infer("loss.divergence", kind, why)
     fields.infer("loss.in_row_chunks", found.in_chunks, "how the loss is computed")
     fields.infer("loss.upcast_logits", False, "the loss reads the logits as they are")
-    if found.teacher:
+    if found.is_served:
+        fields.put("method.reference_model", "none", found.origin)
+    elif found.teacher:
         fields.put("method.reference_model", "named", found.origin)
         fields.put("method.extra_models", (other_model(fields, found.teacher, context, path),), found.origin)
     else:
@@ -39,6 +44,15 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
         fields.infer("sequence.max_prompt_length", length, "the bound on samples holds for prompts")
         fields.infer("sequence.max_new_tokens", found.new_tokens, "what the student writes behind a prompt")
         fields.infer("sequence.length", length + found.new_tokens, "a prompt and a completion")
+
+
+def _divergence(found: Distillation) -> tuple[str, str]:
+    """What compares both distributions, and why."""
+    if found.is_served:
+        return "few_served", "a server answers with the teacher's likeliest words"
+    if found.words:
+        return "few", f"the teacher's {found.words} likeliest words"
+    return {0.0: "forward", 1.0: "reverse"}.get(float(found.beta), "mixture"), f"beta {found.beta:g}"
 
 
 def other_model(fields: Fields, name: str, context: Context, path: str) -> Model:

@@ -286,6 +286,8 @@ def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
         fields.infer("method.drops_language_head", True, "the program that the command starts")
     if start is not None and start.machine.grows_segments:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF of the command")
+    if start is not None and start.program.freezes:
+        fields.unknown("method.kind", start.program.freezes)
     for path, reason in start.values.unknown.items() if start is not None else ():
         name = ".".join(map(str, path))
         key = name if any(name in table for table in tables) else str(path[0])

@@ -2,8 +2,9 @@
 
 Read in trl 1.16 experimental/gkd/gkd_trainer.py (generalized_jsd_loss) and ms-swift 4.6.0 rlhf_trainers/gkd_loss.py
 (jsd_loss). `mixture` compares both with a mixture of the two, `forward` and `reverse` are one Kullback-Leibler
-divergence. ms-swift takes 512 rows at a time. `likelihood` is OpenRLHF's (0.9.10 trainer/kd_trainer.py and
-models/loss.py): the cross entropy of the labels, and that of the teacher's distribution. Every position counts as
+divergence. ms-swift takes 512 rows at a time. `few` compares the teacher's likeliest words alone
+(`gkd_logits_topk`), `few_served` those that a server tells. `likelihood` is OpenRLHF's (0.9.10 trainer/kd_trainer.py
+and models/loss.py): the cross entropy of the labels, and that of the teacher's distribution. Every position counts as
 labelled, which bounds what the loss picks. Compared with steps on fake tensors by benchmarks/referee/distillation.py.
 """
 
@@ -17,9 +18,12 @@ CHUNK_ROWS = 512  # ms-swift 4.6.0 rlhf_trainers/gkd_loss.py:103, `chunk_size`
 CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a time, and of all before the last ones
 
 
+FEW, FEW_SERVED = "few", "few_served"
+
+
 class Divergence(NamedTuple):
-    """`kind`: mixture, forward, reverse. `width`: bytes of an element of both logits. `in_chunks`: some rows at a
-    time."""
+    """`kind`: mixture, forward, reverse, few, few_served. `width`: bytes of an element of both logits. `in_chunks`:
+    some rows at a time."""
 
     kind: str
     width: int
@@ -60,10 +64,27 @@ def _cross_entropy(tape: Tape, width: int, student: Value) -> Value:
 
 def divergence(tape: Tape, shape: Divergence, student: Value) -> Value:
     """The scalar loss of the student's logits beside the teacher's. Both are held until it is made."""
+    if shape.kind == FEW_SERVED:
+        return _of_few_words(tape, student)
     teacher = tape.new("logits", shape.width)
+    if shape.kind == FEW:
+        found = _of_few_words(tape, student)
+        tape.drop(teacher)
+        return found
     rows = ops.slice_of(tape, student, student.extent)
     found = _by_chunks(tape, shape, rows) if shape.in_chunks else _at_once(tape, shape, rows)
     tape.drop(teacher)
+    return found
+
+
+def _of_few_words(tape: Tape, student: Value) -> Value:
+    """`student[labelled].gather(words)`, a copy of the logits and a few words of each row of it: both are told where to
+    put their gradients, and save nothing as large (gkd_loss.py, extract_active and gkd_loss)."""
+    picked = tape.new(student.extent, student.width)
+    tape.node((picked,), (student,))
+    found = tape.new("scalar", 4)
+    tape.node((found,), (picked,))
+    tape.drop(picked)
     return found
 
 

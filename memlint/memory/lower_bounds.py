@@ -12,7 +12,7 @@ from memlint._record import NamedTuple
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField
-from memlint.run import Run, replace
+from memlint.run import UNKNOWN, Quantization, Run, replace
 
 _Estimator = Callable[[Run], Estimate]
 
@@ -46,42 +46,120 @@ def _with_completions(run: Run, length: int) -> Run:
 
 
 class _Least(NamedTuple):
-    """What a field that nobody knows is at least, as memory goes, and its words. `field`: the field that is set for it,
-    where that is another."""
+    """What a field that nobody knows is at least, as memory goes, in words. `ways`: the changes of the run that say so;
+    where which of several needs least depends on the run, all of them."""
 
-    value: object
     words: str
-    field: str = ""
+    ways: tuple[Mapping[str, object], ...]
 
 
+def _least(field: str, value: object, words: str) -> tuple[str, _Least]:
+    return field, _Least(words, ({field: value},))
+
+
+_FROZEN = _Least(
+    "frozen weights", ({"method.kind": "ia3", "method.targets": (), "method.rank": 0, "method.dropout": 0.0},)
+)
 _LEAST: Mapping[str, _Least] = {
-    "method.rank": _Least(1, "rank 1"),
-    "method.kind": _Least("ia3", "frozen weights and a vector for each layer"),
-    "method.targets": _Least("ia3", "frozen weights and a vector for each layer", "method.kind"),
-    "sequence.length": _Least(1, "sequences of one token"),
-    "batch.micro_batch_size": _Least(1, "a batch of one"),
-    "attention.implementation": _Least("flash_attention_2", "FlashAttention"),
-    "optimizer.name": _Least("sgd", "SGD"),
-    "precision.compute": _Least("bfloat16", "16 bits"),
+    **dict(
+        (
+            _least("method.rank", 1, "rank 1"),
+            _least("method.dropout", 0.0, "no dropout"),
+            _least("method.extra_models", (), "the trained model alone"),
+            _least("checkpointing.mode", "full", "layers that are computed twice"),
+            _least("sequence.length", 1, "sequences of one token"),
+            _least("batch.micro_batch_size", 1, "a batch of one"),
+            _least("attention.implementation", "flash_attention_2", "FlashAttention"),
+            _least("optimizer.name", "sgd", "SGD"),
+            _least("precision.trainable_dtype", "bfloat16", "16 bits"),
+        )
+    ),
+    "method.kind": _FROZEN,
+    "method.targets": _FROZEN,
+    # Autocast keeps copies of weights in fp32, which fp32 alone does not have.
+    "precision.compute": _Least(
+        "16 or 32 bits",
+        ({"precision.compute": "bfloat16"}, {"precision.compute": "float32", "precision.autocast": False}),
+    ),
 }
+_AUTO = ("param_persistence_threshold", "reduce_bucket_size", "prefetch_bucket_size")  # `auto` asks for a width
+_NO_BUCKETS = _Least("no buckets", ({f"parallelism.zero.{name}": 0 for name in _AUTO},))
+_16_BITS = {"model.weights_dtype": "bfloat16"}
+_4_BITS = {**_16_BITS, "model.quantization": Quantization("bnb", 4, "nf4", double_quant=True)}
+_LEAST_OF_STATED_SIZE: Mapping[str, _Least] = {
+    **_LEAST,
+    "model.weights_dtype": _Least("16 bits", (_16_BITS,)),  # that of the checkpoint, which is not there
+    **{f"parallelism.zero.{name}": _NO_BUCKETS for name in _AUTO},
+}
+
+
+class _Bound(NamedTuple):
+    """Bytes that a run allocates at least, its parameters, and the values that were taken for it, in words."""
+
+    low: int
+    parameters: int | None
+    words: tuple[str, ...]
 
 
 def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estimate:
     """The estimate of a run with fields that nobody knows: what it allocates where each of them has its least value.
     As it was found where another field is missing as well."""
     (missing,) = found.unknown
-    words: list[str] = []
-    field, low = missing.field, None
-    while low is None:
-        least = _LEAST.get(field)
-        if least is None or least.words in words:
-            return found
-        run, words = replace(run, {least.field or field: least.value}), [*words, least.words]
-        tried = estimate(run)
+    is_named = missing.field == "model.architecture"
+    bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
+    if bound is None:
+        return found
+    reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(list(dict.fromkeys(bound.words)))}"
+    counted = None if is_named else bound.parameters
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=bound.low, parameters=counted)
+
+
+def _bound(
+    run: Run, field: str, known: Mapping[str, _Least], settled: frozenset[str], estimate: _Estimator
+) -> _Bound | None:
+    """The least of a run without `field`, and without those that are found missing then; None where one of them has no
+    least value."""
+    least = known.get(field) or _of_model(run, field)
+    if least is None or field in settled:
+        return None
+    found: list[_Bound] = []
+    for way in least.ways:
+        changed = replace(run, dict(way))
+        tried = estimate(changed)
         low = tried.allocated_low_bytes or tried.allocated_bytes
-        field = tried.unknown[0].field if tried.unknown else ""
-    reason = f"{missing.reason}: at least {_gib(low)} with {_listed(words)}"
-    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=low, parameters=tried.parameters)
+        below: _Bound | None = _Bound(low, tried.parameters, ()) if low else None
+        if below is None and tried.unknown:
+            below = _bound(changed, tried.unknown[0].field, known, settled | {field}, estimate)
+        if below is None:
+            return None
+        found.append(below._replace(words=(least.words, *below.words)))
+    return min(found, key=lambda one: one.low)
+
+
+def _of_model(run: Run, field: str) -> _Least | None:
+    """What a model of which a field is not known is at least. Who does not see how a model is loaded does not know
+    either whether it is quantised, but where all of it trains."""
+    if field == "model.architecture":
+        return _of_stated_size(run)
+    if field != "model.weights_dtype":
+        return None
+    is_known = run.method.kind == "full" or run.model.quantization.method != "none"
+    if is_known or "model.quantization.method" in run.origins:
+        return _Least("16 bits", (_16_BITS,))
+    return _Least("weights in 16 or 4 bits", (_16_BITS, _4_BITS))
+
+
+def _of_stated_size(run: Run) -> _Least | None:
+    """A model of which nothing is known but the size that its name states, where each card has all of its layers, or a
+    share of each of them: experts that cards divide or the host holds are a part of the model that nobody knows."""
+    name = run.model.name
+    divides = run.purpose != "train" or run.stack.use_ktransformers or run.parallelism.expert_parallel_size > 1
+    if run.model.architecture is not UNKNOWN or not isinstance(name, str) or divides:
+        return None
+    import memlint.architectures.stated_size as stated_size
+
+    model = stated_size.architecture(name)
+    return model and _Least(f"the {stated_size.stated(name)} that its name states", ({"model.architecture": model},))
 
 
 def _listed(words: list[str]) -> str:

@@ -27,8 +27,9 @@ def _entry(document: Document, dtype: Any) -> Iterator[str]:
     assert start is not None  # of a script's run
     yield f"  - files: [{json.dumps(document.path)}]"
     yield f"    class: {start.accepted.arguments_class}  # {one_line(start.program.entry)}"
-    if start.program.unmodelled:
-        yield f"    unmodelled: {json.dumps(start.program.unmodelled)}"
+    unmodelled = start.program.unmodelled or start.program.freezes
+    if unmodelled:
+        yield f"    unmodelled: {json.dumps(unmodelled)}"
     yield "    arguments:"
     unknown = {str(path[0]): reason for path, reason in start.values.unknown.items()}
     own = _own_keys(document)

@@ -62,6 +62,7 @@ class StartedProgram(NamedTuple):
     is_foreign: bool = False  # the repository does not have the program's code
     task: str = ""  # which of its trainers: "dpo" of `trl dpo`
     unmodelled: str = ""  # what the program does to its model that no flag tells
+    freezes: str = ""  # where it freezes parameters that no flag names
     # What that leaves of weights, gradients and optimizer states: "" (who knows), all, headless (all but the head).
     model_state: str = ""
     loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force

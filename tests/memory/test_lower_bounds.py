@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
 from memlint.memory.estimate import estimate
-from memlint.run import UNKNOWN, Run, replace
+from memlint.run import UNKNOWN, Model, Run, replace
 from tests.memory.runs import run
 
 FIELDS = (
@@ -40,3 +41,38 @@ def test_without_a_model_there_is_no_bound() -> None:
     found = estimate(run_without("model.architecture", "sequence.length"))
     assert found.allocated_low_bytes is None
     assert "at least" not in found.unknown[0].reason
+
+
+def test_a_model_of_which_the_name_states_the_size_has_a_bound_of_weights_and_what_trains() -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    found = estimate(replace(run(), named))
+    assert "with the 7B that its name states" in found.unknown[0].reason
+    assert (found.parameters, found.verdict) == (None, "unknown")
+    assert (found.allocated_low_bytes or 0) > 0.83 * 7e9 * 2
+
+
+@pytest.mark.parametrize(
+    ("method", "bytes_each"), [("full", 2), ("lora", 0.5)], ids=["all of it trains", "it may be in 4 bits"]
+)
+def test_weights_of_an_unknown_type(method: str, bytes_each: float) -> None:
+    changes = {"method.kind": method, "method.rank": 8, "method.targets": ("q_proj",), "model.weights_dtype": UNKNOWN}
+    found = estimate(replace(run(), changes))
+    assert "16 bits" in found.unknown[0].reason if method == "full" else "or 4 bits" in found.unknown[0].reason
+    assert (found.allocated_low_bytes or 0) > bytes_each * (found.parameters or 0)
+
+
+def test_a_second_model_that_nobody_knows_is_left_out() -> None:
+    found = estimate(replace(run(), {"method.extra_models": (Model("own/teacher"),)}))
+    assert "with the trained model alone" in found.unknown[0].reason
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"parallelism.expert_parallel_size": 4}, {"stack.use_ktransformers": True}, {"purpose": "inference"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_stated_size_bounds_nothing_where_cards_divide_what_nobody_knows(change: dict[str, Any]) -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    plain = replace(run(), named)
+    changed = plain._replace(**change) if "purpose" in change else replace(plain, change)
+    assert estimate(changed).allocated_low_bytes is None

@@ -45,17 +45,20 @@ def distils(config: SwiftConfig) -> bool:
 
 def read_teacher(fields: Fields, config: SwiftConfig) -> None:
     """The teacher, or the student itself where none is named (arguments/rlhf_args.py:395, _check_teacher). One behind
-    a server answers with a few words' probabilities."""
-    if config.written("teacher_model_server") is not None or config.whole("gkd_logits_topk"):
-        fields.infer("stack.unmodelled", "GKD with the likeliest words of a teacher alone", "`gkd_logits_topk`")
-        fields.infer("stack.unmodelled_adds", True, "`gkd_logits_topk`")
-        return
+    a server answers with a few words' probabilities; of one on the card a few are picked (gkd_trainer.py:107)."""
     name = config.raw("teacher_model")
     own = not isinstance(name, str) or (name == config.raw("model") and fields.get("method.kind") == "lora")
     beta = config.number("beta")
     new_tokens = (config.whole("max_completion_length") or 512) if config.writes_completions else 0
+    words, is_served = config.whole("gkd_logits_topk") or 0, config.written("teacher_model_server") is not None
     found = Distillation(
-        "" if own else str(name), config.origin("teacher_model"), 0.5 if beta is None else beta, True, new_tokens
+        "" if own else str(name),
+        config.origin("teacher_model"),
+        0.5 if beta is None else beta,
+        in_chunks=not words and not is_served,
+        new_tokens=new_tokens,
+        words=words,
+        is_served=is_served,
     )
     apply_distillation(fields, found, config.context, config.section.document.path)
     placed = config.word("teacher_deepspeed") or config.section.value.get("deepspeed")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields, as_bool, as_words
+from memlint.formats.fields import Fields, as_bool, as_int, as_words
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
 from memlint.run import Origin
@@ -33,7 +33,14 @@ def adapter_key(config: TrainerConfig) -> str:
         return training_mode_key(config) if training_mode(config) in ("lora", "qlora") else ""
     if config.is_on("full_finetune"):
         return ""
-    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if config.first("bits") else "")
+    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if _quantises(config) else "")
+
+
+def _quantises(config: TrainerConfig) -> bool:
+    """Whether a script's `bits` says that weights are quantised, so that only an adapter can train: 16 are as they are
+    (LLaVA's default), but in scripts that also have a switch for full training."""
+    bits = config.section.value.get("bits")
+    return bool(config.first("bits")) and (as_int(bits) != 16 or "full_finetune" in config.section.value)
 
 
 def training_mode(config: TrainerConfig) -> str:

@@ -53,6 +53,7 @@ def trains_quantised_weights(config: TrainerConfig) -> str:
         start is None
         or start.program.framework not in ("trl", "transformers")
         or start.program.unmodelled
+        or start.program.freezes
         or start.program.task in ("", "ppo")
         or config.stage == "ppo"
     ):

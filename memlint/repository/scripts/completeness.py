@@ -28,12 +28,12 @@ _OTHER_READERS = re.compile(
 )
 
 
-_OF_INTEREST = (ast.Call, ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Assign)
+_OF_INTEREST = (ast.Call, ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportFrom, ast.Assign, ast.If)
 
 
 @lru_cache(maxsize=64)
 def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """The calls, definitions, imports and assignments of a module: its tree is large, and gone through once."""
+    """What is of interest in a module: its tree is large, and gone through once."""
     return tuple(node for node in ast.walk(tree) if isinstance(node, _OF_INTEREST))
 
 

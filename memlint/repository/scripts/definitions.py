@@ -16,6 +16,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
 from memlint.repository.scripts.handed_on import Assignment, assignments
+from memlint.repository.scripts.model_changes import ModelChange, changes
 from memlint.source.document import Problem
 from memlint.source.python.text import SourceText, parse
 
@@ -97,7 +98,7 @@ class TrainingProgram(NamedTuple):
     constants: Mapping[str, tuple[Any, str]] = {}
     computed: Mapping[str, tuple[ast.expr, str]] = {}
     assigned: Mapping[str, Assignment] = {}
-    unmodelled: str = ""
+    changes: tuple[ModelChange, ...] = ()
     swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, and nothing trains
     writes_groups: bool = False  # a class on transformers' Trainer writes the answers of GRPO, not TRL's GRPOTrainer
@@ -160,7 +161,7 @@ def program(
         constants,
         computed,
         assigned,
-        _unmodelled(modules, classes),
+        changes([(module.path, module.tree) for module in modules], classes, _MODEL_CLASSES, flags),
         _swift_task(trees[0]),
         _only_evaluates(trees),
         any(_writes_groups(node) for node, _ in classes.values()),
@@ -398,53 +399,8 @@ def _passes(value: ast.expr, argument: str, passed: _Passed) -> None:
         passed.computed[argument] = value, at
 
 
-_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
-
-
-def _unmodelled(modules: Sequence[_Module], classes: Mapping[str, Any]) -> str:
-    """What the program does to its model that is not told by flags, with file and line; "" where nothing is seen."""
-    for module in modules:
-        decides = module is modules[0] or _makes_parser(module)  # `train_mem.py` calls `train()` of another file
-        for node in nodes(module.tree):
-            what = _own_class(node, classes) or (_freezes(node) if decides else "")
-            if what:
-                return f"{posixpath.basename(module.path)}:{getattr(node, 'lineno', 0)} {what}"
-    return ""
-
-
 def _writes_groups(node: ast.ClassDef) -> bool:
     """A trainer such as R1-V's: it writes `num_generations` answers to each prompt of its own batch."""
     if not any(_name(base) == "Trainer" for base in node.bases):
         return False
     return any(isinstance(one, ast.Attribute) and one.attr == "num_generations" for one in ast.walk(node))
-
-
-def _makes_parser(module: _Module) -> bool:
-    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
-    return any(_name(call.func).endswith("ArgumentParser") for call in calls)
-
-
-def _own_class(node: ast.AST, classes: Mapping[str, Any]) -> str:
-    if (
-        not isinstance(node, ast.Call)
-        or _name(node.func) != "from_pretrained"
-        or not isinstance(node.func, ast.Attribute)
-    ):
-        return ""
-    owner = _name(node.func.value)
-    if owner in classes and any(part in owner for part in _MODEL_CLASSES):
-        return f"loads `{owner}`, a class of the repository"
-    return f"loads `{owner}`, a classifier" if owner.endswith(_CLASSIFIERS) else ""
-
-
-def _freezes(node: ast.AST) -> str:
-    """`model.requires_grad_(False)`, `p.requires_grad = False`; a reference model is frozen anyway."""
-    target: ast.AST | None = None
-    if isinstance(node, ast.Call) and _name(node.func) == "requires_grad_" and isinstance(node.func, ast.Attribute):
-        target = node.func.value if node.args and _constant(node.args[0]) is False else None
-    elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
-        is_off = node.targets[0].attr == "requires_grad" and _constant(node.value) is False
-        target = node.targets[0].value if is_off else None
-    if target is None or "ref" in ast.unparse(target):
-        return ""
-    return "freezes parameters of its own choice"

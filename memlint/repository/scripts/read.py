@@ -26,6 +26,7 @@ from memlint.repository.scripts.environment import environment, grows_segments
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
+from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.spelling import spelled
 from memlint.repository.scripts.translate import (
@@ -367,13 +368,20 @@ class _Reader:
         run: Followed | None,
     ) -> StartedProgram:
         framework, task = task_of(launched, definitions) if run is None else (run.framework, run.task)
-        unmodelled = run.run.unmodelled if run else definitions.unmodelled
+        happens = happening(definitions.changes, definitions.flags, launched.arguments)
+        changed = next((one for one in happens if not one.freezes), None) if run is None else None
+        unmodelled = run.run.unmodelled if run else changed.what if changed else ""
+        adds = changed is not None and changed.extends
+        frozen = f"{unmodelled}, {MAY_FREEZE}" if adds else next((one.what for one in happens if one.freezes), "")
+        freezes = frozen if run is None and (adds or not unmodelled) else ""
+        is_whole = format_name in WHOLE_PROGRAMS
         return StartedProgram(
             self._below_root(launched.program.text) if launched.program else "",
             framework,
             task=task,
-            unmodelled="" if format_name in WHOLE_PROGRAMS else unmodelled,
-            model_state=run.run.model_state if run else "",
+            unmodelled="" if is_whole else unmodelled,
+            freezes="" if is_whole else freezes,
+            model_state=run.run.model_state if run else "all" if adds else "",
             loads_model=run is not None and run.run.loads_model,
             has_own_trainer=self._has_own_trainer(launched, invocation),
             writes_groups=definitions.writes_groups,

@@ -40,13 +40,15 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     return None
 
 
-OWN_CLASS = "class of the repository"  # attribute of what such a class loads: its name
+# Attributes of what a class of the repository loads: its name, and those of the library's classes that it stands on.
+OWN_CLASS, LIBRARY_CLASSES = "class of the repository", "classes of a library"
 
 
 def _loaded(reader: Reader, owner: Class, given: Call) -> Value:
     """`MyModelForCausalLM.from_pretrained(...)`, of a class that derives from one of a library."""
     made = Made(f"{owner.name}.from_pretrained", given.positional, given.named, given.source, None, given.is_open)
     made.attributes[OWN_CLASS] = Known(owner.name)
+    made.attributes[LIBRARY_CLASSES] = Known(" ".join(base.name for base in external_bases(owner)))
     reader.made(made)
     reader.observe(made)
     return made

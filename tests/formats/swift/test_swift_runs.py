@@ -256,7 +256,11 @@ GKD: dict[str, Any] = {**SFT, "rlhf_type": "gkd", "teacher_model": "some/teacher
         ({"use_vllm": True, "vllm_mode": "server"}, {"rollout.generator": "vllm"}),
         ({"use_vllm": True, "vllm_mode": "colocate"}, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9}),
         ({"teacher_deepspeed": "zero3_offload"}, {"rollout.offloads_reference": True}),
-        ({"gkd_logits_topk": 64}, {"method.stage": "sft", "method.extra_models": ()}),
+        ({"gkd_logits_topk": 64}, {"loss.divergence": "few", "method.reference_model": "named"}),
+        (
+            {"gkd_logits_topk": 64, "teacher_model_server": "http://teacher:8000", "teacher_model": None},
+            {"loss.divergence": "few_served", "method.reference_model": "none", "method.extra_models": ()},
+        ),
     ],
 )
 def test_a_student_learns_from_a_teacher(more: dict[str, Any], fields: dict[str, Any]) -> None:
@@ -270,7 +274,10 @@ def test_a_teacher_takes_its_weights_and_its_logits() -> None:
     assert alone.allocated_bytes is not None and taught.allocated_bytes is not None
     assert taught.details["other_models_bytes"] > 0 == waiting.details["other_models_bytes"]
     assert taught.allocated_bytes > alone.allocated_bytes + taught.details["other_models_bytes"]
-    assert estimate(read({**GKD, "gkd_logits_topk": 64})).allocated_bytes is None
+    few = estimate(read({**GKD, "lmbda": 0, "gkd_logits_topk": 64}))
+    served = estimate(read({**GKD, "lmbda": 0, "gkd_logits_topk": 64, "teacher_model_server": "http://teacher:8000"}))
+    assert few.allocated_bytes is not None and served.allocated_bytes is not None
+    assert served.allocated_bytes < few.allocated_bytes < taught.allocated_bytes
 
 
 @pytest.mark.parametrize(

@@ -211,12 +211,13 @@ def test_a_program_with_a_trainer_of_its_own(made: str, engine: str, is_own: boo
     assert start is not None and start.program.has_own_trainer is is_own
 
 
-def test_a_program_that_freezes_parameters_is_not_estimated() -> None:
+def test_a_program_that_freezes_parameters_has_a_lower_bound() -> None:
     program = DATACLASSES + "\nmodel.requires_grad_(False)\n"
     found = analysed(f"python sft.py {FLAGS}", {"sft.py": program}, gpus=1)
 
     assert found.estimates[0].verdict == "unknown"
-    assert "freezes parameters" in found.runs[0].stack.unmodelled
+    assert "freezes parameters of its own choice: at least" in found.estimates[0].unknown[0].reason
+    assert found.estimates[0].allocated_low_bytes
 
 
 def test_scripts_without_a_launch_have_no_documents() -> None:
@@ -403,7 +404,7 @@ def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> No
     train = "parser = transformers.HfArgumentParser((TrainingArguments,))\nmodel.requires_grad_(False)\n"
     files = {"llava/train_mem.py": "from llava.train import train\ntrain()\n", "llava/train.py": train}
     document = one(f"deepspeed llava/train_mem.py {FLAGS}\n", files=files)
-    assert document.start is not None and "freezes parameters" in document.start.program.unmodelled
+    assert document.start is not None and "freezes parameters" in document.start.program.freezes
 
 
 def test_hydras_null_is_none() -> None:
@@ -979,3 +980,50 @@ def test_a_launch_file_beside_the_script_is_found_where_its_programs_lie_elsewhe
     workspace = in_memory({path: text, **files})
     run = Engine(()).analyse(workspace.documents(path)[0], workspace.context()).runs[0]
     assert (run.parallelism.engine, run.precision.compute, run.parallelism.zero.stage) == ("deepspeed", "bfloat16", 3)
+
+
+LLAVA = """
+class OwnLlamaForCausalLM(LlamaForCausalLM):
+    pass
+
+
+def train():
+    parser = transformers.HfArgumentParser((ModelArguments, OwnArguments))
+    model_args, training_args = parser.parse_args_into_dataclasses()
+    model = OwnLlamaForCausalLM.from_pretrained(model_args.model_name_or_path, torch_dtype=torch.bfloat16)
+    if training_args.lora_enable:
+        model = get_peft_model(model, LoraConfig(r=training_args.lora_r))
+    trainer = Trainer(model=model, args=training_args)
+    trainer.train()
+
+
+train()
+"""
+LLAVA_ARGUMENTS = """
+import torch
+import transformers
+from dataclasses import dataclass, field
+from peft import LoraConfig, get_peft_model
+from transformers import LlamaForCausalLM, Trainer
+
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = field(default=None)
+
+
+@dataclass
+class OwnArguments(transformers.TrainingArguments):
+    bits: int = field(default=16)
+    lora_enable: bool = False
+    lora_r: int = 64
+    model_max_length: int = 512
+"""
+
+
+def test_a_class_on_a_transformers_model_has_the_bound_of_its_frozen_weights() -> None:
+    command = "torchrun train.py --model_name_or_path lmsys/vicuna-7b-v1.5 --per_device_train_batch_size 1 --bf16 True"
+    found = analysed(f"{command} --output_dir out", {"train.py": LLAVA_ARGUMENTS + LLAVA}, gpus=1)
+    (run,) = found.runs
+    assert run.method.rank == 0  # 16 bits ask for no adapter
+    assert "may freeze parts of itself: at least 12." in found.estimates[0].unknown[0].reason

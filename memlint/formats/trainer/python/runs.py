@@ -22,7 +22,7 @@ from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
-from memlint.source.python.methods import OWN_CLASS
+from memlint.source.python.methods import LIBRARY_CLASSES, OWN_CLASS
 from memlint.source.python.parameters import BOUND
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
 from memlint.source.python.standard_library import OPTIONS
@@ -268,6 +268,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
     if "use_peft" not in keys and model is not None and freezes(seen, model):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    elif "use_peft" not in keys and _extends(model):
+        keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
@@ -287,7 +289,7 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
         return "trains embeddings", "headless"
     other = _of_its_own(trainer, model) if model is not None else ""
     if other or model is None:
-        return other, "headless" if other.endswith(_CLASSIFIER) else ""
+        return other, "headless" if other.endswith(_CLASSIFIER) else "all" if _extends(model) else ""
     fake = _fake_quantized(model)
     return (fake, "all") if fake else (_labels(arguments, model), "")
 
@@ -357,6 +359,13 @@ def _of_its_own(trainer: Made, model: Value) -> str:
     """A class of model whose memory is not known: one of the repository, a classifier; "" for others."""
     found = (_own_class(trainer, origin_of(one)) for one in alternatives(model))
     return next(filter(None, found), "")
+
+
+def _extends(model: Value | None) -> bool:
+    """Whether a class of the repository stands on a language model of transformers, to which it adds."""
+    found = [origin_of(one) for one in alternatives(model)] if model is not None else []
+    bases = [one.attributes.get(LIBRARY_CLASSES) for one in found if isinstance(one, Made)]
+    return bool(bases) and all(isinstance(one, Known) and "ForCausalLM" in str(one.value) for one in bases)
 
 
 def _labels(arguments: Keys, model: Value) -> str:
