@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start
 from memlint.source.document import Document, Path, Place, Start
 from memlint.source.flags import has_dashed_flags
+from memlint.source.scalars import same
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
 _PLAIN = re.compile(r"[\w./:,=+@%-]+")
