@@ -133,7 +133,7 @@ def test_a_plan_that_cannot_be_written_is_told_with_the_reason(tmp_path: Path) -
     row = planned(tmp_path, "run.sh", "--gpu", "RTX4090", "--gpus", "1")
     by_hand = next(one for one in row["advice"] if one["title"].startswith("micro batch 16 -> "))
 
-    assert by_hand["note"].endswith("not written: run.sh: `train.py` has no flag for `gradient_accumulation_steps`")
+    assert by_hand["note"].endswith("not written: `train.py` has no flag for `gradient_accumulation_steps`")
     assert by_hand["after"]["high"] <= by_hand["after"]["usable"]
     assert all(plan["quality"] != "none" for plan in row["plans"])
 

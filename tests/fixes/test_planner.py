@@ -329,7 +329,7 @@ def test_offloading_and_sharding_are_not_done_unasked() -> None:
 
 def test_what_the_card_does_alone_comes_before_what_needs_the_host() -> None:
     alone = ProposedChange("micro batch 2 -> 1", {"batch.micro_batch_size": 1}, price=Cost(1.002))
-    host = ProposedChange("keep checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
+    host = ProposedChange("keep activation checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
 
     assert sorted((host, alone), key=lambda step: risk_first(about(step))) == [alone, host]
 

@@ -79,7 +79,7 @@ def _set(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
         patch = place_of(document, start, edit, here)
         if patch is not None and _reads_as(document, start, edit, patch):
             return patch
-    raise CannotEdit(f"what says `{dotted(edit.pointer)}` says other values as well")
+    raise CannotEdit(f"what sets `{dotted(edit.pointer)}` sets other options as well")
 
 
 def _at_source(document: Document, start: Start, edit: Edit, here: Place) -> Patch | None:

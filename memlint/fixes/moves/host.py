@@ -30,7 +30,7 @@ def checkpoints(run: Run) -> Iterator[ProposedChange]:
         changes = {"offload.activations": "cpu"}
     else:
         changes = {"checkpointing.offload": True}
-    yield ProposedChange("keep checkpoints in host memory", changes, "checkpoint offload")
+    yield ProposedChange("keep activation checkpoints in host memory", changes, "checkpoint offload")
 
 
 def fsdp(run: Run) -> Iterator[ProposedChange]:
