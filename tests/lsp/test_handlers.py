@@ -456,7 +456,8 @@ def test_a_check_that_crashes_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_columns_count_utf_16(tmp_path: Path) -> None:
-    text = json.dumps({"run_name": "😋", **yaml.safe_load(FULL)}, ensure_ascii=False)
+    text = "# memlint: gpu=A100-80GB gpus=1\n"
+    text += json.dumps({"run_name": "😋", **yaml.safe_load(FULL)}, ensure_ascii=False)
 
     async def scenario() -> None:
         async with editor(tmp_path, {"train.yaml": text}) as window:
