@@ -108,6 +108,7 @@ def explain_files(given: options.Options) -> tuple[ExplainedFile, ...]:
         raise UsageError(f"{path}: no config to explain")
     request = options.lint_request(given)._replace(assumptions=True)
     linter = Linter(with_its_model(given, request, [item.path for item in found]))
+    linter.analyser.folds_causes = False  # each finding with numbers of its own
     files = tuple(_explain_file(linter, item.path, line) for item in found)
     if not any(file.findings or file.runs for file in files):
         raise UsageError(f"{path}: nothing to explain: no run and no finding")

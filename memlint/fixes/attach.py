@@ -117,7 +117,9 @@ def options(
     asked = not any(_is_good_enough(option.plan) for option in fitting)
     hardware = hardware_advice.advice(run, before, estimator, edit_writer(analysis), asked) if over else ()
     if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
-        hardware = (*_by_hand(before, failures, bool(fitting)), *_elsewhere(run, before, hooks), *hardware)
+        by_hand = tuple(_by_hand(before, failures, bool(fitting)))
+        elsewhere = () if any(fix.quality == "none" for fix in by_hand) else _elsewhere(run, before, hooks)
+        hardware = (*by_hand, *elsewhere, *hardware)
     if fitting:
         return PlanOptions(fitting, hardware)
     helpful = planner.candidates(run, before, hooks, MAX_PLANS)
@@ -128,6 +130,7 @@ def options(
 
 
 _ABOUT_AS_FAST = 1.1
+_MOST_CARDS_TO_GIVE_UP = 4  # who has a node of eight rents another card before a step takes eight times as long
 
 
 def _is_good_enough(plan: planner.Plan) -> bool:
@@ -156,15 +159,17 @@ def _with_segments(run: Run, before: Estimate, hooks: planner.SearchHooks) -> It
     growing = replace(run, {"stack.expandable_segments": True})
     plan = planner.riskless(growing, hooks.estimate(growing), hooks)
     if plan is not None and plan.steps:
-        yield hardware_advice.segments(before, plan.estimate, tuple(step.title for step in plan.steps))
+        fix = hardware_advice.segments(before, plan.estimate, tuple(step.title for step in plan.steps))
+        yield _noted(fix, planner.as_fix(plan, before).note)
 
 
 def _one_card(run: Run, before: Estimate, hooks: planner.SearchHooks) -> Iterator[Fix]:
     """Advice for several cards on which the run fits at a risk alone, where it fits on one of them without."""
-    plan = goals.on_one_card(run, hooks)
     world = run.parallelism.world_size
+    plan = goals.on_one_card(run, hooks) if isinstance(world, int) and world <= _MOST_CARDS_TO_GIVE_UP else None
     if plan is not None and isinstance(world, int):
-        yield hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
+        fix = hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
+        yield _noted(fix, planner.as_fix(plan, before).note)
 
 
 def _first(analysis: Analysis, index: int, hooks: planner.SearchHooks, reanalyse: Reanalyse) -> WrittenPlan | None:
@@ -203,7 +208,13 @@ def _fitting(
             banned=hooks.banned.union(*(one.banned for one in failures)),
             margin=max(hooks.margin, *(one.margin for one in failures)),
         )
-    ordered = sorted(done.values(), key=lambda one: (one is not first, planner.in_order(one.plan)))
+    plans = [one.plan for one in done.values()]
+    kept = (
+        one
+        for one in done.values()
+        if one is first or not any(planner.adds_nothing(one.plan, other) for other in plans)
+    )
+    ordered = sorted(kept, key=lambda one: (one is not first, planner.in_order(one.plan)))
     return tuple(ordered[:MAX_PLANS]), tuple(failed)
 
 
@@ -360,10 +371,17 @@ def fix_of(analysis: Analysis, index: int, option: WrittenPlan) -> Fix:
     return fix._replace(patches=option.tried.patches, partial=option.plan.estimate.verdict != "fits")
 
 
+_PART_WORTH_TELLING = 0.1
+
+
 def _helps(option: WrittenPlan, before: Estimate) -> bool:
-    """Whether a change that is not enough is worth offering: it saves more than noise."""
-    high, low = planner.peak(before), planner.peak(option.plan.estimate)
-    return high is not None and low is not None and high - low > planner.WORTHWHILE * high
+    """Whether a change that is not enough is worth offering: it saves a good part of what is over the card, and more
+    than noise of the figure that is shown and of the upper end that the verdict goes by."""
+    after = option.plan.estimate
+    if planner.excess(after) > (1 - _PART_WORTH_TELLING) * planner.excess(before):
+        return False
+    figures = ((planner.peak(before), planner.peak(after)), (before.device_bytes, after.device_bytes))
+    return all(old is not None and new is not None and old - new > planner.WORTHWHILE * old for old, new in figures)
 
 
 def _patched(analysis: Analysis, found: Found, reanalyse: Reanalyse) -> Iterator[Fix]:
@@ -391,8 +409,8 @@ def _as_written(analysis: Analysis, found: Found, fix: Fix, reanalyse: Reanalyse
     return fix if old.on_card == new.on_card else _with_figures(fix, old, new)
 
 
-def _noted(fix: Fix, reason: str) -> Fix:
-    return fix._replace(note="; ".join(filter(None, (fix.note, reason))))
+def _noted(fix: Fix, more: str) -> Fix:
+    return fix._replace(note="; ".join(filter(None, (fix.note, more))))
 
 
 def _re_estimated(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix | None:

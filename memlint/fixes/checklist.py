@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
-from memlint.fixes.planner import Plan, PlanSearch, peak
+from memlint.fixes.planner import WORTHWHILE, Plan, PlanSearch, peak
 from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (
@@ -42,13 +42,17 @@ class Tried(NamedTuple):
 
 
 def checklist(search: PlanSearch) -> tuple[Tried, ...]:
-    """The strongest change of each group in turn, until the run fits. A change that saves nothing is left out."""
+    """The strongest change of each group in turn, until the run fits. A change that saves no more than noise is left
+    out, unless the run fits with it."""
     done: tuple[ProposedChange, ...] = ()
     found: list[Tried] = []
     current = search.start
     for group in ORDER:
         after = _with_strongest(search, done, group)
-        if after is None or (peak(after.estimate) or 0) >= (peak(current.estimate) or 0):
+        if after is None:
+            continue
+        enough = (1 - WORTHWHILE) * (peak(current.estimate) or 0)
+        if (peak(after.estimate) or 0) > enough and not search.fits(after):
             continue
         done, current = after.steps, after
         found.append(Tried(after.steps[-1].title, after.estimate.on_card, search.fits(after)))

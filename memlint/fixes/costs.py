@@ -22,6 +22,8 @@ from memlint.fixes.step_time import (
     table,
     weights_away,
 )
+from memlint.memory.optimizers import is_layerwise
+from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate
 from memlint.run import Run, Unknown, get
 
@@ -152,9 +154,17 @@ def _graded(before: Run, after: Run) -> Iterator[str]:
 ENOUGH_PIXELS_TO_READ = 262_144  # 512 x 512: below, text in a picture is lost first
 
 
+def _accumulates(run: Run) -> bool:
+    try:
+        return not is_layerwise(run)
+    except MissingValue:  # of an optimizer that nothing is known of
+        return True
+
+
 def global_batch(run: Run) -> int:
-    """Sequences of one optimizer step over all GPUs; 0 where it is not known."""
-    size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
+    """Sequences of one optimizer step over all GPUs; 0 where it is not known. An optimizer that steps in each backward
+    accumulates nothing."""
+    size, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps if _accumulates(run) else 1
     world = run.parallelism.data_parallel_size
     if isinstance(size, int) and isinstance(steps, int):
         return size * steps * (world if isinstance(world, int) else 1)

@@ -20,10 +20,10 @@ from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Edit, Finding, Patch
 from memlint.fixes.edits.apply import apply, expected, patches
 from memlint.fixes.edits.reread import reread
-from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit
 from memlint.source.comments import comment_texts
 from memlint.source.document import Document
+from memlint.source.scalars import same
 
 MAX_ROUNDS = 10
 Identity = tuple[str, str, str]  # path, rule, key: see `identity`

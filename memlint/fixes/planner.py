@@ -140,7 +140,8 @@ def _plans(run: Run, before: Estimate, hooks: SearchHooks, limit: int) -> tuple[
     search = PlanSearch(run, before, hooks)
     found: dict[Kind, Plan] = {}
     for plan in _found(search):
-        found.setdefault(kind(plan), plan)
+        if not any(adds_nothing(plan, other) for other in found.values()):
+            found.setdefault(kind(plan), plan)
         if len(found) == limit:
             break
     return _of_each_character(tuple(found.values()), limit)
@@ -254,6 +255,15 @@ _SLOW = 1.4  # more than checkpointing costs
 def _makes_pointless(plan: Plan, other: Plan) -> bool:
     """Whether nobody takes `other` who can have `plan`: that is better in all and much faster."""
     return _beats(plan, other) and other.speed > _MUCH_SLOWER * plan.speed
+
+
+_HARDLY_FASTER = 0.95
+
+
+def adds_nothing(plan: Plan, other: Plan) -> bool:
+    """Whether `plan` is all of `other` and more, for no less risk and about the same time or a longer one."""
+    more = _titles(plan.steps) > _titles(other.steps)
+    return more and plan.risk >= other.risk and plan.speed >= _HARDLY_FASTER * other.speed
 
 
 def candidates(

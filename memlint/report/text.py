@@ -163,9 +163,14 @@ def _still(fix: Fix) -> str:
     return "still " if fix.verdict_after == "out_of_memory" and less else ""
 
 
+_SO_SLOW_THAT_TIMES_ARE_COUNTED = 2
+
+
 def _cost(fix: Fix) -> str:
     words = []
-    if fix.speed > 1.005:
+    if fix.speed >= _SO_SLOW_THAT_TIMES_ARE_COUNTED:
+        words.append(f"a step takes about {fix.speed:.2g} times as long")
+    elif fix.speed > 1.005:
         words.append(f"about {round((fix.speed - 1) * 100)} % slower")
     elif fix.speed < 0.995:
         words.append("faster")

@@ -92,12 +92,13 @@ def analyse_text(rule: Rule, example: Example, text: str) -> Analysis:
     """Analyses `text` with the GPU, versions and files of `example`, with this rule alone."""
     workspace = in_memory({**example.fields.get("files", {}), example.file: text})
     companions = [workspace.documents(name)[0] for name in example.fields.get("with", [])]
-    facts = _facts(example, tuple(companions))
+    facts = facts_of(example, tuple(companions))
     context: Context = workspace.context(**facts)
     return analyse(workspace.documents(example.file)[0], context, (rule,), example.format)
 
 
-def _facts(example: Example, companions: tuple[Document, ...]) -> dict[str, Any]:
+def facts_of(example: Example, companions: tuple[Document, ...]) -> dict[str, Any]:
+    """What an example says beside its text: the facts of its context."""
     fields = example.fields
     versions = {name: tuple(map(int, text.split("."))) for name, text in fields.get("versions", {}).items()}
     return {

@@ -13,6 +13,7 @@ from memlint._record import NamedTuple
 from memlint.memory.values import Estimate
 from memlint.ruleset.rule import Body, Rule
 from memlint.run import Origin, Run
+from memlint.source.scalars import same
 
 Read = tuple[str, ...]
 _ALL: Read = ("all",)
@@ -97,11 +98,10 @@ def _told(origin: Origin | None) -> tuple[str, str] | None:
 def _changed_keys(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Read]:
     for section in before.keys() | after.keys():
         old, new = _keys(before.get(section)), _keys(after.get(section))
-        if before.get(section) != after.get(section):
+        differing = [key for key in old.keys() | new.keys() if not same(old.get(key, _ABSENT), new.get(key, _ABSENT))]
+        if differing or before.get(section) != after.get(section):
             yield ("raw", section)
-        for key in old.keys() | new.keys():
-            if old.get(key, _ABSENT) != new.get(key, _ABSENT):
-                yield ("raw", section, key)
+        yield from (("raw", section, key) for key in differing)
 
 
 def _keys(section: Any) -> dict[Any, Any]:

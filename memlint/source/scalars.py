@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Union
+from typing import Any, Union
 
 import yaml
 
@@ -186,3 +186,12 @@ def _check_timestamp(raw: str) -> None:
     except ValueError as error:
         reason = f"{raw} is read as a date, and there is no such date ({error}); write it in quotes"
         raise ScalarProblem("impossible-date", reason) from None
+
+
+def same(left: Any, right: Any) -> bool:
+    """Equal in value and type, through lists and mappings (True is not 1, and 1.0 is not 1; key order counts not)."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same, left, right))
+    return type(left) is type(right) and (left == right or (left != left and right != right))

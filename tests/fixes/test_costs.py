@@ -117,6 +117,13 @@ def test_another_global_batch_is_a_risk() -> None:
     assert price({"batch.gradient_accumulation_steps": 1}).quality == "medium"
 
 
+def test_what_steps_in_each_backward_accumulates_nothing() -> None:
+    four = {"batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 8}
+    fused = replace(BASE, {"optimizer.name": "adalomo", **four})
+    assert price({"batch.gradient_accumulation_steps": 1}, fused).quality == "none"
+    assert price({"batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 16}, fused).quality == "low"
+
+
 def test_half_weights_are_a_risk_without_masters_alone() -> None:
     mixed = replace(BASE, {"precision.trainable_dtype": "float32"})
     half = {"precision.trainable_dtype": "bfloat16"}

@@ -24,6 +24,14 @@ CASES = {
     "a new key where no line break ends the file": ("a: 1", ("c",), "set", 3, "a: 1\nc: 3"),
     "a new key in a nested mapping": ("a:\n  b: 1\nz: 0\n", ("a", "c"), "set", 2, "a:\n  b: 1\n  c: 2\nz: 0\n"),
     "a new key in a mapping that is not there": ("z: 0\n", ("a", "c"), "set", 2, "z: 0\na: {c: 2}\n"),
+    "a new key whose mapping is long": (
+        "a: 1\nb:\n  c: 2\nz: 0",
+        ("b", "d"),
+        "set",
+        {"first_of_them": "auto", "inner": {"x" * 40: 1, "y" * 40: True, "z": {}}, "last_of_them": [1, 2]},
+        f"a: 1\nb:\n  c: 2\n  d:\n    first_of_them: auto\n    inner:\n      {'x' * 40}: 1\n      {'y' * 40}: true\n"
+        "      z: {}\n    last_of_them: [1, 2]\nz: 0",
+    ),
     "a new key in a flow mapping": ("a: {b: 1}\n", ("a", "c"), "set", 2, "a: {b: 1, c: 2}\n"),
     "a new key in an empty flow mapping": ("a: {}\n", ("a", "c"), "set", 2, "a: {c: 2}\n"),
     "line breaks of Windows": ("a: 1\r\nb: 2\r\n", ("c",), "set", 3, "a: 1\r\nb: 2\r\nc: 3\r\n"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from memlint.architectures import from_config
 from memlint.findings import Edit
 from memlint.fixes.checklist import ORDER, checklist
 from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan, on_one_card
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.hardware import smallest_number
-from memlint.fixes.planner import PlanSearch
+from memlint.fixes.planner import WORTHWHILE, PlanSearch
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 from tests.fixes.test_planner import FULL, toy
@@ -103,6 +105,7 @@ def test_the_checklist_goes_down_until_the_run_fits() -> None:
     peaks = [one.after.high for one in tried if one.after is not None]
     assert peaks == sorted(peaks, reverse=True) and len(peaks) == len(tried)
     assert [one.fits for one in tried] == [False] * (len(tried) - 1) + [True]
+    assert all(less < (1 - WORTHWHILE) * more for more, less in pairwise(peaks[:-1]))  # the last is enough
 
 
 def test_every_group_of_changes_has_its_place_in_the_checklist() -> None:

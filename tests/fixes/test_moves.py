@@ -183,7 +183,9 @@ def test_a_bound_far_above_what_data_has_can_be_cut_to_an_ordinary_length() -> N
     lengths = titles(run(sequence=Sequence(131_072)))
     assert "131072 -> 4096 tokens" in lengths
     assert "131072 -> 2048 tokens" not in lengths
-    assert "4096 -> 512 tokens" in titles(run(sequence=Sequence(4096)))
+    for length, shorter in ((4096, [3072, 2048, 1536, 1024, 768, 512]), (1100, [1024, 768, 512, 384, 256])):
+        told = [step.changes for step in steps(run(sequence=Sequence(length))) if step.group == "sequence"]
+        assert [one["sequence.length"] for one in told] == shorter
     assert "sequences" not in titles(run(sequence=Sequence(1)))
 
 

@@ -16,6 +16,7 @@ from memlint.fixes.planner import (
     SearchHooks,
     _cheaper,
     _of_each_character,
+    adds_nothing,
     as_fix,
     candidates,
     excess,
@@ -161,6 +162,16 @@ def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:
 
     assert _of_each_character((checkpoints, paged), 3) == (checkpoints,)
     assert len(_of_each_character((checkpoints, paged._replace(price=Cost(1.5))), 3)) == 2
+
+
+def test_a_plan_that_is_another_and_more_adds_nothing_unless_it_is_faster() -> None:
+    shards = ProposedChange("shard", {}, "zero")
+    less = Plan((shards,), FULL, toy(24).estimate(FULL), Cost(1.06))
+    more = less._replace(steps=(shards, ProposedChange("a", {}, "checkpointing")), price=Cost(1.4))
+
+    assert adds_nothing(more, less) and not adds_nothing(less, more) and not adds_nothing(less, less)
+    assert not adds_nothing(more._replace(price=Cost(0.9)), less)
+    assert not adds_nothing(more, less._replace(price=Cost(1.06, "medium")))
 
 
 @pytest.mark.parametrize("budget", [8, 16, 24, 30, 33.5, 34, 40])
@@ -318,7 +329,7 @@ def test_offloading_and_sharding_are_not_done_unasked() -> None:
 
 def test_what_the_card_does_alone_comes_before_what_needs_the_host() -> None:
     alone = ProposedChange("micro batch 2 -> 1", {"batch.micro_batch_size": 1}, price=Cost(1.002))
-    host = ProposedChange("keep checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
+    host = ProposedChange("keep activation checkpoints in host memory", {"offload.activations": "cpu"}, price=Cost(1.0))
 
     assert sorted((host, alone), key=lambda step: risk_first(about(step))) == [alone, host]
 

@@ -33,6 +33,8 @@ def test_a_way_out_says_what_changes() -> None:
     assert describe_fix(other_card) == "use H200; fits"
     no_card = Fix("x", before=hundred, after=ninety._replace(usable=0), verdict_after="unknown")
     assert describe_fix(no_card) == "x; peak 100.0 -> 90.00 GiB (85.00 - 110.0)"
+    slow = Fix("x", before=hundred, after=ninety._replace(usable=0), verdict_after="unknown", speed=7.22)
+    assert describe_fix(slow).endswith("; a step takes about 7.2 times as long")
     more = Fix("x", before=ninety, after=hundred, verdict_after="out_of_memory")
     assert describe_fix(more) == "x; peak 90.00 -> 100.0 GiB (85.00 - 110.0 of 80.00); out of memory"
 

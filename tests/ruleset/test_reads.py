@@ -35,7 +35,7 @@ LINES = {
     "quantization_bit": ("4", "8"),
     "enable_liger_kernel": ("true", "false"),
     "gradient_checkpointing": ("true", "false"),
-    "save_steps": ("0.5", "500"),
+    "save_steps": ("0.5", "500", "500.0"),  # equal numbers that are not the same
     "no_such_key": ("1", "2"),
 }
 

@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from memlint.formats.base import Context
+from memlint.lint.analyse_file import FileAnalyser
+from memlint.lint.projects import Workspaces
+from memlint.repository.workspace import Workspace, in_memory
 from memlint.ruleset import examples
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.folder import read_document, rule_files
 from memlint.ruleset.python import MODULES
 from memlint.ruleset.rule import Rule
@@ -44,6 +49,26 @@ def test_example_holds(rule: Rule, example: examples.Example) -> None:
     (outcome,) = examples.run(rule, (example,))
 
     assert outcome.problem == ""
+
+
+ENGINE = Engine(shipped())
+
+
+@pytest.mark.parametrize(("rule", "example"), [case for case in EXAMPLES if "fixed" in case.values[1].fields])
+def test_no_other_rule_speaks_against_a_fix(rule: Rule, example: examples.Example) -> None:
+    """What `memlint fix` would write: an example alone is judged by its own rule only."""
+    files = in_memory({**example.fields.get("files", {}), example.file: example.text})
+
+    def context(_: Document, changed: Workspace) -> Context:
+        named = (changed.documents(name)[0] for name in example.fields.get("with", []))
+        return changed.context(**examples.facts_of(example, tuple(named)))
+
+    analyser = FileAnalyser(Workspaces("", only=files), lambda _: ENGINE, context)
+    analysis = analyser.analyse_document(files.documents(example.file)[0], files)
+    finding = next(one for one in analyser.with_fixes(analysis, files) if one.rule == rule.id)
+    fix = finding.fixes[example.fields.get("fix", 1) - 1]
+
+    assert fix.patches, fix.note
 
 
 # What somebody may leave unsaid of an example's situation.

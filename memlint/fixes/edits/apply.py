@@ -15,9 +15,9 @@ from memlint.findings import Edit, Patch
 from memlint.fixes.edits import yaml as yaml_edits
 from memlint.fixes.edits.pieces import as_patches, splice, whole
 from memlint.fixes.edits.reread import reread
-from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, dotted
 from memlint.source.document import Document, Path
+from memlint.source.scalars import same
 
 MISSING = object()
 ACTIONS = ("set", "remove", "rename")

@@ -14,12 +14,12 @@ from typing import Any
 import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start, trimmed
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
 from memlint.source.document import Document, Problem, Span
 from memlint.source.python import notebook
+from memlint.source.scalars import same
 
 
 def place(document: Document, edit: Edit) -> Patch:

@@ -7,19 +7,11 @@ from functools import lru_cache
 from typing import Any
 
 from memlint.source import load
+from memlint.source.scalars import same
 
 
 class CannotWrite(ValueError):
     """No text in this syntax reads back as the value."""
-
-
-def same(left: Any, right: Any) -> bool:
-    """Equal in value and type, through lists and mappings (True is not 1, and 1.0 is not 1; key order counts not)."""
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(same, left, right))
-    return type(left) is type(right) and (left == right or (left != left and right != right))
 
 
 def yaml_text(value: Any, dialect: str, flow: bool = False, quote: str = "") -> str:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from memlint.findings import Edit, Patch
-from memlint.fixes.edits.scalars import same
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start
 from memlint.source.document import Document, Path, Place, Start
 from memlint.source.flags import has_dashed_flags
+from memlint.source.scalars import same
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
 _PLAIN = re.compile(r"[\w./:,=+@%-]+")
@@ -79,7 +79,7 @@ def _set(document: Document, start: Start, edit: Edit, here: Place) -> Patch:
         patch = place_of(document, start, edit, here)
         if patch is not None and _reads_as(document, start, edit, patch):
             return patch
-    raise CannotEdit(f"what says `{dotted(edit.pointer)}` says other values as well")
+    raise CannotEdit(f"what sets `{dotted(edit.pointer)}` sets other options as well")
 
 
 def _at_source(document: Document, start: Start, edit: Edit, here: Place) -> Patch | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.scalars import CannotWrite, yaml_key, yaml_text
@@ -130,13 +132,27 @@ def _insert_block(document: Document, edit: Edit, parent: Path, key: str) -> Pat
     lead = text[line_start(text, here.key.start) : here.key.start]
     if lead.strip(" -"):
         raise CannotEdit("the mapping does not start on a line of its own")
-    indent = " " * len(lead)
-    line = f"{indent}{yaml_key(key, document.dialect)}: {yaml_text(edit.value, document.dialect)}{document.newline}"
+    line = "".join(f"{one}{document.newline}" for one in _lines(key, edit.value, " " * len(lead), document.dialect))
     after = next_line(text, _last_offset(document, sibling))
     missing_break = not text.endswith("\n", 0, after)
     if missing_break and _ends_in_block_scalar(document):
         raise CannotEdit("a line break after the block scalar at the end of the file would change it")
     return Patch(edit.path, after, after, document.newline + line.rstrip("\r\n") if missing_break else line)
+
+
+_WIDEST_FLOW = 100  # what is longer on one line is a block, as people write it
+
+
+def _lines(key: str, value: Any, indent: str, dialect: str) -> Iterator[str]:
+    """`key: value` on a line, or the lines of a block where the value is a long mapping."""
+    start = f"{indent}{yaml_key(key, dialect)}:"
+    line = f"{start} {yaml_text(value, dialect)}"
+    if not isinstance(value, dict) or len(line) <= _WIDEST_FLOW:
+        yield line
+        return
+    yield start
+    for name, inner in value.items():
+        yield from _lines(str(name), inner, f"{indent}  ", dialect)
 
 
 def _ends_in_block_scalar(document: Document) -> bool:

@@ -401,11 +401,17 @@ def sequence(run: Run) -> Iterator[ProposedChange]:
     if prompts_and_completions(run):
         yield from _prompts(run)
         return
-    shorter = 1 << max(0, (length - 1).bit_length() - 1)
-    while shorter >= max(_SHORTEST, min(length // 8, _ORDINARY)):
+    for shorter in _shorter(length):
         title = f"sequences of {length} -> {shorter} tokens"
         yield ProposedChange(title, {"sequence.length": shorter}, "sequence", safe=False)
-        shorter //= 2
+
+
+def _shorter(length: int) -> Iterator[int]:
+    """Powers of two and what is half-way between them, from the longest down: of 4096 -> 3072, 2048, 1536, ..."""
+    power = 1 << max(0, (length - 1).bit_length() - 1)
+    while power >= max(_SHORTEST, min(length // 8, _ORDINARY)):
+        yield from (size for size in (power * 3 // 2, power) if size < length)
+        power //= 2
 
 
 def prompts_and_completions(run: Run) -> bool:

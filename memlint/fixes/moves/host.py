@@ -30,7 +30,7 @@ def checkpoints(run: Run) -> Iterator[ProposedChange]:
         changes = {"offload.activations": "cpu"}
     else:
         changes = {"checkpointing.offload": True}
-    yield ProposedChange("keep checkpoints in host memory", changes, "checkpoint offload")
+    yield ProposedChange("keep activation checkpoints in host memory", changes, "checkpoint offload")
 
 
 def fsdp(run: Run) -> Iterator[ProposedChange]:
@@ -48,7 +48,8 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
     if not own.cpu_offload:
         stepping = _adam_for_the_host(run)
         newer = {"parallelism.fsdp.version": 2} if own.version == 1 and run.planning.offloads_under_fsdp2 else {}
-        title = f"FSDP{' 2' if newer else ''} shards in host memory" + (", with PyTorch's AdamW" if stepping else "")
+        title = "FSDP shards in host memory" + (", under FSDP2" if newer else "")
+        title += ", with PyTorch's AdamW" if stepping else ""
         offloaded = {"parallelism.fsdp.cpu_offload": True, **newer, **stepping}
         yield ProposedChange(title, offloaded, "fsdp", safe=False)
         if shards:

@@ -14,7 +14,8 @@ from memlint.formats.axolotl.config import AxolotlConfig, default_origin, uses_f
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.formats.keys import FieldChange, Written
-from memlint.formats.name_patterns import bounded_pattern, repeats
+from memlint.formats.name_patterns import bounded_pattern
+from memlint.formats.target_patterns import put_pattern
 
 
 def trains_adapters(config: AxolotlConfig) -> bool:
@@ -87,13 +88,7 @@ def read_targets(fields: Fields, config: AxolotlConfig) -> None:
         return
     value = config.own.get("lora_target_modules")
     if isinstance(value, str) and value != "all-linear":
-        found = _matching(value, config.architecture)
-        if found is None:
-            fields.unknown("method.targets", f"the pattern `{value[:60]}` is not evaluated")
-        else:
-            config.put(fields, "method.targets", "lora_target_modules", found)
-            for part in ("vision_tower", "multi_modal_projector"):
-                fields.infer(f"method.freeze_{part}", True, "the pattern is taken to name the language model's layers")
+        put_pattern(fields, value, config.own.origin("lora_target_modules"), config.architecture)
         return
     config.put(fields, "method.targets", "lora_target_modules", as_words(value))
 
@@ -110,44 +105,6 @@ def _every_linear(config: AxolotlConfig) -> tuple[str, ...]:
     linears = (weight.name for group in groups for weight in group if weight.kind == "linear")
     names = {name.split(".")[-2] for name in linears if name.endswith(".weight") and "." in name[: -len(".weight")]}
     return tuple(sorted(names | set(as_words(config.own.get("lora_target_modules"))))) or ("all-linear",)
-
-
-# Idefics and SmolVLM call it `text_model` (models/smolvlm/modeling_smolvlm.py:445).
-_STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
-
-
-def _matching(pattern: str, architecture: Any) -> tuple[str, ...] | None:
-    """The modules of decoder layers whose full name the pattern matches; None where that is not known, or where layers
-    with the same modules do not match alike."""
-    kinds = getattr(architecture, "layer_types", ())
-    compiled = bounded_pattern(pattern)
-    if compiled is None or not kinds:
-        return None
-    modules = [tuple(sorted({weight.name.rpartition(".")[0] for weight in kind.weights})) for kind in kinds]
-    layers = {
-        index: modules[architecture.layer_type_ids[index]]
-        for index in _layers_to_match(pattern, architecture.layer_type_ids)
-    }
-    matched = {index: _matched_names(compiled, names, index) for index, names in layers.items()}
-    found = frozenset(name for names in matched.values() for name in names)
-    alike = all(found.intersection(names) == set(matched[index]) for index, names in layers.items())
-    return tuple(sorted(found)) if found and alike else None
-
-
-# With so few, every layer is asked; with more, which may take their time, the first and the last of each kind.
-_FEW_REPEATS = 2
-
-
-def _layers_to_match(pattern: str, kinds: tuple[int, ...]) -> list[int]:
-    if repeats(pattern) <= _FEW_REPEATS:
-        return list(range(len(kinds)))
-    first = {kind: index for index, kind in reversed(tuple(enumerate(kinds)))}
-    last = {kind: index for index, kind in enumerate(kinds)}
-    return sorted({*first.values(), *last.values()})
-
-
-def _matched_names(compiled: re.Pattern[str], names: tuple[str, ...], layer: int) -> tuple[str, ...]:
-    return tuple(name for name in names if any(compiled.fullmatch(f"{stack}.{layer}.{name}") for stack in _STACKS))
 
 
 _ROW_RANGE = re.compile(r"\[\d*:?\d*\]$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_words
+from memlint.formats.target_patterns import put_targets
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
 from memlint.run import Origin
@@ -56,9 +57,9 @@ def training_mode_key(config: TrainerConfig) -> str:
 def read_targets(fields: Fields, config: TrainerConfig) -> None:
     """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
     key = config.args.written("lora_target_modules") or ""
-    words = as_words(config.section.value.get(key)) if key else ()
-    if words:
-        fields.put("method.targets", words, config.section.origin(key))
+    value = config.section.value.get(key) if key else None
+    if as_words(value):
+        put_targets(fields, value, config.section.origin(key), config.architecture)
     elif config.first("lora_rank", "bits") and not config.first("lora_r"):
         fields.infer("method.targets", ("all-linear",), "scripts with `lora_rank` target every linear layer")
     elif (start := config.section.document.start) is not None and start.program.is_foreign:

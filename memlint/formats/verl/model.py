@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields, as_words
+from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.config import MODEL_PATHS, VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
 from memlint.run import UNKNOWN, Origin
@@ -60,9 +61,8 @@ def read_adapter(fields: Fields, config: VerlConfig) -> None:
 def read_targets(fields: Fields, config: VerlConfig) -> None:
     key = "model.target_modules" if config.is_sft else "actor_rollout_ref.model.target_modules"
     value = config.get(key)
-    words = as_words(value) if isinstance(value, (str, list)) else ()
-    if words:
-        fields.put("method.targets", words, config.origin(key))
+    if as_words(value):
+        put_targets(fields, value, config.origin(key), config.architecture)
     else:
         fields.put("method.targets", ("all-linear",), Origin("default", detail="verl: all-linear"))
 

@@ -116,6 +116,7 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
         (LORA, {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("q_proj", "v_proj")}),
         ({**LORA, "lora_target_modules": ["o_proj"]}, {"method.targets": ("o_proj",)}),
         ({**LORA, "lora_target_modules": "all-linear"}, {"method.targets": ("all-linear",)}),
+        ({**LORA, "lora_target_modules": ".*no_such"}, {"method.targets": UNKNOWN}),
         ({**LORA, "use_peft": False, "lora_r": 8}, {"method.kind": "full"}),
         ({**LORA, "torch_dtype": "bfloat16"}, {"method.adapter_dtype": "float32"}),
         (QLORA, {"method.adapter_dtype": "bfloat16", "model.quantization.bits": 4, "model.quantization.kind": "nf4"}),
