@@ -18,7 +18,7 @@ SHOWN_PER_KIND = 10
 
 
 def render(report: Report) -> str:
-    """One command a finding, and a notice that counts what GitHub will not show."""
+    """One command per finding, and a notice that counts those which GitHub will not show."""
     return "".join(pieces(report))
 
 

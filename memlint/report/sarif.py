@@ -104,7 +104,7 @@ def _region(place: Location) -> dict[str, int]:
 
 
 def _fix(fix: Fix) -> dict[str, Any] | None:
-    """A SARIF fix needs text replacements; fixes without patches are told in the message."""
+    """The SARIF fix; None for one without patches, as SARIF needs text replacements. The message then describes it."""
     if not fix.patches:
         return None
     changes: dict[str, list[dict[str, Any]]] = {}

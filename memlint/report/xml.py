@@ -1,4 +1,4 @@
-"""Escaping for the XML formats. Characters that XML 1.0 forbids never get in."""
+"""Escaping for the XML formats. Characters that XML 1.0 forbids are removed."""
 
 from __future__ import annotations
 
