@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an example; `problem` is "" if it behaves as it says."""
+    """The result of an example. `problem`: why it does not behave as declared, "" if it does."""
 
     example: Example
     problem: str = ""

@@ -1,4 +1,4 @@
-"""MEM013: a run that fits with the newest releases, which nobody asked for, and not with those before.
+"""MEM013: a run that fits with the newest releases, which are only assumed, but not with older ones.
 
 The same files are read once more under older versions, which only Python can ask for.
 """
