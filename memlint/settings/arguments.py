@@ -1,4 +1,4 @@
-"""Checks the arguments that `keys:` names: whether the class has them, and whether their values can be meant."""
+"""Checks the arguments that the setting `keys` names: whether the class has them, and whether the values are valid."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from memlint.formats.trainer.keys import KEYS
 from memlint.source.document import Path
 
 _SCHEMA = "trainer.json"
-# What memlint reads beside the classes: arguments of LoraConfig, of the model's loader, of Unsloth, and the length that
-# a script of its own tokenizes to.
+# Arguments that any entry may name besides those of its class: those of LoraConfig, of the model's loader, of Unsloth,
+# and the length to which a script tokenizes.
 _OF_ANY = frozenset(
     {
         *("max_length", "max_seq_length", "use_unsloth", "use_flash_attention_2", "bnb_4bit_use_double_quant"),
@@ -23,7 +23,7 @@ _OF_ANY = frozenset(
 
 
 def wrong_arguments(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    """(pointer, message, at the key) for each mistake in the arguments of one entry."""
+    """(pointer, message, whether the mistake is the key itself) for each mistake in the arguments of one entry."""
     known = arguments_of(entry["class"])
     for name, said in entry["arguments"].items():
         if name not in known:
@@ -33,7 +33,7 @@ def wrong_arguments(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]
 
 
 def arguments_of(name: str) -> frozenset[str]:
-    """The arguments that `keys:` may name for a class: its own, the model's, and the spellings of other releases."""
+    """The arguments that `keys` may name for a class: its own, the model's, and their names in other releases."""
     properties = compiled_schema(_SCHEMA).schema["properties"]
     gone = {key for key, schema in properties.items() if "x-memlint-removed-in" in schema}
     known = TRAINING_ARGUMENTS | OWN.get(name, frozenset()) | MODEL_CONFIG | _OF_ANY | gone
