@@ -80,7 +80,7 @@ def _style(given: options.Options, path: str | None) -> Style:
 
 
 def _answer(question: Question, given: options.Options, pairs: options.OutputPairs) -> int:
-    """Prints the answer to a question. Exit code 0, and 2 where nothing can be estimated or the framework refuses."""
+    """Prints the answer to a question. Exit code 0; 2 if nothing can be estimated or the framework refuses the run."""
     facts = facts_of(given)
     if wanted(given):
         if given.write_config or given.gpus == AUTO:

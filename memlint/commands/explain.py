@@ -27,9 +27,9 @@ from memlint.report.units import gib
 from memlint.ruleset import page as rule_page
 from memlint.run import Run
 
-# Names of rule variables in bytes that do not end in "bytes".
+# Rule variables that are in bytes although their names do not end in "bytes".
 BYTES = ("weights", "gradients", "states", "activations", "scores", "logits", "temporaries", "gathered", "others")
-# Terms that the table shows for each phase; a single figure would be that of another phase.
+# Terms that are left out because the table shows them for each phase, and a single figure could be of another phase.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 
 
@@ -64,7 +64,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _print_arithmetic(files: tuple[ExplainedFile, ...], given: options.Options) -> None:
-    """The arithmetic of every run. Raises UsageError where there is none: nothing is estimated."""
+    """Prints the arithmetic of every run. Raises UsageError if no run is estimated."""
     pairs = [(report, arithmetic(run, report.estimate)) for file in files for run, report in file.runs]
     told = [(report, found) for report, found in pairs if found is not None]
     if not told:
@@ -166,7 +166,7 @@ def _number(name: str, value: object) -> str:
 
 
 def _format_value(value: object) -> str:
-    """A value as text, like a config writes it: true, none, a list; of a record the fields that are set."""
+    """A value as a config writes it: true, none, a list; a record as those of its fields that are set."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):
