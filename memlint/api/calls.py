@@ -1,7 +1,7 @@
 """The functions of the library. They print nothing, exit nothing, and may be called from any thread.
 
-Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call,
-rules once per process.
+A lock runs one call at a time, because memlint's caches are shared. Each call reads files and settings again; rules are
+read once per process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from memlint.run import Run
 from memlint.settings import forget_changed
 
 _turn = RLock()
-_kept: list[Linter] = []  # the last linter, whose rules the next one uses
+_kept: list[Linter] = []  # the last linter, whose rules the next one reuses
 
 
 def estimate(
@@ -56,10 +56,11 @@ def estimate(
 ) -> RunEstimate:
     """The GPU memory of one run.
 
-    `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the name that a text goes by
-    (its ending says what it is). `files`: other files that the text names, by name. The rest is what a config cannot
-    say, as on the command line. Without a source: a run that no file describes, by `model` and `question`, the fields
-    of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with a place where there is one.
+    `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the file name of a text; its
+    suffix tells the syntax. `files`: other files that the text names, by name. The other keywords are facts that a
+    config does not state, as on the command line. Without a source: a run that no file describes, given by `model` and
+    `question`, the fields of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with the place of
+    the mistake if there is one.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     if source is None:
@@ -92,7 +93,7 @@ def estimates(
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
 ) -> tuple[RunEstimate, ...]:
-    """As `estimate`, for files that hold several runs: documents of a YAML file, launches of a script."""
+    """Like `estimate`, for files with several runs: documents of a YAML file, launches of a script."""
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
         given = sources.one_file(source, path, files)
@@ -100,7 +101,7 @@ def estimates(
 
 
 def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ...]:
-    """The runs of the first of `given`. Raises Error where it has none."""
+    """The runs of the first file of `given`. Raises Error if it has none."""
     with _turn:
         linter = _linter(asked, given)
         analysed = linter.analyse(given.paths[0])
@@ -131,8 +132,9 @@ def check(
 ) -> CheckResult:
     """The findings about a config, about files and folders, or about a text.
 
-    `select`, `ignore`: rules, as on the command line. `fixes`: look for ways out, which takes most of the time. The
-    other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not exist.
+    `select`, `ignore`: rules, as on the command line. `fixes`: whether to search for fixes, which takes most of the
+    time. The other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not
+    exist.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
@@ -175,8 +177,8 @@ def plan(
 ) -> PlanResult:
     """Changes that make a run fit, the largest batch, the longest sequence, the fewest cards.
 
-    `goal`: "batch", "length", "cards" or "speed", beside a run that fits. `keep`: keys that no plan may change.
-    `most_cards`: no plan names more cards. The other parameters: see `estimate`. Raises Error.
+    `goal`: what plans should reach besides a fitting run: "batch", "length", "cards" or "speed". `keep`: keys that no
+    plan may change. `most_cards`: no plan uses more cards. The other parameters: see `estimate`. Raises Error.
     """
     if goal and goal not in goals.GOALS:
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
@@ -188,7 +190,7 @@ def plan(
 
 
 def plan_of(asked: LintRequest, given: GivenFiles, wanted: PlanRequest) -> PlanResult:
-    """Ways to make the runs of `given` fit. Raises Error where there are none."""
+    """Ways to make the runs of `given` fit. Raises Error if there are no runs."""
     with _turn:
         rows = plan_files(_linter(asked, given), given.paths, wanted)
         return PlanResult(tuple(row.row for row in rows))
@@ -214,8 +216,8 @@ def fix(
 ) -> FixResult:
     """Fixes in memory; `FixResult.write()` writes them.
 
-    `unsafe`: also fixes that may change the training result. `rules`: of findings of these rules only. `number`: the
-    finding's fix with this number, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
+    `unsafe`: also fixes that may change the training result. `rules`: only fixes of these rules. `number`: the number
+    of the fix to take, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     with _turn:
@@ -241,7 +243,7 @@ def fix(
 
 
 def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
-    """A linter of files as they are now. What changed of settings since the last call is read again."""
+    """A linter that sees files as they are now. Settings that changed since the last call are read again."""
     _forget()
     linter = Linter(asked, given.workspace, like=_last())
     _kept[:] = [linter]
@@ -275,7 +277,7 @@ def _estimates(analysed: FileAnalysis, told: FileReport) -> tuple[RunEstimate, .
 
 
 def _of_question(facts: CallFacts, fields: Mapping[str, object]) -> RunEstimate:
-    """The run that keywords describe, as `memlint estimate --model ...` answers."""
+    """The estimate of the run that keywords describe, as for `memlint estimate --model ...`."""
     named = {field: getattr(facts, field) for field in ("model", "gpu", "gpus", "gpus_per_node")}
     others = CallFacts(versions=facts.versions, settings=facts.settings, isolated=facts.isolated)
     with _turn:
@@ -290,7 +292,7 @@ def _of_run(run: Run) -> RunEstimate:
 
 
 def _nothing_to_estimate(told: FileReport) -> Error:
-    """Why a file has no run: it cannot be read, it is broken, or it is no training config."""
+    """The error for a file without a run: it cannot be read, is broken, or is not a training config."""
     worst: Any = next(iter(sorted(told.findings, key=lambda item: item.severity != "error")), None)
     if worst is None:
         return Error(f"{told.path}: no training config that memlint knows", told.path)

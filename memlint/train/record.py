@@ -1,4 +1,4 @@
-"""The record of a training: predicted beside measured, as a table, as numbers for a logger, and as a file."""
+"""The record of a training: predicted and measured memory, as a table, as numbers for a logger, and as a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FILE = "memlint-run.json"
 
 
 class RankRecord(NamedTuple):
-    """What one rank measured. `longest`: (sequences, tokens of each). `state_bytes`: weights, gradients and optimizer
-    states that are alive at the end."""
+    """The measurements of one rank. `longest`: (sequences, tokens of each) of the longest batch. `state_bytes`: bytes
+    of weights, gradients and optimizer states at the end."""
 
     rank: int
     phases: Mapping[str, MeasuredPeak]
@@ -37,7 +37,8 @@ class RankRecord(NamedTuple):
 
 
 class TrainingRecord(NamedTuple):
-    """`predicted`: for the longest batch that was seen; None where there is no estimate. `device`: cuda or cpu."""
+    """The records of all ranks. `predicted`: the estimate for the longest batch that was seen; None if there is none.
+    `device`: cuda or cpu."""
 
     device: str
     ranks: tuple[RankRecord, ...]
@@ -75,7 +76,7 @@ class TrainingRecord(NamedTuple):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """What the file holds, as `memlint calibrate` reads it."""
+        """The content of the file that `memlint calibrate` reads."""
         estimate = self.predicted.report.estimate if self.predicted else None
         worst = self.worst
         return {
@@ -142,7 +143,7 @@ class TrainingRecord(NamedTuple):
 
 
 def _amount(size: int | None) -> str:
-    """GiB, or MiB for little."""
+    """A size in GiB, or in MiB if it is small."""
     if size is None:
         return "-"
     return f"{gib(size)} GiB" if size >= 2**29 else f"{size / 2**20:.2f} MiB"
