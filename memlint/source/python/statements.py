@@ -1,4 +1,4 @@
-"""Statements, followed in order. Where it is unknown which branch runs, both are followed and their results merged."""
+"""Follows statements in order. If it is unknown which branch runs, both are followed and their results merged."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from memlint.source.python.values import (
     either,
 )
 
-# How a block ends: it goes on, or leaves a function, a loop round, a loop, or everything by an exception.
+# How a block ends: it continues, or leaves a function, an iteration, a loop, or everything by an exception.
 GOES_ON, RETURN, CONTINUE, BREAK, RAISE = "", "return", "continue", "break", "raise"
 
 
 def execute(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """Follows statements; how they end. Raises StopReading."""
+    """Follows statements and returns how they end. Raises StopReading."""
     for statement in body:
         reader.budget.spend()
         function = _BY_TYPE.get(type(statement))
@@ -84,8 +84,8 @@ def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
 
 
 def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
-    """The branch that is taken. One that ends in an exception is not: people start scripts that work (a token in the
-    environment, a file that is not in the repository)."""
+    """Follows the branch that is taken, but not one that ends in an exception: it is assumed that the script works (a
+    token is in the environment, a file that the repository lacks exists)."""
     before = dict(frame.scope.names)
     ends = execute(reader, node.body if test else node.orelse, frame)
     if ends != RAISE:
@@ -95,7 +95,7 @@ def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
 
 
 def _both(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:
-    """Follows each branch from the same names; a branch that leaves has no part in what comes after it."""
+    """Follows each branch from the same names and merges the results. A branch that leaves the block is not merged."""
     before = dict(frame.scope.names)
     ends: list[str] = []
     results: list[dict[str, Value]] = []
@@ -113,7 +113,7 @@ def _both(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, 
 
 
 def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
-    """Names after several branches: a name that only some of them set may be missing."""
+    """The names after several branches. A name that only some of them set may be missing."""
     merged = {}
     for name in {name for names in results for name in names}:
         values = [names.get(name) or Undetermined(reason) for names in results]
@@ -139,7 +139,7 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
 
 
 def _one_round(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """One round of a loop that may run any number of times."""
+    """Follows one iteration of a loop whose number of iterations is unknown."""
     _both(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
     return GOES_ON
 
@@ -158,7 +158,7 @@ def _with(reader: Reader, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
 
 
 def _try(reader: Reader, node: ast.Try, frame: Frame) -> str:
-    """The body, as if nothing failed; handlers run only where the body ends with an exception of its own."""
+    """Follows the body as if nothing failed. Handlers are followed only if the body ends with a `raise`."""
     ends = execute(reader, node.body, frame)
     if ends == RAISE and node.handlers:
         ends = execute(reader, node.handlers[0].body, frame)
@@ -176,7 +176,7 @@ def _define_function(reader: Reader, node: ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Frame) -> Value:
-    """What a library makes of a function by a decorator (`@hydra.main(...)`); else the function."""
+    """The result of applying a decorator: that of a known library (`@hydra.main(...)`), else the function itself."""
     call = decorator if isinstance(decorator, ast.Call) else None
     target = evaluate(reader, call.func if call else decorator, frame)
     known = reader.library(f"@{target.name}") if isinstance(target, External) else None

@@ -1,9 +1,10 @@
-"""Follows a script without running anything, and collects the programs that it would start.
+"""Follows a shell script without running anything, and collects the programs that it would start.
 
-Variables, functions, branches, loops over known words, sourced files, here-documents and the plain text programs of
-`filters.py` are followed. A condition that nobody can decide is taken both ways; what the ways disagree on is either
-followed side by side (up to `MOST_WAYS`) or unknown from there on. A way that ends in `exit` is left out where another
-goes on: whoever starts the script gives it what it needs. Every loop, depth and text is bounded.
+It follows variables, functions, branches, loops over known words, sourced files, here-documents and the text programs
+of `filters.py`. If a condition is unknown, both branches are followed, in separate states (up to `MOST_WAYS`); beyond
+that, the states are merged, and everything that differs between them is unknown. A branch that ends in `exit` is
+dropped if the other one continues: it is assumed that the script gets what it needs. Loops, depth and text are all
+bounded.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MOST_STEPS = 6_000  # statements that are followed
-MOST_WAYS = 6  # side by side
+MOST_WAYS = 6  # states that are followed separately
 MOST_DEPTH = 40  # of nested statements, functions and scripts
 MOST_STARTS = 3
-MOST_ROUNDS = 16  # of one loop
+MOST_ROUNDS = 16  # iterations of one loop
 MOST_INVOCATIONS = 1_000
 States = list[State]
 
 
 class Interpreter:
-    """Follows one script. `path` is its file, absolute; findings point there."""
+    """Follows one script. `path`: its file (absolute), which findings point to."""
 
     def __init__(self, path: str, surroundings: Surroundings) -> None:
         self.path = path
@@ -58,23 +59,23 @@ class Interpreter:
         defaults = {name: literal(value) for name, value in surroundings.variables.items()}
         self.expander = Expander(self._printed, defaults)
         self.conditions = Conditions(self.expander, self._exists)
-        self.asked_for_gpus = False  # whether the script asks how many GPUs the machine has
+        self.asked_for_gpus = False  # whether the script counts the GPUs of the machine
         self._steps = 0
         self._depth = 0
-        self._at = Where(path, 0, 0)  # the command of this file that is followed
+        self._at = Where(path, 0, 0)  # the place of the current command in this file
         self._rounds = 0
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
-        """Follow the script from its start. `folder` is where it is started, absolute.
+        """Follows the script from its start. `folder`: the working folder (absolute).
 
-        Where the script stops without a value that nobody gives, it is followed again with that value given.
+        If the script stops because a value is missing (`${V:?}`), it is followed again as if the value were given.
         """
         sources = (source or Source.of_file(self.path, text),)
         self.follow_all(sources, folder, arguments)
 
     def follow_all(self, sources: Iterable[Source], folder: str, arguments: Iterable[Word] = ()) -> None:
-        """Follow texts that one shell reads one after the other, each parsed for itself. As `follow`."""
+        """Like `follow`, for several texts that one shell reads in sequence; each is parsed separately."""
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
             self.invocations, self._steps, self._depth, self._rounds = [], 0, 0, 0
@@ -95,7 +96,7 @@ class Interpreter:
         return self._row(source.tree.children, source, [state])
 
     def _row(self, nodes: Sequence[Node], source: Source, states: States) -> States:
-        """Statements one after the other, in every state that is still going on."""
+        """Follows statements in sequence, each in every state that continues."""
         for node in nodes:
             if not node.is_named or node.type == "comment":
                 continue
@@ -107,7 +108,7 @@ class Interpreter:
         return states
 
     def statement(self, node: Node, source: Source, state: State) -> States:
-        """One statement; the states that it may end in. `state` is used up."""
+        """Follows one statement and returns the possible states after it. `state` must not be used afterwards."""
         self._steps += 1
         handler = _STATEMENTS.get(node.type)
         if handler is None or self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
@@ -124,7 +125,7 @@ class Interpreter:
             self._at = before
 
     def _fewer(self, states: States, node: Node) -> States:
-        """States that say the same are one; beyond `MOST_WAYS` what they disagree on is unknown."""
+        """Joins equal states. If more than `MOST_WAYS` remain, merges them: differing values become unknown."""
         if len(states) == 1:
             return states
         alive = [one for one in states if not one.is_dead]
@@ -141,7 +142,7 @@ class Interpreter:
         return self._row(node.children, source, [state])
 
     def _subshell(self, node: Node, source: Source, state: State) -> States:
-        """`( ... )`: what it changes is forgotten behind it."""
+        """`( ... )`: its changes of variables do not last."""
         ended = self._row(node.children, source, [state.copy()])
         state.output = ended[0].output
         state.status = ended[0].status
@@ -158,7 +159,7 @@ class Interpreter:
         return states
 
     def _list(self, node: Node, source: Source, state: State) -> States:
-        """`a && b`, `a || b`. A program is taken to succeed."""
+        """`a && b`, `a || b`. A program is assumed to succeed."""
         left, *middle = node.children[:-1]
         right, is_or = node.children[-1], any(child.type == "||" for child in middle)
         found: States = []
@@ -180,8 +181,8 @@ class Interpreter:
         no: Callable[[State], States],
         node: Node,
     ) -> States:
-        """What follows a condition: one way where it is known, both where it is not, the one that goes on where the
-        condition was only assumed."""
+        """Follows the branches of a condition: both if it is unknown. If it rests on an assumption, the other branch is
+        followed only when the assumed one ends the script."""
         if truth.value is not None and not truth.assumed:
             return yes(state) if truth.value else no(state)
         if truth.value is not None:
@@ -278,7 +279,7 @@ class Interpreter:
             self._rounds -= 1
 
     def _for_counting(self, node: Node, source: Source, state: State) -> States:
-        """`for ((i=0; i<n; i++))`: once, with a counter that is not known."""
+        """`for ((i=0; i<n; i++))`: the body is followed once, with an unknown counter."""
         body = node.child_by_field_name("body")
         for child in node.named_children:
             if child.type in ("variable_assignment", "assignment_expression", "binary_expression"):
@@ -290,8 +291,8 @@ class Interpreter:
         )
 
     def _while(self, node: Node, source: Source, state: State) -> States:
-        """A loop is followed once where its condition is not plainly false; one that takes the script's arguments one
-        after the other, until none is left."""
+        """Follows the body of a loop once, unless its condition is false. A loop that consumes the script's arguments
+        with `shift` is followed until none is left."""
         body = node.child_by_field_name("body")
         condition = node.children_by_field_name("condition")
         found: States = []
@@ -319,7 +320,7 @@ class Interpreter:
         return [state]
 
     def _pipeline(self, node: Node, source: Source, state: State) -> States:
-        """Each part reads what the one before printed."""
+        """`a | b`: each command reads the output of the one before it."""
         given: Text | None = state.input
         parts = [child for child in node.children if child.is_named]
         status = state.status
@@ -407,7 +408,7 @@ class Interpreter:
         wrappers: tuple[tuple[Word, ...], ...] = (),
         is_outside: bool = False,
     ) -> States:
-        """A simple command of expanded words. `alone`: variables that are set for it alone."""
+        """Follows a simple command of expanded words. `alone`: variables that are set only for it (`V=1 train`)."""
         if not words:
             return [state]
         name = words[0].known or ""
@@ -457,7 +458,7 @@ class Interpreter:
         return [state]
 
     def _text(self, text: Text, state: State) -> States:
-        """Commands that a word holds: parts of it that are unknown stay so."""
+        """Follows the commands in a text (`eval`, `bash -c`). Unknown parts of it stay unknown."""
         if shown(text).count("\n") > 2_000 or self._depth > MOST_DEPTH // 2:
             return [state]
         parts: list[Text] = []
@@ -496,7 +497,7 @@ class Interpreter:
         return states
 
     def _other_script(self, script: Word, arguments: tuple[Word, ...], state: State) -> None:
-        """`bash other.sh a b`: with these arguments and the exported variables."""
+        """`bash other.sh a b`: follows that script with its arguments and the exported variables."""
         path = path_in(state.folder, script.pieces)
         source = self._file(path)
         if source is None or path is None:
@@ -510,7 +511,7 @@ class Interpreter:
         self._depth -= 3
 
     def _file(self, path: str | None) -> Source | None:
-        """A script of the repository, to be followed; None where there is none, or where scripts call each other."""
+        """A script of the repository, to be followed; None if it does not exist, or if scripts call each other."""
         if path is None or self._depth > MOST_DEPTH - 12:
             return None
         real = self.surroundings.find(path, "file")
@@ -543,7 +544,7 @@ class Interpreter:
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> None:
-        """A program: what it prints where that is known, and a record of it."""
+        """Handles a program: prints its output, if that is known, and records the invocation."""
         name = posixpath.basename(words[0].known or "")
         state.status = Truth(None, is_command=True)
         path = path_in(state.folder, words[0].pieces)
@@ -590,7 +591,7 @@ class Interpreter:
         )
 
     def _printed(self, node: Node, source: Source, state: State) -> Text:
-        """What the commands of `$( ... )` print."""
+        """The output of the commands in `$( ... )`."""
         one = state.copy()
         one.output = ()
         one.left = ""
@@ -607,7 +608,7 @@ class Interpreter:
         return trimmed(next(iter(texts.values())))
 
     def _exists(self, path: str, kind: str) -> bool | None:
-        """None for a path that must exist although the repository has none: without it the script stops."""
+        """Whether a path exists; None if the repository lacks it but the script stops without it."""
         return None if path in self.expander.given else self.surroundings.find(path, kind) == path
 
 
