@@ -34,8 +34,8 @@ from memlint.report.model import FileReport, Report
 from memlint.run import Run
 from memlint.settings import forget_changed
 
-_turn = RLock()
-_kept: list[Linter] = []  # the last linter, whose rules the next one reuses
+_lock = RLock()
+_last_linter: list[Linter] = []  # the last linter, whose rules the next one reuses
 
 
 def estimate(
@@ -70,7 +70,7 @@ def estimate(
         raise UsageError(f"{next(iter(question))}=: asks about a run without a file, and a source was given")
     if isinstance(source, Run):
         return _of_run(source)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         found = estimates_of(sources.request(facts, given), given)
     if len(found) > 1:
@@ -95,14 +95,14 @@ def estimates(
 ) -> tuple[RunEstimate, ...]:
     """Like `estimate`, for files with several runs: documents of a YAML file, launches of a script."""
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         return estimates_of(sources.request(facts, given), given)
 
 
 def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ...]:
     """The runs of the first file of `given`. Raises Error if it has none."""
-    with _turn:
+    with _lock:
         linter = _linter(asked, given)
         analysed = linter.analyse(given.paths[0])
         told = linter.report(analysed).report
@@ -137,7 +137,7 @@ def check(
     exist.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.some_files(source, path, files)
         asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
         return check_of(asked, given)
@@ -145,7 +145,7 @@ def check(
 
 def check_of(asked: LintRequest, given: GivenFiles) -> CheckResult:
     """The findings about `given`."""
-    with _turn:
+    with _lock:
         linter = _linter(asked, given)
         linted: list[LintedFile] = []
         found: list[RunEstimate] = []
@@ -184,14 +184,14 @@ def plan(
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     wanted = PlanRequest(goal, "", tuple(keep), most_cards)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         return plan_of(sources.request(facts, given), given, wanted)
 
 
 def plan_of(asked: LintRequest, given: GivenFiles, wanted: PlanRequest) -> PlanResult:
     """Ways to make the runs of `given` fit. Raises Error if there are no runs."""
-    with _turn:
+    with _lock:
         rows = plan_files(_linter(asked, given), given.paths, wanted)
         return PlanResult(tuple(row.row for row in rows))
 
@@ -220,7 +220,7 @@ def fix(
     of the fix to take, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.some_files(source, path, files)
         _forget()
         make = linter_maker(sources.request(facts, given, fixes=True), given.workspace, _last())
@@ -246,12 +246,12 @@ def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
     """A linter that sees files as they are now. Settings that changed since the last call are read again."""
     _forget()
     linter = Linter(asked, given.workspace, like=_last())
-    _kept[:] = [linter]
+    _last_linter[:] = [linter]
     return linter
 
 
 def _last() -> Linter | None:
-    return _kept[0] if _kept else None
+    return _last_linter[0] if _last_linter else None
 
 
 def _forget() -> None:
@@ -280,10 +280,10 @@ def _of_question(facts: CallFacts, fields: Mapping[str, object]) -> RunEstimate:
     """The estimate of the run that keywords describe, as for `memlint estimate --model ...`."""
     named = {field: getattr(facts, field) for field in ("model", "gpu", "gpus", "gpus_per_node")}
     others = CallFacts(versions=facts.versions, settings=facts.settings, isolated=facts.isolated)
-    with _turn:
+    with _lock:
         _forget()
         found, linter = answer_with(question_of({**named, **fields}), sources.stated(others), _last())
-        _kept[:] = [linter]
+        _last_linter[:] = [linter]
         return RunEstimate(found.neutral, found.run)
 
 

@@ -51,9 +51,9 @@ def run(program: str, arguments: list[str]) -> int:
     files = _files(given)
     request = _request(given, pairs, len(files))
     if given.model:
-        from memlint.commands.other_model import where_none_is_known  # late: --model is rarely given
+        from memlint.commands.other_model import with_model_for_unknown_names  # late: --model is rarely given
 
-        request = where_none_is_known(given, request, [file.path for file in files])
+        request = with_model_for_unknown_names(given, request, [file.path for file in files])
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
     baseline = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
 from memlint.commands.what_if import add_what_if, wanted, what_if
@@ -45,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
         raise UsageError("--gpus auto needs a question (--model); for files: memlint plan FILE --goal cards")
     found = options.config_files(given)
     request = options.lint_request(given, fixes=False)._replace(assumptions=True)
-    request = with_its_model(given, request, [file.path for file in found])
+    request = with_model_replaced(given, request, [file.path for file in found])
     files = tuple(file.report for file in lint_files(request, found, given.jobs))
     report = Report(files, (), __version__)
     for name, path in pairs:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.findings import Finding
@@ -107,7 +107,7 @@ def explain_files(given: options.Options) -> tuple[ExplainedFile, ...]:
     if not found:
         raise UsageError(f"{path}: no config to explain")
     request = options.lint_request(given)._replace(assumptions=True)
-    linter = Linter(with_its_model(given, request, [item.path for item in found]))
+    linter = Linter(with_model_replaced(given, request, [item.path for item in found]))
     files = tuple(_explain_file(linter, item.path, line) for item in found)
     if not any(file.findings or file.runs for file in files):
         raise UsageError(f"{path}: nothing to explain: no run and no finding")

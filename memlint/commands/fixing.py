@@ -11,7 +11,7 @@ from itertools import takewhile
 from memlint._record import NamedTuple
 from memlint.commands import options
 from memlint.commands.consent import Consent
-from memlint.commands.other_model import where_none_is_known
+from memlint.commands.other_model import with_model_for_unknown_names
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.fixes.edits.unified_patch import patch
@@ -42,7 +42,7 @@ def fix_files(given: options.Options) -> WrittenFiles:
         raise UsageError("fix writes files: standard input is none")
     paths = tuple(item.path for item in options.config_files(given))
     request = options.lint_request(given)
-    request = where_none_is_known(given, request, paths)
+    request = with_model_for_unknown_names(given, request, paths)
     make = linter_maker(request)
     fixed = _fixed(paths, FixRequest(given.unsafe, options.words(given.rule), given.plan), make, given, request.cwd)
     if fixed.broken:

@@ -20,7 +20,7 @@ from memlint.run import UNKNOWN, Run
 FIELD = "model.name"
 
 
-def with_its_model(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
+def with_model_replaced(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
     """The request in which each file names the model of `--model`; unchanged without `--model`.
 
     Raises UsageError if the model is unknown, or if a file names its own in a way that no edit can replace.
@@ -38,7 +38,7 @@ def with_its_model(given: options.Options, request: LintRequest, paths: Iterable
     return _with_models(request, unknown)._replace(contents=tuple(contents.items()))
 
 
-def where_none_is_known(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
+def with_model_for_unknown_names(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
     """The request in which unknown model names mean the model of `--model`.
 
     Raises UsageError if a file that the user named itself names another model that is known.

@@ -32,13 +32,13 @@ def run(program: str, arguments: list[str]) -> int:
     if not words:
         raise UsageError("run wants a command behind `--`: memlint run -- sbatch job.sh")
     found = preflight(words, options.lint_request(given, fixes=not given.no_fixes))
-    refused = _tell(found, given.fail_on)
+    refused = _print_reports(found, given.fail_on)
     if refused and not given.force:
         sys.stderr.write("memlint: not started (--force starts it all the same)\n")
         return 1
     if given.dry_run:
         return 0
-    return _become(words)
+    return _replace_process(words)
 
 
 def _parser(program: str) -> options.Parser:
@@ -63,7 +63,7 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     return arguments[:place], arguments[place + 1 :]
 
 
-def _tell(found: Preflight, fail_on: str) -> bool:
+def _print_reports(found: Preflight, fail_on: str) -> bool:
     """Writes the reports to standard error (standard output is the command's). Returns whether the run is refused."""
     for note in found.notes:
         sys.stderr.write(f"memlint: {note}\n")
@@ -85,7 +85,7 @@ def _is_refused(report: FileReport, fail_on: str) -> bool:
     return does_not_fit or any(SEVERITIES.index(item.severity) >= least for item in report.findings)
 
 
-def _become(words: list[str]) -> int:
+def _replace_process(words: list[str]) -> int:
     """Replaces this process by the command, so that exit code, signals and streams are the command's own."""
     sys.stdout.flush()
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.formats.base import Context
@@ -44,7 +44,7 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     files = options.config_files(given)
-    linter = Linter(with_its_model(given, options.lint_request(given, fixes=False), [one.path for one in files]))
+    linter = Linter(with_model_replaced(given, options.lint_request(given, fixes=False), [one.path for one in files]))
     style = style_for(sys.stdout, colour=given.colour)
     blocks, failed = [], False
     for found in files:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_file, to_stdout
 from memlint.commands.question_options import AUTO, facts_of
 from memlint.errors import UsageError
@@ -82,7 +82,7 @@ def _target(given: options.Options, question: Question | None) -> tuple[Variants
     found = options.config_files(given)
     if len(found) != 1:
         raise UsageError(f"--set, --try and --sweep are for one file; {len(found)} were named")
-    request = with_its_model(given, options.lint_request(given, fixes=False), [found[0].path])
+    request = with_model_replaced(given, options.lint_request(given, fixes=False), [found[0].path])
     return FileWhatIf(request, found[0].path), found[0].path
 
 

@@ -137,11 +137,11 @@ class FileAnalyser:
         contents: Mapping[str, bytes],
     ) -> Analysis:
         changed = workspace.overlaid(contents)
-        again = self._same_run(analysis.document, changed)
+        again = self._corresponding_document(analysis.document, changed)
         # fixes=False: only the findings and estimates of a changed file are used.
         return engine.analyse(again, self.context_for(again, changed), fixes=False, before=before)
 
-    def _same_run(self, document: Document, changed: Workspace) -> Document:
+    def _corresponding_document(self, document: Document, changed: Workspace) -> Document:
         """The document in the changed files that corresponds to `document`."""
         is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
         is_inferred = is_own and self.keys_for(document.path) is None

@@ -111,7 +111,7 @@ def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: 
             if analysis is None or not _is_wanted(finding, analysis, wanted):
                 continue
             fixes = tuple(_applicable_fixes(finding, analysis))
-            fix = _chosen(fixes, wanted)
+            fix = _fix_to_try(fixes, wanted)
             if fix is None and finding.fixes:
                 passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, wanted))
             if fix is not None:
@@ -156,7 +156,7 @@ def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
             yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
 
 
-def _chosen(fixes: tuple[Fix, ...], wanted: FixRequest) -> Fix | None:
+def _fix_to_try(fixes: tuple[Fix, ...], wanted: FixRequest) -> Fix | None:
     """The fix to try, None if none is allowed.
 
     With `--plan N` fix number N, safe or not: naming it is consent. Otherwise the first allowed fix that has edits;

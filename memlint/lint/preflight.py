@@ -48,7 +48,7 @@ def preflight(words: Sequence[str], request: LintRequest) -> Preflight:
     if _is_estimated(first):
         return Preflight((first,), notes)
     scripts = tuple(path for path in named if not path.endswith(CONFIGS))
-    configs = dict.fromkeys((*(path for path in named if path.endswith(CONFIGS)), *_named_in(scripts)))
+    configs = dict.fromkeys((*(path for path in named if path.endswith(CONFIGS)), *_configs_named_in(scripts)))
     for paths in (configs, scripts):  # configs first: a script's launch leaves most values to its config
         reports = tuple(filter(_is_estimated, map(linter.report_file, paths)))
         if reports:
@@ -68,7 +68,7 @@ def _named_files(words: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(posixpath.normpath(name.replace(os.sep, "/")) for name in files))
 
 
-def _named_in(scripts: Sequence[str]) -> Iterator[str]:
+def _configs_named_in(scripts: Sequence[str]) -> Iterator[str]:
     """The configs that the text of job scripts names, from the working directory or the script's folder."""
     for path in scripts:
         if path.endswith(PYTHON):

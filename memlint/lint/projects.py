@@ -44,11 +44,11 @@ class Workspaces:
             self._root_of[folder] = project_root(folder, self.cwd)
         root = self._root_of[folder]
         if root not in self._by_root:
-            workspace = self._made(root)
+            workspace = self._new_workspace(root)
             self._by_root[root] = workspace.overlaid(self._contents) if self._contents else workspace
         return self._by_root[root]
 
-    def _made(self, root: str) -> Workspace:
+    def _new_workspace(self, root: str) -> Workspace:
         if self._unsaved is not None:
             return in_editor(root, self.cwd, self._unsaved, self._hub, self._exact)
         return on_disk(root, self.cwd, hub=self._hub, exact=self._exact)

@@ -82,11 +82,11 @@ class EditorSession:
     def with_fixes(self, path: str) -> FileReport:
         """The report of a file with the fixes of its findings. Raises UsageError, Superseded."""
         linter = self.linter()
-        return linter.report(self._stoppable(linter).analyse(path, named=False, fixes=True)).report
+        return linter.report(self._interruptible(linter).analyse(path, named=False, fixes=True)).report
 
     def reanalysis(self, analysis: Analysis) -> Reanalyse:
         """A function that analyses a document again with changed contents of files. It raises Superseded."""
-        analyser = self._stoppable(self.linter())
+        analyser = self._interruptible(self.linter())
         return analyser.reanalysis(analysis, analyser.workspaces.of(analysis.document.path))
 
     def linter(self) -> Linter:
@@ -101,18 +101,18 @@ class EditorSession:
             self._linter.analyser.workspaces.forget(self._changed.pop())
         return self._linter
 
-    def _stoppable(self, linter: Linter) -> FileAnalyser:
+    def _interruptible(self, linter: Linter) -> FileAnalyser:
         """The linter's analyser, made to end early (Superseded) when an edit makes its answer useless."""
         own = linter.analyser
         return FileAnalyser(
             own.workspaces,
-            lambda path: self._watched(linter.rules.engine_for(path)),
+            lambda path: self._interruptible_engine(linter.rules.engine_for(path)),
             own.context_for,
-            lambda path: self._watched(linter.rules.judge_for(path)),
+            lambda path: self._interruptible_engine(linter.rules.judge_for(path)),
             own.keys_for,
         )
 
-    def _watched(self, engine: Engine) -> Engine:
+    def _interruptible_engine(self, engine: Engine) -> Engine:
         if id(engine) not in self._engines:
 
             def estimate(run: Run) -> Estimate:

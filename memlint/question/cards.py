@@ -31,7 +31,7 @@ class CardNumbers(NamedTuple):
 
 def fewest_cards(question: Question, facts: StatedFacts) -> CardNumbers:
     """The smallest numbers of cards that hold the run, found by estimating it for each number. Raises UsageError."""
-    question, taken = _shared(question)
+    question, taken = _with_sharding(question)
     engine = with_defaults(question._replace(gpus=question.gpus or 2))[0].engine
     serves = question.inference and engine in SERVERS
     if serves:
@@ -43,7 +43,7 @@ def fewest_cards(question: Question, facts: StatedFacts) -> CardNumbers:
     return CardNumbers(found._replace(files=files), count, rows, counts)
 
 
-def _shared(question: Question) -> tuple[Question, tuple[Default, ...]]:
+def _with_sharding(question: Question) -> tuple[Question, tuple[Default, ...]]:
     """The question, with sharding added if it has none: with DDP more cards would never help. Also the new defaults."""
     if question.inference or question.zero or question.fsdp:
         return question, ()

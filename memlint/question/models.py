@@ -82,9 +82,7 @@ def _refuse_gguf(name: str) -> None:
         return
     made_from = _GGUF.split(name)[0].rpartition("/")[2]
     entry = catalog.find(made_from)
-    ask = (
-        f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
-    )
+    ask = f"--model {_full_id(made_from, entry.name)}" if entry is not None else "the model it was made from"
     raise UsageError(
         f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
         f"ask about {ask}, with --bits 4 for 4-bit weights"
@@ -104,7 +102,7 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     entry = catalog.find(name)
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
-    owned = _as_its_owner_writes(name, entry.name)
+    owned = _full_id(name, entry.name)
     owned = owned if "/" in owned else entry.name  # a config needs the id of a repository
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
@@ -115,7 +113,7 @@ _ENDINGS = ("", "-hf", "-v0.1")
 
 
 @lru_cache(1024)
-def _as_its_owner_writes(name: str, known: str) -> str:
+def _full_id(name: str, known: str) -> str:
     """The full id that a short name means: `Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`.
 
     Candidates have the same letters and as many parameters as the model `known`. Taken is the longest one of the owner

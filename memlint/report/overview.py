@@ -68,12 +68,12 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
     budget = found.usable or run.hardware.usable_bytes or 0
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
     if run.estimate.readings and run.estimate.verdict == "unknown":
-        found = _over_all(found, run.estimate.readings)
+        found = _spanning_readings(found, run.estimate.readings)
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
     return one_line(run.path), card, gib(found.figure).rjust(6), interval
 
 
-def _over_all(found: CardBytes, readings: Iterable[ReadingEstimate]) -> CardBytes:
+def _spanning_readings(found: CardBytes, readings: Iterable[ReadingEstimate]) -> CardBytes:
     """The figure with an interval that spans all readings, because a row has no room for each reading."""
     known = [one for one in readings if one.device_low_bytes is not None and one.device_high_bytes is not None]
     low = min((one.device_low_bytes or 0 for one in known), default=found.low)

@@ -165,9 +165,9 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     if estimate.details.get("other_models_bytes"):
         yield f"  of the weights {gib(estimate.details['other_models_bytes'])} GiB are models beside the trained one"
     if "most_image_tokens" in estimate.details:
-        yield f"  {_seen(estimate.details)}"
+        yield f"  {_images_note(estimate.details)}"
     if "cache_tokens" in estimate.details:
-        yield f"  {_served(estimate.details)}"
+        yield f"  {_cache_note(estimate.details)}"
     yield from _host_lines(estimate)
 
 
@@ -187,7 +187,7 @@ def _host_lines(estimate: Estimate) -> Iterator[str]:
         yield f"  host memory beside training, a node: {', '.join(gathered)}"
 
 
-def _seen(details: Mapping[str, int]) -> str:
+def _images_note(details: Mapping[str, int]) -> str:
     """The images that are assumed: "images in a sample: 1 of 784 tokens, at most 2,048 tokens of images"."""
     counted, each = details["images"], details["tokens_per_image"]
     central = f"{counted} of {each:,} tokens each" if counted else "none"
@@ -197,7 +197,7 @@ def _seen(details: Mapping[str, int]) -> str:
     return f"images in a sample: {central} in the table, {most}; --images N fixes their number"
 
 
-def _served(details: Mapping[str, int]) -> str:
+def _cache_note(details: Mapping[str, int]) -> str:
     """What a server's cache holds: "KV cache: 47.1 GiB left, about 385,000 tokens or 94 requests of 4,096 tokens"."""
     each = details["cache_request_bytes"]
     length = round(details["cache_tokens"] * each / details["cache_bytes"]) if details["cache_bytes"] else 0

@@ -106,7 +106,7 @@ def read(data: bytes, path: str) -> dict[Key, int]:
 
     :raises BaselineError: where it is not one.
     """
-    value = _large(data, path) if len(data) > MAX_BYTES else _located(data, path)
+    value = _parsed_large(data, path) if len(data) > MAX_BYTES else _located(data, path)
     if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("files"), dict):
         raise BaselineError(f"{path}:1:1: not a baseline of version {VERSION}; write it anew with --write-baseline")
     return {
@@ -125,7 +125,7 @@ def _located(data: bytes, path: str) -> Any:
     return document.value
 
 
-def _large(data: bytes, path: str) -> Any:
+def _parsed_large(data: bytes, path: str) -> Any:
     """Parses a baseline above the size limit of configs, which 50,000 findings reach; memlint wrote the file itself."""
     try:
         return json.loads(data)

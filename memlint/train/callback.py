@@ -49,10 +49,10 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         attempted(self._evaluated)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._tell_at_the_end(control)
+        self._log_at_last_step(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._tell_at_the_end(control)  # an evaluation after the last step may have stopped the training
+        self._log_at_last_step(control)  # an evaluation after the last step may have stopped the training
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         attempted(lambda: self._finish(args))
@@ -65,12 +65,12 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         arguments = args.to_dict()
         batch = (args.per_device_train_batch_size, length or length_of(arguments))
         training = Training(
-            self._what_is_called(given["model"]), given.get("optimizer"), arguments, batch, gpu, live.stage(args)
+            self._called_model(given["model"]), given.get("optimizer"), arguments, batch, gpu, live.stage(args)
         )
         self._session = Session(training, on_misfit)
         self._session.start()
 
-    def _what_is_called(self, model: Any) -> Any:
+    def _called_model(self, model: Any) -> Any:
         """The compiled model, because its hooks run outside of compiled code; the model itself if it is not
         compiled."""
         outer = self._called() if self._called is not None else None
@@ -84,7 +84,7 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._session is not None:
             self._session.recorder.evaluated()
 
-    def _tell_at_the_end(self, control: Any) -> None:
+    def _log_at_last_step(self, control: Any) -> None:
         """Logs the numbers at the last step, before the trainer's reporters close."""
         if not control.should_training_stop or self._has_logged:
             return

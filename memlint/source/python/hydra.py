@@ -49,13 +49,13 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
     word = str(name.value).removesuffix(".yaml")
     if reader.config:
         base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
-    base, word = _said(reader, base, "config_path", "cp"), _said(reader, word, "config_name", "cn")
+    base, word = _own_option(reader, base, "config_path", "cp"), _own_option(reader, word, "config_name", "cn")
     config = composed(reader, base, word.removesuffix(".yaml")) or Table({}, given.source, is_open=True)
     interpolate(config, config)
     return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)
 
 
-def _said(reader: Reader, otherwise: str, *names: str) -> str:
+def _own_option(reader: Reader, otherwise: str, *names: str) -> str:
     """The value that the command line gives one of Hydra's own options (`--config-name x`); else `otherwise`."""
     (word,) = (reader.words(*names) or (None,))[:1]
     return str(word.value) if isinstance(word, Known) else otherwise

@@ -127,13 +127,13 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     given_name = given.named.get("dest")
     name = str(given_name.value) if isinstance(given_name, Known) else option_name(names)
     if name:
-        said = _said(reader, given, names)
+        said = _given_value(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
         options.values[name] = _option_default(reader, given, name, is_positional) if said is None else said
     return Known(None)
 
 
-def _said(reader: Reader, given: Call, names: list[str]) -> Value | None:
+def _given_value(reader: Reader, given: Call, names: list[str]) -> Value | None:
     """The value that the command line gives for `add_argument(*names, ...)`; None if it gives none."""
     words = reader.words(*names)
     if words is None and names and not names[0].startswith("-"):

@@ -80,7 +80,7 @@ def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
     known = operations.truth(test)
     if known is not None:
         return _taken(reader, node, known, frame)
-    return _both(reader, (node.body, node.orelse), frame, reason_of(test))
+    return _follow_branches(reader, (node.body, node.orelse), frame, reason_of(test))
 
 
 def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
@@ -94,7 +94,7 @@ def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
     return execute(reader, node.orelse if test else node.body, frame)
 
 
-def _both(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:
+def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:
     """Follows each branch from the same names and merges the results. A branch that leaves the block is not merged."""
     before = dict(frame.scope.names)
     ends: list[str] = []
@@ -127,7 +127,7 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     if values is None or len(values) > MAX_ROUNDS:
         with reader.doubt("only in a loop whose rounds memlint does not know"):
             assign(reader, node.target, part_of(iterated), frame)
-            return _one_round(reader, node.body, frame)
+            return _one_iteration(reader, node.body, frame)
     for value in values:
         assign(reader, node.target, value, frame)
         ends = execute(reader, node.body, frame)
@@ -138,15 +138,15 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     return execute(reader, node.orelse, frame)
 
 
-def _one_round(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
+def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
     """Follows one iteration of a loop whose number of iterations is unknown."""
-    _both(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
+    _follow_branches(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
     return GOES_ON
 
 
 def _while(reader: Reader, node: ast.While, frame: Frame) -> str:
     evaluate(reader, node.test, frame)
-    return _one_round(reader, node.body, frame)
+    return _one_iteration(reader, node.body, frame)
 
 
 def _with(reader: Reader, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
@@ -234,7 +234,7 @@ def _match(reader: Reader, node: ast.Match, frame: Frame) -> str:
             break
     else:
         return GOES_ON
-    return _both(reader, [*(case.body for case in node.cases), ()], frame, reason_of(subject))
+    return _follow_branches(reader, [*(case.body for case in node.cases), ()], frame, reason_of(subject))
 
 
 def _raise(reader: Reader, node: ast.Raise, frame: Frame) -> str:

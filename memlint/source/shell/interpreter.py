@@ -93,18 +93,18 @@ class Interpreter:
     def _script(self, source: Source, state: State) -> States:
         if source.tree is None:
             return [state]
-        return self._row(source.tree.children, source, [state])
+        return self._statements(source.tree.children, source, [state])
 
-    def _row(self, nodes: Sequence[Node], source: Source, states: States) -> States:
+    def _statements(self, nodes: Sequence[Node], source: Source, states: States) -> States:
         """Follows statements in sequence, each in every state that continues."""
         for node in nodes:
             if not node.is_named or node.type == "comment":
                 continue
-            going, over = [one for one in states if _goes_on(one)], [one for one in states if not _goes_on(one)]
+            going, over = [one for one in states if _continues(one)], [one for one in states if not _continues(one)]
             if not going:
                 break
             ways = [way for one in going for way in self.statement(node, source, one)]
-            states = self._fewer(over + ways, node)
+            states = self._merge_states(over + ways, node)
         return states
 
     def statement(self, node: Node, source: Source, state: State) -> States:
@@ -124,7 +124,7 @@ class Interpreter:
             self._depth -= 1
             self._at = before
 
-    def _fewer(self, states: States, node: Node) -> States:
+    def _merge_states(self, states: States, node: Node) -> States:
         """Joins equal states. If more than `MOST_WAYS` remain, merges them: differing values become unknown."""
         if len(states) == 1:
             return states
@@ -139,11 +139,11 @@ class Interpreter:
         if source.of(node).startswith("(("):
             state.status = self.conditions.number(node, source, state)
             return [state]
-        return self._row(node.children, source, [state])
+        return self._statements(node.children, source, [state])
 
     def _subshell(self, node: Node, source: Source, state: State) -> States:
         """`( ... )`: its changes of variables do not last."""
-        ended = self._row(node.children, source, [state.copy()])
+        ended = self._statements(node.children, source, [state.copy()])
         state.output = ended[0].output
         state.status = ended[0].status
         return [state]
@@ -153,7 +153,7 @@ class Interpreter:
         return [state]
 
     def _negated(self, node: Node, source: Source, state: State) -> States:
-        states = self._row(node.children, source, [state])
+        states = self._statements(node.children, source, [state])
         for one in states:
             one.status = negated(one.status)
         return states
@@ -164,16 +164,16 @@ class Interpreter:
         right, is_or = node.children[-1], any(child.type == "||" for child in middle)
         found: States = []
         for one in self.statement(left, source, state):
-            if not _goes_on(one):
+            if not _continues(one):
                 found.append(one)
                 continue
             status = Truth(True) if one.status.is_command else one.status
-            found += self._ways(
+            found += self._follow_condition(
                 one, negated(status) if is_or else status, lambda way: self.statement(right, source, way), _same, node
             )
-        return self._fewer(found, node)
+        return self._merge_states(found, node)
 
-    def _ways(
+    def _follow_condition(
         self,
         state: State,
         truth: Truth,
@@ -208,22 +208,22 @@ class Interpreter:
                 return [state]
             condition, body = branches[index]
             found: States = []
-            for one in self._row(condition, source, [state]):
-                if not _goes_on(one):
+            for one in self._statements(condition, source, [state]):
+                if not _continues(one):
                     found.append(one)
                     continue
                 truth = Truth(None) if one.status.is_command else one.status
                 truth = Truth(True) if not condition else truth
-                found += self._ways(
+                found += self._follow_condition(
                     one,
                     truth,
-                    lambda way: self._row(body, source, [way]),
+                    lambda way: self._statements(body, source, [way]),
                     lambda way: from_branch(index + 1, way),
                     node,
                 )
             return found
 
-        return self._fewer(from_branch(0, state), node)
+        return self._merge_states(from_branch(0, state), node)
 
     def _case(self, node: Node, source: Source, state: State) -> States:
         value = self.expander.text(node.child_by_field_name("value"), source, state)
@@ -233,9 +233,9 @@ class Interpreter:
             None if plain is None else next((item for item in items if self._matches(item, plain, source, state)), None)
         )
         if plain is not None:
-            ended = self._row(case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
+            ended = self._statements(case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
             if not assumed(value) or any(not one.is_dead for one in ended):
-                return self._fewer(ended, node)
+                return self._merge_states(ended, node)
             self._required |= assumed(value)
         found: States = []
         for item in items:
@@ -243,8 +243,8 @@ class Interpreter:
             way.conditions += (item.start_point[0] + 1,)
             bind_case(value, item, source, way)
             if item is not chosen or plain is None:
-                found += self._row(case_body(item), source, [way])
-        return self._fewer(found or [state], node)
+                found += self._statements(case_body(item), source, [way])
+        return self._merge_states(found or [state], node)
 
     def _matches(self, item: Node, value: str, source: Source, state: State) -> bool:
         for pattern in item.children_by_field_name("value"):
@@ -274,7 +274,7 @@ class Interpreter:
     def _looped(self, body: Node, source: Source, states: States) -> States:
         self._rounds += 1
         try:
-            return self._row(body.children, source, states)
+            return self._statements(body.children, source, states)
         finally:
             self._rounds -= 1
 
@@ -296,7 +296,7 @@ class Interpreter:
         body = node.child_by_field_name("body")
         condition = node.children_by_field_name("condition")
         found: States = []
-        for one in self._row(condition, source, [state]):
+        for one in self._statements(condition, source, [state]):
             is_until = source.of(node).startswith("until")
             truth = negated(one.status) if is_until and not one.status.is_command else one.status
             if truth.value is False or body is None:
@@ -311,7 +311,7 @@ class Interpreter:
                 found += self._while(node, source, alive[0])
                 continue
             found.append(merged(alive if certain and alive else [before, *alive], node.start_point[0] + 1))
-        return self._fewer(found, node)
+        return self._merge_states(found, node)
 
     def _function(self, node: Node, source: Source, state: State) -> States:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -328,7 +328,7 @@ class Interpreter:
             one = state.copy()
             one.input = given
             one.output = ()
-            ended = self._row([child], source, [one])
+            ended = self._statements([child], source, [one])
             given, status = ended[0].output, ended[0].status
             for way in ended:
                 state.files.update(way.files)
@@ -348,7 +348,7 @@ class Interpreter:
             state.input = given
         if target is not None:
             state.output = ()
-        states = self._row([body], source, [state]) if body is not None else [state]
+        states = self._statements([body], source, [state]) if body is not None else [state]
         rest = [child for one in redirects for child in one.named_children if child.type in _STATEMENTS]
         for one in states:
             if target is not None:
@@ -357,7 +357,7 @@ class Interpreter:
                 one.files[path] = joined((one.files.get(path, ()), text)) if adds else text
                 one.output = outer
             one.input = before
-        return self._row(rest, source, states) if rest else states
+        return self._statements(rest, source, states) if rest else states
 
     def _assignment(self, node: Node, source: Source, state: State) -> States:
         builtins.assign(self.expander, node, source, state)
@@ -598,7 +598,7 @@ class Interpreter:
         self._depth += 1
         number = len(self.invocations)
         try:
-            ended = self._row(node.children, source, [one]) if self._depth < MOST_DEPTH else [one]
+            ended = self._statements(node.children, source, [one]) if self._depth < MOST_DEPTH else [one]
         finally:
             self._depth -= 1
         del self.invocations[number:]
@@ -612,7 +612,7 @@ class Interpreter:
         return None if path in self.expander.given else self.surroundings.find(path, kind) == path
 
 
-def _goes_on(state: State) -> bool:
+def _continues(state: State) -> bool:
     return not state.is_dead and not state.left
 
 
