@@ -61,7 +61,7 @@ def _start(files: QuestionFiles, written: Sequence[str]) -> str:
     return files.start.replace(files.main, main)
 
 
-def _one_request_note(found: ServingRoom, cards: int) -> str:
+def _why_only_one(found: ServingRoom, cards: int) -> str:
     """Why only one request is served at a time on several cards: transformers splits the model by layers there."""
     return ", one after the other on several cards; vllm answers more" if found.most_requests == 1 and cards > 1 else ""
 
@@ -77,7 +77,7 @@ def serving_lines(found: ServingRoom | None, requests: int, is_server: bool, car
     if found.left is not None and not is_server:
         tokens = f", {found.left // found.token_bytes:,} more tokens of cache" if found.token_bytes else ""
         yield f"  left on the card: {gib(found.left)} GiB{tokens}"
-        yield f"  requests of this context at once: {found.most_requests or 'none fits'}{_one_request_note(found, cards)}"
+        yield f"  requests of this context at once: {found.most_requests or 'none fits'}{_why_only_one(found, cards)}"
     if is_server and found.most_requests is not None and found.most_requests < requests:
         yield f"  of {requests} requests, {found.most_requests} fit at once; the others wait"
     if found.weights:
