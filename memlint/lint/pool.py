@@ -18,7 +18,7 @@ from memlint.repository.discovery import FoundFile
 # schemas, layers. The time that they took also predicts the time of the others.
 FIRST = 64
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
-ALONE = 0.75  # processor time / wall time of a process that does not compete for a processor
+UNCONTENDED = 0.75  # processor time / wall time of a process that does not compete for a processor
 QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
@@ -51,7 +51,7 @@ def _processes(others: int, wall: float, processor: float) -> int:
     """How many processes are worthwhile for `others` files, this one included. `wall`, `processor`: seconds of wall
     time and of processor time that the first files took."""
     processors = _processors()
-    if processor < ALONE * wall and _load() > processors:
+    if processor < UNCONTENDED * wall and _load() > processors:
         return 1  # the machine is busy: this process already waits for a processor
     return min(processors, int(processor / FIRST * others / WORTH_A_WORKER))
 
