@@ -105,10 +105,10 @@ def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ..
     with _lock:
         linter = _linter(asked, given)
         analysed = linter.analyse(given.paths[0])
-        told = linter.report(analysed).report
-        found = _estimates(analysed, told)
+        file_report = linter.report(analysed).report
+        found = _estimates(analysed, file_report)
         if not found:
-            raise _nothing_to_estimate(told)
+            raise _nothing_to_estimate(file_report)
         return found
 
 
@@ -271,9 +271,9 @@ def _lint(linter: Linter, path: str, named: bool) -> tuple[LintedFile, tuple[Run
     return linted, _estimates(analysed, linted.report)
 
 
-def _estimates(analysed: FileAnalysis, told: FileReport) -> tuple[RunEstimate, ...]:
+def _estimates(analysed: FileAnalysis, file_report: FileReport) -> tuple[RunEstimate, ...]:
     runs = [run for analysis in analysed.analyses for run in analysis.runs]
-    return tuple(map(RunEstimate, runs, told.runs))
+    return tuple(map(RunEstimate, runs, file_report.runs))
 
 
 def _of_question(facts: CallFacts, fields: Mapping[str, object]) -> RunEstimate:
@@ -291,10 +291,10 @@ def _of_run(run: Run) -> RunEstimate:
     return RunEstimate(run, run_report(run, closed_form(run), with_assumptions=True))
 
 
-def _nothing_to_estimate(told: FileReport) -> Error:
+def _nothing_to_estimate(file_report: FileReport) -> Error:
     """The error for a file without a run: it cannot be read, is broken, or is not a training config."""
-    worst: Any = next(iter(sorted(told.findings, key=lambda item: item.severity != "error")), None)
+    worst: Any = next(iter(sorted(file_report.findings, key=lambda item: item.severity != "error")), None)
     if worst is None:
-        return Error(f"{told.path}: no training config that memlint knows", told.path)
+        return Error(f"{file_report.path}: no training config that memlint knows", file_report.path)
     place = worst.location
     return Error(f"{place.path}:{place.line}:{place.column}: {worst.message}", place.path, place.line, place.column)

@@ -152,8 +152,8 @@ class CheckResult(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON of `memlint check --format json`, as plain values."""
-        told: dict[str, Any] = standard_json.loads(json.render(self.report))
-        return told
+        plain: dict[str, Any] = standard_json.loads(json.render(self.report))
+        return plain
 
     def __repr__(self) -> str:
         return f"<memlint.CheckResult: {len(self.findings)} findings, {len(self.runs)} runs>"

@@ -44,9 +44,9 @@ class Consent:
 
 def _shown(proposal: Proposal, tried: Attempt, style: Style) -> list[str]:
     flat = style._replace(width=0)  # width 0: the finding is printed with its path
-    told = finding_lines(proposal.finding._replace(fixes=(), related=()), {}, flat)
+    lines = finding_lines(proposal.finding._replace(fixes=(), related=()), {}, flat)
     fix = f"  {style.paint('fix', 'fix')}  {describe_fix(proposal.fix)}"
-    return [fitted("\n".join([*told, fix]), style), *_patch_lines(tried, style)]
+    return [fitted("\n".join([*lines, fix]), style), *_patch_lines(tried, style)]
 
 
 def _patch_lines(tried: Attempt, style: Style) -> list[str]:

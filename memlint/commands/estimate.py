@@ -122,10 +122,10 @@ def _lines(
 
 
 def _math_lines(found: Answer, style: Style) -> Iterator[str]:
-    told = arithmetic(found.neutral, found.run.estimate)
-    if told is not None:
+    derivation = arithmetic(found.neutral, found.run.estimate)
+    if derivation is not None:
         yield ""
-        yield from (f"  {line}" if line else "" for line in math_lines(told, found.run.estimate, style))
+        yield from (f"  {line}" if line else "" for line in math_lines(derivation, found.run.estimate, style))
 
 
 def _as_json(found: Answer, fewest: CardNumbers | None, left: ServingRoom | None) -> dict[str, Any]:

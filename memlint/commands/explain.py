@@ -66,15 +66,19 @@ def run(program: str, arguments: list[str]) -> int:
 def _print_arithmetic(files: tuple[ExplainedFile, ...], given: options.Options) -> None:
     """Prints the arithmetic of every run. Raises UsageError if no run is estimated."""
     pairs = [(report, arithmetic(run, report.estimate)) for file in files for run, report in file.runs]
-    told = [(report, found) for report, found in pairs if found is not None]
-    if not told:
+    estimated = [(report, found) for report, found in pairs if found is not None]
+    if not estimated:
         unknown = [one.reason for report, _ in pairs for one in report.estimate.unknown]
         raise UsageError(f"{given.what}: no estimate to explain" + (f": {unknown[0]}" if unknown else ""))
     if given.format == "json":
-        to_screen(as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in told]}), False)
+        to_screen(
+            as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in estimated]}), False
+        )
         return
     style = style_for(sys.stdout, colour=given.colour)
-    blocks = ["\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in told]
+    blocks = [
+        "\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in estimated
+    ]
     to_screen("\n\n".join(blocks) + "\n")
 
 

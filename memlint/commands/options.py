@@ -43,9 +43,9 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 @cache
 def _help_width() -> int:
     """COLUMNS, else the columns of the terminal, at most 120; 100 in a pipe."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and len(said) < 5:
-        return int(said) - 2
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and len(stated) < 5:
+        return int(stated) - 2
     try:
         return min(os.get_terminal_size(1).columns or 100, 120) - 2
     except OSError:

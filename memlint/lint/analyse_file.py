@@ -83,8 +83,8 @@ class FileAnalyser:
         findings: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
-                told = self.with_fixes(analysis, workspace, first_fix) if fixes else analysis.findings
-                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, told)]
+                own_findings = self.with_fixes(analysis, workspace, first_fix) if fixes else analysis.findings
+                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, own_findings)]
                 shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
         return FileAnalysis(path, analyses, tuple(findings))

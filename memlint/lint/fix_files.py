@@ -79,7 +79,7 @@ def fix_files(paths: Iterable[str], wanted: FixRequest, make: MakeLinter, accept
     changed: Mapping[str, bytes] = {}
     before: dict[str, bytes] = {}
     applied: list[AppliedFix] = []
-    told: list[tuple[Finding, str]] = []
+    not_applied: list[tuple[Finding, str]] = []
     for path in paths:
         passed_over: PassedOver = {}
         settled = apply_fixes(propose_fixes(path, wanted, make, passed_over), changed, accept)
@@ -87,9 +87,9 @@ def fix_files(paths: Iterable[str], wanted: FixRequest, make: MakeLinter, accept
             return FixedFiles(broken=settled.broken)
         changed = settled.contents
         applied += settled.applied
-        told += (*settled.refused, *passed_over.values())
+        not_applied += (*settled.refused, *passed_over.values())
         before |= settled.before
-    return FixedFiles(changed, before, tuple(applied), tuple(told))
+    return FixedFiles(changed, before, tuple(applied), tuple(not_applied))
 
 
 def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: PassedOver) -> Propose:

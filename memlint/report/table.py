@@ -151,13 +151,13 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield from _host_lines(estimate)
         return
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
-    told = f"{card_figures.peak(estimate)}: {parts}"
+    figures = f"{card_figures.peak(estimate)}: {parts}"
     if found.usable:
         size = min(BAR, style.width - len(hardware.gpu or "") - 5) if style.width else BAR
         yield f"  {hardware.gpu} {bar(estimate, found.usable, style, size)}"
-        yield f"  {style.paint(verdict_of(run), role)}: {told}"
+        yield f"  {style.paint(verdict_of(run), role)}: {figures}"
     else:
-        yield f"  on the card {told}"
+        yield f"  on the card {figures}"
     if found.usable and card_figures.words_of(estimate) == "barely fits":
         yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits" and not estimate.readings:
@@ -222,15 +222,15 @@ def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
 
 
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
-    told_above = doubt(estimate)  # the line with the figures of each reading has already said it
+    doubt_above = doubt(estimate)  # the line with the figures of each reading has already said it
     for field, reason in estimate.unknown:
-        is_told = bool(told_above) and reason.startswith(told_above)
-        said = f"{told_above}{_HOW_TO_STATE.get(field, '')}" if is_told else one_line(reason)
-        if field in _MODEL_FIELDS and "--model" not in said:
-            said += " (--model NAME sizes it with a model that you name)"
-        yield f"  {style.paint('unknown', 'warning')} {field}: {said}"
-    told = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred_model(one)]
-    for field, value, origin in told:
+        is_above = bool(doubt_above) and reason.startswith(doubt_above)
+        text = f"{doubt_above}{_HOW_TO_STATE.get(field, '')}" if is_above else one_line(reason)
+        if field in _MODEL_FIELDS and "--model" not in text:
+            text += " (--model NAME sizes it with a model that you name)"
+        yield f"  {style.paint('unknown', 'warning')} {field}: {text}"
+    noted = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred_model(one)]
+    for field, value, origin in noted:
         yield style.paint(f"  {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
 
 
@@ -251,6 +251,6 @@ def _is_inferred_model(one: Assumption) -> bool:
 
 def _versions(run: RunReport, style: Style) -> Iterator[str]:
     """The framework versions that are stated or inferred (others are the newest), each with its origin."""
-    told = [f"{package} {version} ({one_line(origin)})" for package, version, origin in run.versions]
-    if told:
-        yield style.paint(f"  with {', '.join(told)}", "dim")
+    stated = [f"{package} {version} ({one_line(origin)})" for package, version, origin in run.versions]
+    if stated:
+        yield style.paint(f"  with {', '.join(stated)}", "dim")

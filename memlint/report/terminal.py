@@ -145,9 +145,9 @@ def links_are_followed(environment: Mapping[str, str]) -> bool:
 
 def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
     """The columns of the terminal, by COLUMNS or its own answer; 0 if unknown (as when pre-commit runs hooks)."""
-    said = environment.get("COLUMNS", "")
+    stated = environment.get("COLUMNS", "")
     try:
-        found = int(said) if said.isdecimal() and len(said) < 5 else os.get_terminal_size(stream.fileno()).columns
+        found = int(stated) if stated.isdecimal() and len(stated) < 5 else os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         return 0
     return min(max(found, NARROWEST), WIDEST) if found else 0

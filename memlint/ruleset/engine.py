@@ -119,8 +119,8 @@ class Engine:
         follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
         template = template_finding(document, follows) if recognised or document.problems else None
         if recognised is None:
-            told = [template] if template else problem_findings(document)
-            return Analysis(document, None, None, None, (), _sorted_once(map(Found, told)))
+            findings_of_text = [template] if template else problem_findings(document)
+            return Analysis(document, None, None, None, (), _sorted_once(map(Found, findings_of_text)))
         format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
         document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)

@@ -37,14 +37,14 @@ def adapt_to_reader(
     found: Iterable[Found], format_: Format, parsed: Parsed, document: Document, context: Context
 ) -> tuple[list[Found], bool]:
     """(the findings that hold given who reads the document, whether a script reads it with code of its own)."""
-    told = [_for_command(item, format_, document) for item in found]
-    told = [item for item in told if not _is_skipped(item.finding, format_, document, context)]
-    told = [item for item in told if not _is_settled_by_program(item.finding, parsed, context)]
-    note = _unjudged_note(format_, document, context) if told else None
+    kept = [_for_command(item, format_, document) for item in found]
+    kept = [item for item in kept if not _is_skipped(item.finding, format_, document, context)]
+    kept = [item for item in kept if not _is_settled_by_program(item.finding, parsed, context)]
+    note = _unjudged_note(format_, document, context) if kept else None
     if note is None:
-        return told, False
+        return kept, False
     notes = issue_findings(parsed._replace(issues=(note,)))
-    return [*_valid_for_any_reader(format_, document, told), *map(Found, notes)], True
+    return [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)], True
 
 
 def _for_command(item: Found, format_: Format, document: Document) -> Found:

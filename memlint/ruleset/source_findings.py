@@ -70,8 +70,8 @@ def template_finding(document: Document, follows_references: bool = False) -> Fi
 def problem_findings(document: Document) -> list[Finding]:
     """The problems of a document's text as findings. Duplicate keys are left out if the text cannot be parsed."""
     is_unread = any(problem.fatal for problem in document.problems)
-    told = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
-    return [_finding(document, problem) for problem in told]
+    reported = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
+    return [_finding(document, problem) for problem in reported]
 
 
 def _finding(document: Document, problem: Problem) -> Finding:

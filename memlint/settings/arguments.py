@@ -25,11 +25,11 @@ _OF_ANY = frozenset(
 def wrong_arguments(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
     """(pointer, message, whether the mistake is the key itself) for each mistake in the arguments of one entry."""
     known = arguments_of(entry["class"])
-    for name, said in entry["arguments"].items():
+    for name, declared in entry["arguments"].items():
         if name not in known:
             yield ("arguments", name), _unknown(name, entry["class"], known), True
-        elif isinstance(said, dict) and "unknown" not in said:
-            yield from _wrong_value(name, said)
+        elif isinstance(declared, dict) and "unknown" not in declared:
+            yield from _wrong_value(name, declared)
 
 
 def arguments_of(name: str) -> frozenset[str]:
@@ -50,9 +50,9 @@ def _unknown(name: str, class_name: str, known: frozenset[str]) -> str:
     return f"neither {of} nor the model has an argument `{name}`{hint}"
 
 
-def _wrong_value(name: str, said: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    where = "value" if "value" in said else "default"
-    value = said.get(where)
+def _wrong_value(name: str, declared: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    where = "value" if "value" in declared else "default"
+    value = declared.get(where)
     if value is None:
         return
     for issue in schema_issues({name: value}, "", _SCHEMA):

@@ -226,9 +226,9 @@ def _apply_keys(
 
 
 def _declared(entry: Any, at: Origin) -> DeclaredArgument:
-    said = {"key": entry} if isinstance(entry, str) else entry
-    value = said.get("value", said.get("default"))
-    return DeclaredArgument(said.get("key", ""), value, said.get("unknown", ""), f"{at.path}:{at.line}")
+    declared = {"key": entry} if isinstance(entry, str) else entry
+    value = declared.get("value", declared.get("default"))
+    return DeclaredArgument(declared.get("key", ""), value, declared.get("unknown", ""), f"{at.path}:{at.line}")
 
 
 def _pointer(text: str) -> Path:

@@ -197,12 +197,12 @@ def _accumulate(
 
 def _embeddings(model: Any, settings: StepSettings) -> frozenset[int]:
     """Ids of the embeddings' parameters: the Trainer makes 8-bit optimizers keep their states in 32 bits."""
-    told = (
+    modules = (
         module
         for module in model.modules()
         if settings.embeddings_in_32_bits and isinstance(module, torch.nn.Embedding)
     )
-    return frozenset(id(module.weight) for module in told)
+    return frozenset(id(module.weight) for module in modules)
 
 
 def _count(parameters: Any) -> int:

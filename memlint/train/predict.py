@@ -128,9 +128,9 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
     version = _fsdp_version(model) or int(getattr(plugin, "fsdp_version", 0) or 0) * (plugin is not None)
     if not version:
         return {}
-    told = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    options = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
     if plugin is not None:
-        told |= _fsdp_options(plugin, version)
+        options |= _fsdp_options(plugin, version)
     precision = "bf16" if keys.get("bf16") else "fp16" if keys.get("fp16") else "no"
     world = live.world()[1]
     return {
@@ -138,7 +138,7 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
         "num_processes": world,
         "num_machines": 1,
         "mixed_precision": precision,
-        "fsdp_config": told,
+        "fsdp_config": options,
     }
 
 
@@ -146,14 +146,14 @@ def _fsdp_options(plugin: Any, version: int) -> dict[str, Any]:
     """The options of accelerate's plugin, under the names of its config file. For FSDP2 `cpu_offload` is always a
     policy object, whose class tells whether it offloads (accelerate 1.15 utils/dataclasses.py, set_cpu_offload)."""
     reshard, offload = getattr(plugin, "reshard_after_forward", None), plugin.cpu_offload
-    told = {
+    options = {
         "fsdp_reshard_after_forward": bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard)),
         "fsdp_offload_params": type(offload).__name__ == "CPUOffloadPolicy" or bool(_flag(offload, "offload_params")),
         "fsdp_activation_checkpointing": bool(plugin.activation_checkpointing),
     }
     if plugin.auto_wrap_policy is None:
-        told["fsdp_auto_wrap_policy"] = "NO_WRAP"
-    return told | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
+        options["fsdp_auto_wrap_policy"] = "NO_WRAP"
+    return options | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
 
 
 def _flag(found: Any, name: str) -> Any:

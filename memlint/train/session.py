@@ -64,11 +64,11 @@ class Session:
             logger.info("estimate before the first step\n%s", self.estimate)
         if self.estimate.verdict != "out_of_memory" or self._on_misfit == "ignore":
             return
-        told = f"this training does not fit its card: {self.estimate.verdict_words}\n{self.estimate}"
+        message = f"this training does not fit its card: {self.estimate.verdict_words}\n{self.estimate}"
         if self._on_misfit == "stop":
-            raise DoesNotFit(told)
+            raise DoesNotFit(message)
         if rank == 0:
-            logger.warning("%s", told)
+            logger.warning("%s", message)
 
     def own_record(self) -> RankRecord:
         """The measurements of this rank so far."""

@@ -187,11 +187,11 @@ def _path(part: DefaultsEntry) -> str:
 def _package(part: DefaultsEntry, above: str, header: str) -> str:
     """The package of a part's values: from the defaults list, else from the file's header, else the group below the
     parent's package."""
-    said = part.package or header
-    if said == "_global_":
+    stated = part.package or header
+    if stated == "_global_":
         return ""
-    if said.startswith("_global_."):
-        return said.removeprefix("_global_.")
+    if stated.startswith("_global_."):
+        return stated.removeprefix("_global_.")
     if header and not part.package:
         return header
     own = part.package or part.written.replace("/", ".")
