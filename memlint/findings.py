@@ -1,4 +1,4 @@
-"""Findings and their fixes as values. Reports are made from these and from estimates alone."""
+"""Findings and their fixes as values. Reports are made only from these and from estimates."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Location(NamedTuple):
 class Edit(NamedTuple):
     """A change of one value: `action` is set (adds the key where it is absent), remove or rename.
 
-    `value` is plain (not text); for rename it is the new key. `near` names a key beside which a new key
-    reads well; without it, it goes to the end of its mapping.
+    `value`: a plain value (not its text); for rename, the new key. `near`: an existing key after which a new key is
+    inserted; "": at the end of its mapping.
     """
 
     path: str  # file

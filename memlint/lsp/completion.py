@@ -178,7 +178,7 @@ def _key_item(at: Cursor, facts: KeyFacts, default: str) -> types.CompletionItem
     return types.CompletionItem(
         facts.name,
         kind=types.CompletionItemKind.Property,
-        detail=facts._replace(default=default).told() or None,
+        detail=facts._replace(default=default).description() or None,
         documentation=types.MarkupContent(types.MarkupKind.Markdown, facts.about) if facts.about else None,
         insert_text=text,
         sort_text=f"{0 if facts.about else 1}{facts.name}",  # keys that move memory first

@@ -84,8 +84,8 @@ def _heading(key: HoveredKey) -> str:
     name = ".".join(map(str, key.pointer))
     facts = key.facts or KeyFacts(name)
     in_force = default_in_force(key.format, name, key.analysis.runs[key.run])
-    told = facts._replace(default=in_force or facts.default).told()
-    return f"**{name}**" + (f" ({told})" if told else "")
+    description = facts._replace(default=in_force or facts.default).description()
+    return f"**{name}**" + (f" ({description})" if description else "")
 
 
 def effect(key: HoveredKey, reanalyse: Callable[[Analysis], Reanalyse]) -> str:

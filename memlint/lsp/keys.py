@@ -53,7 +53,7 @@ class KeyFacts(NamedTuple):
     removed: str = ""
     renamed: str = ""
 
-    def told(self) -> str:
+    def description(self) -> str:
         """ "integer, default 8, since transformers 4.46"."""
         parts = [
             self.kind,

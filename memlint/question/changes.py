@@ -91,7 +91,7 @@ class Variants(Protocol):
     """Something that has variants: a file or a question."""
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
-        """The run with the changes. Raises UsageError for a key that nobody reads."""
+        """The run with the changes. Raises UsageError for a key that is not read."""
 
 
 class FileWhatIf:
@@ -112,7 +112,7 @@ class FileWhatIf:
         self._before = frozenset(map(_rule_and_message, self._analysis.findings))
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
-        """The run with the changes. Raises UsageError for a key that nobody reads."""
+        """The run with the changes. Raises UsageError for a key that is not read."""
         changes = tuple(changes)
         _refuse_twice(changes)
         facts = _facts(self._request.facts, [one for one in changes if one.key in FACTS])

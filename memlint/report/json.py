@@ -32,7 +32,7 @@ def pieces(report: Report) -> Iterator[str]:
 
 
 def render_estimates(report: Report) -> str:
-    """The runs alone: what `memlint estimate --format json` prints."""
+    """Only the runs, as `memlint estimate --format json` prints them."""
     runs = (run(item) for file in report.files for item in file.runs)
     return "".join([*_head(report), *_list("runs", runs, "")]) + "}\n"
 

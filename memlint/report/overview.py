@@ -28,7 +28,7 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
     for run, row in zip(shown, cells):
         path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
         word = style.paint(verdict_of(run), verdict_role(run))
-        if stacked:  # the path above what is said of the run
+        if stacked:  # the path on a line of its own, above the other cells
             yield f"  {row[0]}"
             yield f"    {word}: {row[2].strip()} GiB {row[3]}, {row[1]}"
         else:

@@ -222,7 +222,7 @@ def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
 
 
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
-    doubt_above = doubt(estimate)  # the line with the figures of each reading has already said it
+    doubt_above = doubt(estimate)  # already shown with the figures of each reading
     for field, reason in estimate.unknown:
         is_above = bool(doubt_above) and reason.startswith(doubt_above)
         text = f"{doubt_above}{_HOW_TO_STATE.get(field, '')}" if is_above else one_line(reason)

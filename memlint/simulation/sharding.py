@@ -23,7 +23,7 @@ from memlint.simulation.tracker import Tracker
 class Sharding(NamedTuple):
     """`ranks` in one group; dtypes of the mixed-precision policy, "" = the parameters' own.
 
-    `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches the last one alone
+    `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches only the last one
     reduces gradients, which are whole on each rank until then (accelerate 1.15 accelerator.py, `no_sync`).
     """
 

@@ -55,7 +55,7 @@ FIELDS: Mapping[str, Any] = {
 
 
 def check(facts: Facts) -> Iterator[Hit]:
-    """One hit where the verdict is "fits" by assumption alone: under older versions the run is out of memory."""
+    """One hit if the verdict "fits" depends on assumed versions: under older ones the run is out of memory."""
     run, now = facts.run, facts.estimate
     if now is None or now.verdict != "fits" or now.device_high_bytes is None or facts.under is None:
         return

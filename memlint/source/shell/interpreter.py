@@ -391,11 +391,11 @@ class Interpreter:
                 builtins.assign(self.expander, child, source, state)
             return [state]
         words = self.expander.words([name, *arguments], source, state)
-        alone = {}
+        own_variables = {}
         for child in assigned:
             variable, value = builtins.assigned(self.expander, child, source, state)
-            alone[variable] = value
-        states = self.command(words, alone, state)
+            own_variables[variable] = value
+        states = self.command(words, own_variables, state)
         for one in states if strings else ():
             one.input = None
         return states
@@ -403,17 +403,17 @@ class Interpreter:
     def command(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...] = (),
         is_outside: bool = False,
     ) -> States:
-        """Follows a simple command of expanded words. `alone`: variables that are set only for it (`V=1 train`)."""
+        """Follows a simple command of expanded words. `own_variables`: variables that are set only for it (`V=1 train`)."""
         if not words:
             return [state]
         name = words[0].known or ""
         if name in state.functions:
-            return self._called(name, words, alone, state)
+            return self._called(name, words, own_variables, state)
         handler = builtins.BUILTINS.get(name)
         if handler is not None and not wrappers:
             handler(self, words, state)
@@ -427,27 +427,27 @@ class Interpreter:
         found = inner(words)
         if found is not None and len(wrappers) < 8:
             kept = (*wrappers, words[: len(words) - len(found.words)] if found.words else words[:1])
-            return self._wrapped(found, words, alone, state, kept, is_outside or found.is_outside)
-        self._program(words, alone, state, wrappers, is_outside)
+            return self._wrapped(found, words, own_variables, state, kept, is_outside or found.is_outside)
+        self._program(words, own_variables, state, wrappers, is_outside)
         return [state]
 
     def _wrapped(
         self,
         found: Inner,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> States:
         for word in found.variables:
             variable = word.text.partition("=")[0]
-            alone = {**alone, variable: word.after(len(variable) + 1).pieces}
+            own_variables = {**own_variables, variable: word.after(len(variable) + 1).pieces}
         if found.script is None:
-            return self.command(found.words, alone, state, wrappers, is_outside)
+            return self.command(found.words, own_variables, state, wrappers, is_outside)
         one = state.copy()
-        one.exported |= frozenset(alone)
-        for variable, text in alone.items():
+        one.exported |= frozenset(own_variables)
+        for variable, text in own_variables.items():
             one.set(variable, text)
         if found.is_file:
             self._other_script(found.script, found.arguments, one)
@@ -518,11 +518,11 @@ class Interpreter:
         text = self.surroundings.read(real) if real else None
         return None if text is None or real is None else Source.of_file(real, text)
 
-    def _called(self, name: str, words: tuple[Word, ...], alone: dict[str, Text], state: State) -> States:
+    def _called(self, name: str, words: tuple[Word, ...], own_variables: dict[str, Text], state: State) -> States:
         function = state.functions[name]
         arguments, takes_more, local = state.arguments, state.takes_more, state.local
         state.arguments, state.takes_more, state.local = (arguments[0], *words[1:]), False, {}
-        for variable, value in alone.items():
+        for variable, value in own_variables.items():
             builtins.make_local(variable, state)
             state.set(variable, value)
         self._depth += 2
@@ -539,7 +539,7 @@ class Interpreter:
     def _program(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
@@ -553,7 +553,7 @@ class Interpreter:
             return
         if state.output is not None:
             state.print(self._output(name, words, state))
-        self._record(words, alone, state, wrappers, is_outside)
+        self._record(words, own_variables, state, wrappers, is_outside)
 
     def _output(self, name: str, words: tuple[Word, ...], state: State) -> Text:
         lists = lists_gpus(name, words)
@@ -568,14 +568,14 @@ class Interpreter:
     def _record(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> None:
         if len(self.invocations) >= MOST_INVOCATIONS:
             return
-        variables = {**state.environment(), **alone}
+        variables = {**state.environment(), **own_variables}
         self.invocations.append(
             Invocation(
                 words,
