@@ -408,7 +408,7 @@ class Interpreter:
         wrappers: tuple[tuple[Word, ...], ...] = (),
         is_outside: bool = False,
     ) -> States:
-        """Follows a simple command of expanded words. `own_variables`: variables that are set only for it (`V=1 train`)."""
+        """Follows a simple command of expanded words. `own_variables`: those that are set only for it (`V=1 train`)."""
         if not words:
             return [state]
         name = words[0].known or ""
