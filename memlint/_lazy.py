@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class Lazy:
-    """`Lazy("memlint.x")` stands for the module: it has its attributes, and imports it when one is read."""
+    """A proxy of a module: `Lazy("memlint.x")` imports memlint.x when the first attribute is read."""
 
     def __init__(self, module: str) -> None:
         self._name = module

@@ -1,4 +1,4 @@
-"""`NamedTuple` at a fraction of its price: a start of memlint defines some 150 of these classes.
+"""A fast `NamedTuple`: memlint defines some 150 of these classes each time it starts.
 
 `typing.NamedTuple` compiles a constructor for each class and wraps each annotation: 150 to 250 us a class,
 30 ms of a start. Here constructors of the same number of fields share one code object (`_record_constructors.py`),
@@ -24,7 +24,7 @@ else:
     _GETTERS = []  # field number -> descriptor
 
     class _Record(tuple):
-        """What all records can do, as `collections.namedtuple` has it."""
+        """The methods of all records, as those of `collections.namedtuple`."""
 
         __slots__ = ()
 
@@ -56,7 +56,7 @@ else:
             return tuple(self)
 
     class _Maker(type):
-        """Makes of a class statement a plain subclass of tuple."""
+        """The metaclass: turns a class statement into a plain subclass of tuple."""
 
         def __new__(cls, name, bases, body):
             if not bases:
@@ -80,7 +80,7 @@ else:
             return type.__new__(type, name, (_Record,), body)
 
     def _qualified_name(name):
-        """The name that Python 3.11 and later show in errors of a wrong call."""
+        """The name that Python 3.11 and later show in the error of a wrong call."""
         return {"co_qualname": f"{name}.__new__"} if _QUALNAMES else {}
 
     def _getters(count):
@@ -89,4 +89,4 @@ else:
         return _GETTERS[:count]
 
     class NamedTuple(metaclass=_Maker):
-        """The base to write in a class statement; no class inherits from it in the end."""
+        """The base class to write in a class statement. The resulting class does not inherit from it."""

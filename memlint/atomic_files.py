@@ -1,8 +1,8 @@
 """Writes files atomically: to a temporary file in the same folder, flushed to disk, then renamed over the old one.
 
-A crash, a full disk or Ctrl-C leaves the old file as it was. What is no regular file (a terminal, a pipe, /dev/null),
-and what somebody else holds open (/dev/stdout sent to a file), is written to as it stands: a rename would put a file
-in its place that nobody reads.
+A crash, a full disk or Ctrl-C leaves the old file as it was. Anything but a regular file (a terminal, a pipe,
+/dev/null), and a file that another process has open (/dev/stdout redirected to a file), is written to directly: a
+rename would replace it by a file that nobody reads.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import BinaryIO
 
-PREFIX = ".memlint-"  # of files on their way; what a power cut leaves of them may be deleted
+PREFIX = ".memlint-"  # of temporary files; one that a power cut left behind may be deleted
 _BINARY = getattr(os, "O_BINARY", 0)
 _STREAMS = (1, 2)  # standard output and standard error
-_OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")  # names of what somebody holds open: also of regular files
+_OPEN_FILES = ("/dev/fd/", "/dev/std", "/proc/")  # names of files that a process has open, also of regular ones
 
 
 class NotWritten(Exception):
@@ -52,7 +52,7 @@ def write_temporary(path: str, pieces: Iterable[bytes]) -> str:
     """
     old = _existing_file(path)
     temporary = os.path.join(os.path.dirname(os.path.abspath(path)), f"{PREFIX}{os.urandom(8).hex()}")
-    # What was private is not for others to read on its way; what is new gets what the umask leaves.
+    # The temporary file of a private file must not be readable by others. A new file gets the mode of the umask.
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600 if old else 0o666)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -99,7 +99,7 @@ def _stream(path: str) -> BinaryIO | None:
     for number in _STREAMS:
         with suppress(OSError):  # closed
             if os.path.samestat(there, os.fstat(number)):
-                return os.fdopen(os.dup(number), "wb")  # at the place where the last one stopped
+                return os.fdopen(os.dup(number), "wb")  # continues where the last write ended
     if stat.S_ISREG(there.st_mode) and not os.path.abspath(path).startswith(_OPEN_FILES):
         return None
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | _BINARY), "wb")

@@ -1,4 +1,4 @@
-"""What a run takes of one card, as every report says it."""
+"""The memory that a run takes of one card, as every report shows it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from memlint._record import NamedTuple
 
 
 class CardBytes(NamedTuple):
-    """What a run takes of one card, bytes: the figure, and the interval in which it lies.
+    """The memory that a run takes of one card, in bytes: the figure, and the interval in which it lies.
 
-    `unclamped_high` is the upper end on a card with room for it. It lies above `high` where the allocator gives back
-    cached blocks on a full card, so that the run ends at the card's size and still fits. `usable`: what the card has
-    for the run; 0 where no card is known.
+    `unclamped_high`: the high end on a larger card. It is above `high` if the card is full at `high`: there the
+    allocator releases cached blocks, so that the run stays within the card and still fits. `usable`: the bytes that the
+    run may use; 0 if no card is known.
     """
 
     figure: int

@@ -38,8 +38,8 @@ VERBS = {
 }
 OF_VERBS = ("completion",)  # their modules are given VERBS
 DEFAULT = "check"
-# Allocations between two runs of the garbage collector. With Python's default of 700 it costs 3 ms of a start, which
-# makes 60,000 objects that live to the end.
+# Allocations between two runs of the garbage collector. At start memlint makes 60,000 objects that live to the end, and
+# with Python's default of 700 collections would cost 3 ms.
 GC_THRESHOLD = 100_000
 EXIT_BROKEN_PIPE = 141  # 128 + SIGPIPE, as in `memlint ... | head`
 
@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _version() -> str:
-    """The version; of a build between two tags with the commits since the last, as hatch_build.py wrote it."""
+    """The version; for a build between two tags with the number of commits since the last one (see hatch_build.py)."""
     try:
         with open(os.path.join(os.path.dirname(__file__), "_shipped", "version.txt")) as stream:
             return stream.read()
@@ -92,7 +92,7 @@ def _misspelt_verb(arguments: list[str]) -> str:
 
 
 def _refuse(word: str) -> int:
-    """Says what was probably meant with a word that is neither a verb nor a path."""
+    """Prints what was probably meant with a word that is neither a verb nor a path, and returns the exit code."""
     from memlint.formats.schema.suggest import nearest
 
     near = nearest(word, (*VERBS, "help"))
@@ -118,7 +118,7 @@ def usage() -> str:
 
 
 def _fitted(text: str) -> str:
-    """`text` with lines that fit the terminal, if it goes to one."""
+    """`text`, wrapped at the width of the terminal if standard output is one."""
     from memlint.report.terminal import style_for
     from memlint.report.wrap import fitted
 

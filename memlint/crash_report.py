@@ -19,7 +19,7 @@ This is a bug in memlint, not in your config. Please report it with the lines be
 
 
 def report(error: BaseException, arguments: list[str]) -> str:
-    """What to paste into an issue."""
+    """The text to paste into an issue."""
     return clean(
         TEMPLATE.format(
             kind=type(error).__name__,

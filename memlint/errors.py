@@ -6,7 +6,7 @@ from __future__ import annotations
 class Error(Exception):
     """A request that cannot be carried out; the message says what, where and what to do.
 
-    `path`, `line`, `column` (1-based) say where in a file: "" and 0 where the error is not about one.
+    `path`, `line`, `column` (1-based): the place in a file; "" and 0 if the error is not about one.
     """
 
     def __init__(self, message: str, path: str = "", line: int = 0, column: int = 0) -> None:

@@ -1,10 +1,10 @@
-"""Reads files and asks whether they are there; on request it records every answer.
+"""Reads files and checks whether they exist. On request it records every answer of the disk.
 
-The result cache needs to know what a result rests on: the contents that were read, and the files that were looked for
-in vain. So whatever a check reads from disk goes through this module. Without a record each function costs a call.
+The result cache must know what a result depends on: the contents that were read, and the files that were found absent.
+So every access of a check to the disk goes through this module. Without a record, that costs only a function call.
 
-A file that is checked for its own sake (`read_checked`) concerns its own result alone, until something else refers to
-it (`share`).
+The content of a checked file (`read_checked`) only affects the result of this file, until something else refers to it
+(`share`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ from collections.abc import Callable, Iterable
 
 from memlint._record import NamedTuple
 
-_AT_ONCE = 1 << 16  # bytes that are read by one call: most configs in one piece
-MOST_FOLDERS = 65_536  # whose real paths are remembered
-Answers = dict[tuple[str, str], "str | bytes"]  # (what was asked, absolute path) -> the answer, or the bytes read
+_AT_ONCE = 1 << 16  # bytes per call of read: enough for most configs
+MOST_FOLDERS = 65_536  # folders whose real paths are cached
+Answers = dict[tuple[str, str], "str | bytes"]  # (question, absolute path) -> the answer, or the bytes read
 
 
 class Recorded(NamedTuple):
-    """What was read and asked. `own`: the contents of checked files. `complete`: False where an answer changed
-    meanwhile, or where something was read that is not recorded."""
+    """The recorded answers. `own`: the contents of checked files. `shared`: everything that affects all results.
+
+    `complete`: False if an answer changed meanwhile, or if something was read without being recorded.
+    """
 
     shared: Answers
     own: Answers
@@ -30,7 +32,7 @@ class Recorded(NamedTuple):
 
 
 class _Record:
-    """`shorten`: what stands for the bytes that were read, so that they are not kept."""
+    """The record of this process. `shorten`: computes what is kept instead of the bytes read, such as a digest."""
 
     __slots__ = ("complete", "own", "shared", "shorten")
 
@@ -48,7 +50,7 @@ class _Record:
 
 
 _record: _Record | None = None
-# Whether something was read without a record: what caches of this process hold of it, no later record can show.
+# Whether something was read before the record began. A later record cannot include it: it may come from caches.
 _has_read = False
 
 
@@ -59,7 +61,7 @@ def start() -> None:
 
 
 def shorten(by: Callable[[bytes], str]) -> None:
-    """From now on `by(data)` is kept in place of the bytes that were read."""
+    """Makes the record keep `by(data)` instead of the bytes that are read."""
     if _record is not None:
         _record.shorten = by
         for answers in (_record.shared, _record.own):
@@ -72,7 +74,7 @@ def stop() -> None:
 
 
 def take() -> Recorded:
-    """What was recorded since the last call; the record goes on."""
+    """Returns what was recorded since the last call, and continues recording."""
     global _record
     done = _record or _Record(complete=False)
     if _record is not None:
@@ -106,13 +108,13 @@ def note_date(date: str, answer: str) -> None:
 
 
 def cannot_record() -> None:
-    """Says that results now rest on something that is not recorded."""
+    """Marks the record as incomplete: results depend on something that is not recorded."""
     if _record is not None:
         _record.complete = False
 
 
 def share(path: str) -> None:
-    """A checked file's content matters to the results of other files as well."""
+    """Notes that the content of a checked file also affects the results of other files."""
     if _record is not None:
         note("share", path, "")
 
@@ -142,9 +144,9 @@ def realpath(path: str) -> str:
 
 
 class RealPaths:
-    """Real paths, where each folder on the way is looked at once: one asks the disk for its own last part alone.
+    """Computes real paths with a cache of folders, so that only the last part of a new path needs the disk.
 
-    It answers as the links were when it first passed them, so one belongs to one check.
+    Later changes of links are not seen, so an instance belongs to one check.
     """
 
     __slots__ = ("_folders",)
@@ -158,7 +160,7 @@ class RealPaths:
         return found
 
     def folder(self, path: str) -> str:
-        """The same for a folder, which is remembered."""
+        """The real path of a folder; cached."""
         found = self._folder(path) if _is_plain(path) else os.path.realpath(path)
         note("real", path, found)
         return found
@@ -188,13 +190,13 @@ class RealPaths:
 
 
 def _is_plain(path: str) -> bool:
-    """Whether a real path is that of the folder and a name: no `..`, which a link changes the meaning of, and none of
-    the short names of Windows."""
+    """Whether the real path follows from that of the folder and the name. Not with `..`, whose meaning a link changes,
+    nor with short names of Windows."""
     return os.name != "nt" and os.path.isabs(path) and os.path.normpath(path) == path
 
 
 def among(folder: str, names: frozenset[str]) -> frozenset[str]:
-    """Those of `names` that a folder holds; one listing instead of a question for each."""
+    """The `names` that exist in a folder, found by listing it once instead of asking for each name."""
     found = names_among(folder, names)
     if _record is not None:
         note(f"among {'/'.join(sorted(names))}", folder, "/".join(sorted(found)))
@@ -202,7 +204,7 @@ def among(folder: str, names: frozenset[str]) -> frozenset[str]:
 
 
 def names_among(folder: str, names: frozenset[str]) -> frozenset[str]:
-    """The same without a record."""
+    """Like `among`, without recording."""
     try:
         return names.intersection(os.listdir(folder))
     except OSError:
@@ -227,7 +229,7 @@ def note_names(kind: str, path: str, names: Iterable[str]) -> None:
 
 
 def read(path: str, most: int) -> bytes:
-    """The first `most` bytes of a file whatever it is. Raises OSError."""
+    """The first `most` bytes of any file, regular or not. Raises OSError."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(most)

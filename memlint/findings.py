@@ -1,4 +1,4 @@
-"""Findings and their fixes as values. Reports are made from these and from estimates alone."""
+"""Findings and their fixes as values. Reports are made only from these and from estimates."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Location(NamedTuple):
 class Edit(NamedTuple):
     """A change of one value: `action` is set (adds the key where it is absent), remove or rename.
 
-    `value` is plain (not text); for rename it is the new key. `near` names a key beside which a new key
-    reads well; without it, it goes to the end of its mapping.
+    `value`: a plain value (not its text); for rename, the new key. `near`: an existing key after which a new key is
+    inserted; "": at the end of its mapping.
     """
 
     path: str  # file
     pointer: tuple[str | int, ...]
     action: str
     value: Any = None
-    syntax: str = ""  # of a file that would be created
+    syntax: str = ""  # the syntax of the file, if the edit would create it
     near: str = ""
 
 
@@ -49,16 +49,15 @@ class Patch(NamedTuple):
 
 
 class Fix(NamedTuple):
-    """A change that resolves a finding, with its estimate: what the run takes of its card before and after it (None:
-    not about memory).
+    """A change that resolves a finding. `before`, `after`: the run's memory on its card (None: not about memory).
 
-    `safe`: the training result stays the same. `speed` is the step-time factor to expect (1.3 = 30 % slower),
-    `quality`: none, low, medium, high risk for the result. `edits` is empty where the format cannot say it.
+    `safe`: the training result stays the same. `speed`: the expected factor of the step time (1.3 = 30 % slower).
+    `quality`: none, low, medium, high risk for the result. `edits`: empty if the format cannot express the change.
     """
 
     title: str
     edits: tuple[Edit, ...] = ()
-    changes: Mapping[str, Any] = {}  # neutral field -> value
+    changes: Mapping[str, Any] = {}  # dotted field of the run -> new value
     safe: bool = False
     speed: float = 1.0
     quality: str = "none"
@@ -66,8 +65,8 @@ class Fix(NamedTuple):
     after: CardBytes | None = None
     verdict_after: str = ""
     note: str = ""
-    patches: tuple[Patch, ...] = ()  # `edits` as text, where they were placed
-    partial: bool = False  # lowers the peak and leaves the finding: shown, never written by itself
+    patches: tuple[Patch, ...] = ()  # `edits` as replacements of text; empty if they were not computed
+    partial: bool = False  # lowers the peak but does not resolve the finding: shown, never written by itself
 
 
 class Finding(NamedTuple):
@@ -80,10 +79,10 @@ class Finding(NamedTuple):
     confidence: str = "high"
     why: str = ""
     fixes: tuple[Fix, ...] = ()
-    key: str = ""  # message key for baselines and fingerprints: stable under moves and numbers
+    key: str = ""  # message key for baselines and fingerprints: independent of line numbers and figures
     data: Mapping[str, Any] = {}  # the numbers behind the message
     url: str = ""
-    causes: tuple[Finding, ...] = ()  # findings that reports show as places of this one; each has fixes of its own
+    causes: tuple[Finding, ...] = ()  # findings that reports show as related places of this one; each has its own fixes
 
 
 def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:

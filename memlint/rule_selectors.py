@@ -1,5 +1,5 @@
-"""Selectors of rules: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`), or `all`; in any
-case."""
+"""Selectors of rules, case-insensitive: an id (`MEM001`), a name (`memory/over-the-card`), a family (`memory`, `MEM`)
+or `all`."""
 
 from __future__ import annotations
 

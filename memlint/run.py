@@ -73,11 +73,11 @@ class Quantization(NamedTuple):
     storage_dtype: str = "uint8"
     prequantized: bool = False
     group_size: int = 0
-    stacked_experts: bool = False  # experts in one 3-D tensor are quantised as well (Axolotl)
-    experts_on_load: bool = False  # quantised as they load, and dequantised while their layer runs (Axolotl)
+    stacked_experts: bool = False  # experts stored as one 3-D tensor are quantised, too (Axolotl)
+    experts_on_load: bool = False  # experts are quantised while loading, dequantised while their layer runs (Axolotl)
     skipped: tuple[str, ...] = ()  # modules not quantised; a config that names some must name the head too
     upcast_rest_to_fp32: bool = False  # peft.prepare_model_for_kbit_training
-    vocabulary_to_bf16: bool = False  # embeddings and head, after that: trl's peft_module_casting_to_bf16
+    vocabulary_to_bf16: bool = False  # then casts embeddings and head to bf16: trl's peft_module_casting_to_bf16
 
 
 class Model(NamedTuple):
@@ -85,11 +85,11 @@ class Model(NamedTuple):
 
     name: str | Unknown = UNKNOWN
     architecture: Any = UNKNOWN  # architectures.model.Architecture
-    weights_dtype: Maybe[str] = UNKNOWN  # of frozen weights as loaded: float32, bfloat16, float16
+    weights_dtype: Maybe[str] = UNKNOWN  # dtype of the frozen weights after loading: float32, bfloat16, float16
     quantization: Quantization = Quantization()
     from_scratch: bool = False
     new_special_tokens: int = 0
-    holds_speech: bool = False  # what turns answers into speech is loaded as well, frozen and never run
+    holds_speech: bool = False  # the modules that generate speech are loaded as well, frozen and never run
 
 
 class Method(NamedTuple):
@@ -119,78 +119,79 @@ class Method(NamedTuple):
     freeze_vision_tower: bool = True
     freeze_multi_modal_projector: bool = True
     freeze_language_model: bool = False
-    reference_model: str = "none"  # none, shared (adapter switched off), copy, precomputed, named; of gkd the teacher
+    # none, shared (the model with its adapter switched off), copy, precomputed, named. In stage gkd: the teacher.
+    reference_model: str = "none"
     reward_model: str = "none"  # none, lora, full, api
     # The head in stage rm: "score", a linear layer that replaces the language-model head and gives one number per
     # sequence (transformers 5.23 modeling_layers.py, GenericForSequenceClassification), or "value", TRL's value head in
     # addition to the language-model head (LLaMA-Factory 0.9.5 train/rm/workflow.py:46, `add_valuehead=True`).
     reward_head: str = "score"
-    # The language-model head is left out, or nothing runs it: rerankers and embeddings read the last hidden states.
+    # The language-model head is absent or never runs: rerankers and embedding models read the last hidden states.
     drops_language_head: bool = False
     # The framework lists "all" linear layers itself: the modules whose class is some `Linear` (LLaMA-Factory 0.9.5
     # model/model_utils/misc.py:28, find_all_linear_modules). PEFT then adds no adapter to experts that are stacked in
     # one parameter; its own "all-linear" does.
     targets_linear_only: bool = False
     num_generations: int = 1
-    # Frozen models that are loaded as well, as `Model` values: first a named reference model, then a full reward model.
-    # A copy of the trained model and an adapter are not among them.
+    # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
+    # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
     extra_models: tuple[Any, ...] = ()
-    fsdp_shards_extra_models: bool = True  # else each card holds them whole under FSDP
-    # Projections that run as one op with their adapter: qkv, o, mlp (Axolotl, Unsloth).
+    fsdp_shards_extra_models: bool = True  # False: under FSDP each card holds them whole
+    # Projections that run as one fused operation with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
-    value_model: Any = None  # a `ValueModel` that trains beside the policy (PPO's critic), None without one
+    value_model: Any = None  # the `ValueModel` that trains together with the policy (PPO's critic); None without one
 
 
 class ValueModel(NamedTuple):
-    """PPO's critic: a model that gives one number for each token, and trains as the policy does.
+    """PPO's critic: a model with one output per token, trained like the policy.
 
-    `length`: tokens of each row of its micro-batch; 0: the run's sequence length.
+    `length`: tokens of each sequence of its micro-batch; 0: the run's sequence length.
     """
 
     model: Model
     micro_batch_size: Maybe[int] = UNKNOWN
     length: Maybe[int] = 0
     checkpointed: bool = True
-    offloads_weights: bool = False  # on the card during its own phases alone
+    offloads_weights: bool = False  # its weights are on the card only during its own phases
     offloads_optimizer: bool = False
-    trains_adapter: bool = False  # an adapter as the policy's, instead of the whole model
-    trains_at_once: bool = False  # its update runs while the policy's does, each in a process of its own
-    in_one_step: bool = False  # one forward and one backward of both, under one optimizer
-    gpus: int = 0  # of its own, where it is not on the policy's cards
+    trains_adapter: bool = False  # it trains an adapter like the policy's instead of the whole model
+    trains_at_once: bool = False  # its update runs at the same time as the policy's, in a separate process
+    in_one_step: bool = False  # both share one forward, one backward and one optimizer
+    gpus: int = 0  # the number of GPUs of its own; 0: it is on the policy's GPUs
 
 
 class Rollout(NamedTuple):
-    """How completions are written between updates (PPO, GRPO), and what leaves the card meanwhile.
+    """How completions are generated between updates (PPO, GRPO), and what is offloaded from the card meanwhile.
 
-    Engines such as vLLM and SGLang take `share` of each card while they generate. With `sleep_level` 0 they keep it
-    while the model trains, with 1 their weights wait in host memory, with 2 they give back everything.
+    Engines such as vLLM and SGLang take `share` of each card while they generate. While the model trains, they keep
+    all of it with `sleep_level` 0, move their weights to host memory with 1, and release everything with 2.
     """
 
     generator: str = ""  # model (the trained one itself), vllm (an engine on other GPUs), vllm_colocate (on the same)
-    share: Maybe[float] = 0.0  # of each card, with the engine's weights and cache
-    share_of_free: bool = False  # the share is one of what is free when the engine starts (SGLang)
+    share: Maybe[float] = 0.0  # share of each card for the engine's weights and cache
+    share_of_free: bool = False  # the share refers to the memory that is free when the engine starts (SGLang)
     sleep_level: Maybe[int] = 0
-    tensor_parallel_size: Maybe[int] = 1  # GPUs that share the engine's weights
+    tensor_parallel_size: Maybe[int] = 1  # GPUs that the engine's weights are split over
     max_model_len: Maybe[int] = 0  # tokens of the longest sequence that the engine accepts; 0: its own default
-    sequences: Maybe[int] = 0  # completions that a GPU writes at once; 0: those of a micro-batch
-    # Sequences in one forward that computes the policy's log-probabilities before the update; 0: none is made for them.
+    sequences: Maybe[int] = 0  # completions that a GPU generates at once; 0: those of a micro-batch
+    # Sequences per forward that computes the policy's log-probabilities before the update; 0: there is no such forward.
     log_prob_micro_batch_size: Maybe[int] = 0
-    log_prob_length: Maybe[int] = 0  # tokens of each of those rows; 0: the sequence's
-    log_prob_entropy: str = "none"  # the entropy in that forward, as `loss.entropy`
-    # The same for the reference model; 0: its forward runs while the policy's graph is alive.
+    log_prob_length: Maybe[int] = 0  # tokens of each of these sequences; 0: the run's sequence length
+    log_prob_entropy: str = "none"  # how the entropy is computed in that forward: values as in `loss.entropy`
+    # The same two for the reference model; 0: its forward runs while the policy's graph is alive.
     reference_micro_batch_size: Maybe[int] = 0
     reference_length: Maybe[int] = 0
-    offloads_weights: bool = False  # the trained model's weights wait in host memory while completions are written
-    offloads_optimizer: bool = False  # and so do its optimizer states
-    offloads_until_update: bool = False  # optimizer states come back for the update, not for log-probabilities
-    offloads_reference: bool = False  # a copied or named reference model is on the card layer by layer alone
-    # The engine has all of its share back while new weights come to it, with a copy of the trainer's own beside them.
+    offloads_weights: bool = False  # the trained model's weights are in host memory while completions are generated
+    offloads_optimizer: bool = False  # the optimizer states are in host memory while completions are generated
+    offloads_until_update: bool = False  # the states return only for the update, not for computing log-probabilities
+    offloads_reference: bool = False  # a copied or named reference model is moved to the card layer by layer
+    # When new weights are sent to the engine, it takes its whole share at once, while the trainer's copy is alive, too.
     wakes_at_once: bool = False
-    own_process: bool = False  # the engine is a process of its own, with a CUDA context of its own
-    # The logits of every token that is written are kept until its log-probability is computed.
+    own_process: bool = False  # the engine is a separate process with its own CUDA context
+    # The logits of all generated tokens are kept until their log-probabilities are computed.
     keeps_scores: bool = False
-    model_processes: int = 0  # frozen models and critics in processes of their own, each with a CUDA context
-    sync_bucket_bytes: int = 0  # of one buffer through which weights reach the engine
+    model_processes: int = 0  # number of separate processes for frozen models and critics, each with a CUDA context
+    sync_bucket_bytes: int = 0  # size of the buffer through which new weights are sent to the engine
 
 
 class Precision(NamedTuple):
@@ -209,9 +210,9 @@ class Precision(NamedTuple):
     outputs_to_fp32: Maybe[bool] = UNKNOWN
     upcast_layernorm: bool = False
     upcast_lmhead_output: bool = False
-    embeddings_dtype: str = ""  # of embeddings, head and norms; "" = as the other weights
-    # none, torchao, te, te_rowwise (te's least: no transposed copies), te_mxfp8 (a scale for 32 elements), msamp,
-    # deepspeed
+    embeddings_dtype: str = ""  # dtype of embeddings, head and norms; "" = that of the other weights
+    # Implementation of fp8: none, torchao, te (Transformer Engine), te_rowwise (te without transposed copies, its
+    # least), te_mxfp8 (one scale per 32 elements), msamp, deepspeed
     fp8: str = "none"
     grad_dtype: str = ""  # "" = trainable_dtype; DeepSpeed's data_types.grad_accum_dtype
     tf32: bool = False
@@ -220,8 +221,8 @@ class Precision(NamedTuple):
 class Batch(NamedTuple):
     """`auto_find`: the Trainer lowers the batch size after an out-of-memory error.
 
-    `max_tokens`: a bound on the tokens of one forward, over sequences joined without padding; it then counts instead of
-    `micro_batch_size` sequences. 0: no such bound.
+    `max_tokens`: if not 0, the size of a forward is limited by this number of tokens, over sequences joined without
+    padding, instead of by `micro_batch_size` sequences.
     """
 
     micro_batch_size: Maybe[int] = UNKNOWN  # sequences per GPU and forward
@@ -231,7 +232,7 @@ class Batch(NamedTuple):
 
 
 class Sequence(NamedTuple):
-    """`length`: the longest sequence a GPU may see (tokens), images included where they fit in it."""
+    """`length`: tokens of the longest sequence that a GPU may process, including the image tokens that fit in it."""
 
     length: Maybe[int] = UNKNOWN
     packing: Maybe[bool] = False
@@ -244,15 +245,15 @@ class Sequence(NamedTuple):
     image_max_pixels: Maybe[int] = 0
     video_max_pixels: Maybe[int] = 0
     video_max_length: int = 0  # frames
-    images: Maybe[int] = UNKNOWN  # in a sample; UNKNOWN: between none and as many as the sequence holds
+    images: Maybe[int] = UNKNOWN  # images per sample; UNKNOWN: from none to as many as the sequence holds
     # Batches without an image get a dummy one, so that the tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False
     shift_attention: bool = False  # LongLoRA
     rope_scaling: str = "none"
     length_is_bound: bool = True  # False: every sequence really has `length` (packing, pre-training)
-    # The sequences of a micro-batch are joined without padding, so that a forward has as many tokens as they really
-    # have: at least one may be of full length, and all of them seldom are.
+    # The sequences of a micro-batch are joined without padding, so that a forward has only their real tokens. One of
+    # them may have the full length; that all of them do is rare.
     unpadded: bool = False
 
 
@@ -277,19 +278,19 @@ class Checkpointing(NamedTuple):
     # Under Unsloth checkpoints are offloaded to host memory, whatever the file says (LLaMA-Factory 0.9.5
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
-    mlp_tiles: int = 0  # MLPs run in at most this many slices of the sequence, and again in the backward
+    mlp_tiles: int = 0  # MLPs run in up to this many slices of the sequence, recomputed in the backward; 0: whole
 
 
 class Loss(NamedTuple):
     """`kind`: plain (full logits), liger (fused linear cross entropy), chunked, cut, unsloth, fused_ce, fused_head.
 
-    fused_ce fuses the cross entropy alone: the logits are kept. fused_head is TRL's: tiles of logits.
+    fused_ce fuses only the cross entropy, and the logits are kept. fused_head is TRL's, which makes tiles of logits.
     """
 
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
-    in_logits_dtype: bool = False  # the trainer's own cross entropy reads a shifted copy of the logits in their dtype
+    in_logits_dtype: bool = False  # the trainer's cross entropy uses a shifted copy of the logits in their own dtype
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
     liger_kernels: bool = False  # other Liger kernels (norms, SwiGLU, rope) are patched in
@@ -297,28 +298,31 @@ class Loss(NamedTuple):
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
     fallback_reason: str = ""  # why a fused loss in the config has no effect
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
-    prompt_logits: bool = False  # a loss over completions alone computes the logits of the prompts as well
-    scales_logits: bool = False  # by a temperature, into a copy
-    # How the labels' log-probabilities come from the logits: "" a log-softmax of all of them; a logsumexp of each row
-    # of logits that a temperature has divided, into a copy (divided) or in place (divided_in_place); kernel, which
-    # writes its gradient into a tensor of its own. Liger's loss takes blocks of tokens and words then, and the forwards
-    # before the update select in that way.
+    prompt_logits: bool = False  # the logits of the prompts are computed although the loss only uses completions
+    scales_logits: bool = False  # the logits are divided by a temperature into a copy
+    # How the labels' log-probabilities are computed from the logits. "": a log-softmax of all logits. divided,
+    # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
+    # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
+    # vocabulary entries, and the forwards before the update compute log-probabilities in the same way.
     selection: str = ""
-    scores_completions: bool = False  # log-softmax of the completions' logits alone, where all are computed
-    likelihood_of_chosen: bool = False  # a preference loss has the cross entropy of the chosen answers as well
-    # What compares a student with its teacher over the whole vocabulary (stage gkd): mixture (of both), forward,
-    # reverse, likelihood (beside the labels' cross entropy), few (of the teacher's likeliest words, without a
-    # log-softmax of all), few_served (a server tells them); of any stage likeliest, which compares the teacher's
-    # likeliest words alone, after a log-softmax of all; "" for no such loss. `in_row_chunks`: some rows at a time.
+    scores_completions: bool = False  # all logits are computed, but the log-softmax is only of the completions'
+    likelihood_of_chosen: bool = False  # the preference loss includes the cross entropy of the chosen answers
+    # The loss that compares a student with its teacher; "" for none. Over the whole vocabulary (stage gkd): mixture (of
+    # both), forward, reverse, likelihood (in addition to the labels' cross entropy), few (of the teacher's likeliest
+    # tokens, without a log-softmax of all), few_served (a server returns those). In any stage: likeliest, which
+    # compares only the teacher's likeliest tokens, after a log-softmax of all. `in_row_chunks`: some rows at a time.
     divergence: str = ""
     in_row_chunks: bool = False
-    gradient_apart: bool = False  # fused_ce writes its gradient into a tensor of its own, not over the logits
+    gradient_apart: bool = False  # fused_ce writes its gradient to a new tensor instead of over the logits
 
 
 def liger_rows(stage: str, length: int) -> int:
-    """Tokens whose logits Liger's loss of preferences or rollouts holds at once: those of a pair, a sequence or, where
-    `length` is that of a completion, a completion (liger_kernel 0.8.5 chunked_loss/fused_linear_{preference,
-    unpaired_preference,ppo}.py, `chunk_size=1`); 0 for other stages, whose chunks follow from the vocabulary."""
+    """The number of tokens whose logits Liger's loss holds at once in a preference or rollout stage.
+
+    `length`: tokens of a sequence, in grpo of a completion. dpo: both sequences of a pair; kto, grpo: one (liger_kernel
+    0.8.5 chunked_loss/fused_linear_{preference,unpaired_preference,ppo}.py, `chunk_size=1`). 0 for other stages, whose
+    chunks depend on the vocabulary.
+    """
     return {"dpo": 2, "kto": 1, "grpo": 1}.get(stage, 0) * length
 
 
@@ -327,10 +331,10 @@ class Optimizer(NamedTuple):
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
-    state_dtype: str = ""  # "" = as the table says
+    state_dtype: str = ""  # "" = as in memory/optimizers.json
     rank: int = 0  # GaLore / APOLLO projection rank
     targets: tuple[str, ...] = ()
-    layerwise: bool = False  # optimizer step fused into backward, gradients freed at once
+    layerwise: bool = False  # each parameter is updated during the backward, and its gradient freed at once
     badam_mode: str = ""  # layer, ratio
     momentum: float = 0.0
     max_grad_norm: float = 1.0
@@ -340,11 +344,11 @@ class Optimizer(NamedTuple):
     # With "all linear layers" as targets, GaLore and APOLLO project the head as well (transformers 5.23
     # trainer_optimizer.py:130-152). LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
     projects_head: bool = True
-    learning_rate: Maybe[float] = UNKNOWN  # for the planner, which raises it with adapters: no estimate reads it
+    learning_rate: Maybe[float] = UNKNOWN  # only for the planner, which raises it when it adds adapters
 
 
 class Zero(NamedTuple):
-    """DeepSpeed ZeRO. Counts are elements, as in the JSON; UNKNOWN where `auto` cannot be filled."""
+    """DeepSpeed ZeRO. Counts are elements, as in the JSON; UNKNOWN for an `auto` that cannot be filled in."""
 
     stage: Maybe[int] = 0
     reduce_bucket_size: Maybe[int] = 500_000_000
@@ -364,8 +368,8 @@ class Zero(NamedTuple):
     mics_shard_size: int = -1
     gather_16bit_weights_on_model_save: bool = False
     leaf_modules: tuple[str, ...] = ()
-    memory_efficient_linear: bool = True  # linear layers by DeepSpeed's own function (stage 3)
-    gathers_for_generation: bool = True  # the whole model on each GPU while it generates (stage 3)
+    memory_efficient_linear: bool = True  # linear layers run DeepSpeed's own autograd function (stage 3)
+    gathers_for_generation: bool = True  # each GPU gathers the whole model to generate (stage 3)
 
 
 class Fsdp(NamedTuple):
@@ -382,18 +386,18 @@ class Fsdp(NamedTuple):
     use_orig_params: bool = True
     cpu_offload: bool = False
     cpu_ram_efficient_loading: bool = True
-    loads_packed_on_host: bool = False  # quantised weights reach a card as shards alone
+    loads_packed_on_host: bool = False  # quantised weights are loaded in host memory, and only shards go to the card
     state_dict_type: str = "SHARDED_STATE_DICT"
     activation_checkpointing: bool = False
     shard_group_size: int = 0  # hybrid: GPUs in one shard group; 0 = one node
     param_dtype: str = ""  # mixed precision policy; "" follows precision.compute
     reduce_dtype: str = ""
     upcasts_trainable: bool = True  # accelerate turns low-precision trainable parameters into fp32
-    reduces_each_backward: bool = False  # each micro-batch's gradients are reduced at once: no `no_sync`
+    reduces_each_backward: bool = False  # gradients are reduced after each micro-batch (without `no_sync`)
 
 
 class Parallelism(NamedTuple):
-    """`world_size`: GPUs over all nodes. Degrees multiply to it; `data_parallel_size` is what is left."""
+    """`world_size`: GPUs over all nodes, the product of the degrees; `data_parallel_size` follows from the others."""
 
     world_size: Maybe[int] = UNKNOWN
     gpus_per_node: Maybe[int] = UNKNOWN
@@ -403,7 +407,7 @@ class Parallelism(NamedTuple):
     context_parallel_size: int = 1
     sequence_parallel_size: int = 1  # Ulysses
     expert_parallel_size: int = 1
-    # single, ddp, deepspeed, fsdp, megatron, device_map (whole layers on each card); of inference: vllm, sglang
+    # single, ddp, deepspeed, fsdp, megatron, device_map (whole layers on each card); for inference also vllm, sglang
     engine: str = "single"
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
@@ -417,12 +421,12 @@ class Offload(NamedTuple):
     optimizer: str = "none"
     optimizer_pinned: bool = False
     optimizer_ratio: float = 1.0
-    optimizer_buffer_count: int = 4  # of the largest sub-group each
+    optimizer_buffer_count: int = 4  # number of buffers, each with the size of the largest sub-group
     parameters: str = "none"
     parameters_pinned: bool = False
     parameters_buffer_count: int = 5
     parameters_buffer_size: int = 100_000_000  # elements of one buffer
-    parameters_max_in_cpu: int = 1_000_000_000  # trainable elements that stay in host memory
+    parameters_max_in_cpu: int = 1_000_000_000  # trainable elements that stay in host memory under nvme
     activations: str = "none"
 
 
@@ -444,16 +448,16 @@ SERVERS = ("vllm", "sglang")  # engines that fill a share of each card and answe
 
 
 class Serving(NamedTuple):
-    """How a run that trains nothing answers requests."""
+    """How an inference run answers requests."""
 
-    uses_cache: bool = True  # keys and values of earlier tokens are kept
-    memory_share: Maybe[float] = 0.0  # of each card, filled with weights and cache (vLLM, SGLang)
-    cache_dtype: str = ""  # of keys and values in the cache; "" = precision.compute
+    uses_cache: bool = True  # there is a KV cache
+    memory_share: Maybe[float] = 0.0  # share of each card that is filled with weights and cache (vLLM, SGLang)
+    cache_dtype: str = ""  # dtype of the KV cache; "" = precision.compute
 
 
 class Saving(NamedTuple):
-    """`only_model`: checkpoints without optimizer states. `gathers_full_weights`: weights are gathered to be saved.
-    `copies_on_each_rank`: every process copies weights that are not divided to the host, the first one writes them."""
+    """`only_model`: checkpoints without optimizer states. `gathers_full_weights`: sharded weights are gathered first.
+    `copies_on_each_rank`: every rank copies unsharded weights to the host, although only the first one writes them."""
 
     enabled: bool = True
     only_model: bool = False
@@ -477,20 +481,20 @@ class Stack(NamedTuple):
     unsloth: tuple[int, ...] = ()  # empty = any release
     use_ktransformers: bool = False
     compile: bool = False
-    unmodelled: str = ""  # a feature whose memory is not modelled, and what it does
-    unmodelled_adds: bool = False  # that feature takes nothing from weights, gradients and optimizer states
-    expert_kernel: str = ""  # what multiplies stacked experts instead of transformers' own code: scattermoe
+    unmodelled: str = ""  # a feature whose memory is not modelled, and its effect, in words
+    unmodelled_adds: bool = False  # that feature does not reduce weights, gradients and optimizer states
+    expert_kernel: str = ""  # the kernel for stacked experts that replaces transformers' own code: scattermoe
     linear_attention: str = ""  # kernels installed: torch (none), fla (the gated delta rule), kernels (Mamba 2 too)
 
 
 class Amount(NamedTuple):
-    """Memory that somebody states: bytes, or a share of what it is about."""
+    """A stated amount of memory: bytes (`size`), or a share of some whole."""
 
     size: int = 0
     share: float = 0.0
 
     def of(self, whole: int) -> int:
-        """Bytes, where the share is one of `whole`."""
+        """The amount in bytes, with `whole` as the bytes that the share refers to."""
         return self.size + int(self.share * whole)
 
     def __str__(self) -> str:
@@ -500,24 +504,24 @@ class Amount(NamedTuple):
 
 
 class Hardware(NamedTuple):
-    """The card that the run is estimated for. `gpu` is a hardware.Gpu, None where no card is known.
+    """The card that the run is estimated for. `gpu`: a hardware.Gpu, None if no card is known.
 
-    `context`, `communication`, `fragmentation`: what is stated in place of memlint's own figures; None = those.
+    `context`, `communication`, `fragmentation`: values from the settings that replace memlint's own; None: its own.
     """
 
     gpu: Any = None
     memory_budget_bytes: int = 0  # 0 = the card's usable memory
-    optimizer_budget_bytes: int = 0  # what optimizer states may take of it; 0 = nobody says
+    optimizer_budget_bytes: int = 0  # how much of it optimizer states may take; 0 = no limit stated
     host_bytes: int = 0  # 0 = unknown
     context: Amount | None = None  # CUDA context with its kernels; a share is of the card's memory
-    communication: Amount | None = None  # buffers of NCCL where there are several ranks; a share as above
-    fragmentation: Amount | None = None  # what the allocator holds beyond tensors; a share is of the tensors
+    communication: Amount | None = None  # NCCL's buffers if there are several ranks; a share is of the card's memory
+    fragmentation: Amount | None = None  # what the allocator reserves beyond tensors; a share is of the tensors' bytes
 
 
 class Planning(NamedTuple):
-    """What the planner must know of the framework: effects of its options, and what its config can express.
+    """Facts about the framework for the planner: the effects of its options, and what its config can express.
 
-    No estimate reads it.
+    Estimates do not read them.
     """
 
     # How activation checkpoints are offloaded to host memory: "layer_inputs" (transformers 5.23 modeling_utils.py:3151,
@@ -525,29 +529,30 @@ class Planning(NamedTuple):
     # model/model_utils/checkpointing.py:43, `hidden_states.to("cpu")`), "saved_tensors" (trl 1.16
     # trainer/sft_config.py:291, `activation_offloading`).
     checkpoint_offload: str = "layer_inputs"
-    # What starts DeepSpeed on one GPU; "" where nothing is needed (transformers docs/source/en/deepspeed.md).
+    # How to start DeepSpeed on one GPU, in words; "" if nothing special is needed (transformers
+    # docs/source/en/deepspeed.md).
     single_gpu_launch: str = "start it with torchrun, deepspeed or accelerate launch"
-    lora_dropout: float = 0.0  # default dropout of adapters that a change adds
+    lora_dropout: float = 0.0  # default dropout of adapters that a plan adds
     liger_kernels_apart: bool = False  # Liger's loss and its other kernels have separate options
     freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
     stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
     pins_transformers: bool = False  # the framework's release decides the release of transformers
-    deepspeed_expands_segments: bool = False  # what starts DeepSpeed sets `expandable_segments:True`
-    # The field that says how many GPUs share each sequence, where the framework can do it and a file can say it.
+    deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
+    # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.
     sequence_sharing: str = ""
     critic_has_own_batch: bool = False  # PPO's critic has a micro-batch of its own in the config
-    shares_images: bool = False  # and so can those with images
-    sequence_sharing_needs: str = ""  # what has to be installed for it
-    offloads_under_fsdp2: bool = False  # FSDP's shards go to host memory under its second version alone
+    shares_images: bool = False  # sequences with images can be shared in this way, too
+    sequence_sharing_needs: str = ""  # the package that sharing sequences requires
+    offloads_under_fsdp2: bool = False  # FSDP's shards can only be offloaded to host memory with FSDP2
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
 
 
 class Reading(NamedTuple):
-    """Another way in which the same files may run, where nobody says which one holds.
+    """Another way in which the same files may run, if something that decides it is not stated (such as the launcher).
 
-    `changes`: dotted fields of the run and their values under this reading. They hold while the fields in `given` are
-    what they were when the reading was made; a changed run may have settled the question. `reason`: what nobody says.
-    `label` and `itself`: what happens under this reading, and in the run as it stands.
+    `reason`: what is not stated. `label`, `itself`: words for what happens under this reading, and in the run itself.
+    `changes`: dotted fields of the run and their values under this reading. They only apply while the fields in `given`
+    have these values: a run that was changed there (by a plan) may have settled the question.
     """
 
     reason: str
@@ -555,7 +560,7 @@ class Reading(NamedTuple):
     itself: str
     changes: tuple[tuple[str, Any], ...]
     given: tuple[tuple[str, Any], ...] = ()
-    only_where_over: bool = False  # asked only where the run as it stands does not fit: it may take that verdict back
+    only_where_over: bool = False  # only used if the run itself is out of memory: then it may weaken that verdict
 
 
 class Run(NamedTuple):
@@ -588,7 +593,7 @@ class Run(NamedTuple):
 
 
 def stack_name(run: Run) -> str:
-    """A label for what runs the config: the framework, or the format where none is known (a DeepSpeed JSON)."""
+    """A label for the software that runs the config: the framework, or the format if it is unknown (DeepSpeed JSON)."""
     return run.stack.framework or run.format
 
 
@@ -601,8 +606,10 @@ def get(run: Run, name: str) -> Any:
 
 
 def replace(run: Run, changes: Mapping[str, object]) -> Run:
-    """A copy of `run` with the fields in `changes` (dotted names) set. A list becomes the tuple that a field holds.
-    Where a whole part is set as well as fields of it, these are set in the new part."""
+    """A copy of `run` with the fields in `changes` (dotted names) set. Lists become tuples.
+
+    If a whole part ("loss") and fields of it ("loss.kind") are set, the fields are set in the new part.
+    """
     replaced: Run = _replace(run, changes)
     return replaced
 
@@ -618,7 +625,7 @@ def differences(run: Run, other: Run, sections: tuple[str, ...]) -> tuple[tuple[
 
 
 def _replace(node: Any, changes: Mapping[str, object]) -> Any:
-    """A copy of a record: each part of it that changes is made once, however many of its fields do."""
+    """A copy of a record with `changes`. Each nested record is copied only once, however many of its fields change."""
     own: dict[str, Any] = {}
     of_parts: dict[str, dict[str, object]] = {}
     for name, value in changes.items():
@@ -626,7 +633,7 @@ def _replace(node: Any, changes: Mapping[str, object]) -> Any:
         if field:
             of_parts.setdefault(part, {})[field] = value
         else:
-            own[part] = tuple(value) if isinstance(value, list) else value  # a list: of a rule file
+            own[part] = tuple(value) if isinstance(value, list) else value  # rule files have lists
     for part, fields in of_parts.items():
         own[part] = _replace(own.get(part, getattr(node, part)), fields)
     return node._replace(**own)

@@ -1,6 +1,6 @@
 """Finds the shipped data: the wheel's copy, else the folders of the checkout.
 
-`importlib.resources` would cost more at start-up than everything that is read through it.
+`importlib.resources` would take longer at start-up than reading all the data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which files an agent may have read: those below one folder, symbolic links followed first."""
+"""Limits the files that an agent may read to those below one folder, after symbolic links are resolved."""
 
 from __future__ import annotations
 

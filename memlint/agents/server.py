@@ -29,8 +29,8 @@ INSTRUCTIONS = (
 READ_ONLY = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
 
-def _told(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """`tool` with its errors as the client shall see them."""
+def _with_tool_errors(tool: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    """`tool`, with its errors converted to those that the client shows."""
 
     @wraps(tool)
     def call(*args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def server(root: str) -> MCPServer:
     made = MCPServer("memlint", instructions=INSTRUCTIONS)
     tools = Tools(root)
     for tool in (tools.estimate, tools.check, tools.plan, tools.explain):
-        made.tool(annotations=READ_ONLY)(_told(tool))
+        made.tool(annotations=READ_ONLY)(_with_tool_errors(tool))
     return made
 
 

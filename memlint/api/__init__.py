@@ -1,1 +1,1 @@
-"""memlint as a library. `memlint/__init__.py` says what of it is public."""
+"""memlint as a library. `memlint/__init__.py` lists the public names."""

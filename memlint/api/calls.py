@@ -1,7 +1,7 @@
 """The functions of the library. They print nothing, exit nothing, and may be called from any thread.
 
-Calls take turns: memlint is plain Python, and its caches are shared. Files and settings are read anew by each call,
-rules once per process.
+A lock runs one call at a time, because memlint's caches are shared. Each call reads files and settings again; rules are
+read once per process.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from memlint.report.model import FileReport, Report
 from memlint.run import Run
 from memlint.settings import forget_changed
 
-_turn = RLock()
-_kept: list[Linter] = []  # the last linter, whose rules the next one uses
+_lock = RLock()
+_last_linter: list[Linter] = []  # the last linter, whose rules the next one reuses
 
 
 def estimate(
@@ -56,10 +56,11 @@ def estimate(
 ) -> RunEstimate:
     """The GPU memory of one run.
 
-    `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the name that a text goes by
-    (its ending says what it is). `files`: other files that the text names, by name. The rest is what a config cannot
-    say, as on the command line. Without a source: a run that no file describes, by `model` and `question`, the fields
-    of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with a place where there is one.
+    `source`: a path, the text of a file, a dict with a config's keys, or a `Run`. `path`: the file name of a text; its
+    suffix tells the syntax. `files`: other files that the text names, by name. The other keywords are facts that a
+    config does not state, as on the command line. Without a source: a run that no file describes, given by `model` and
+    `question`, the fields of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with the place of
+    the mistake if there is one.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     if source is None:
@@ -69,7 +70,7 @@ def estimate(
         raise UsageError(f"{next(iter(question))}=: asks about a run without a file, and a source was given")
     if isinstance(source, Run):
         return _of_run(source)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         found = estimates_of(sources.request(facts, given), given)
     if len(found) > 1:
@@ -92,22 +93,22 @@ def estimates(
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
 ) -> tuple[RunEstimate, ...]:
-    """As `estimate`, for files that hold several runs: documents of a YAML file, launches of a script."""
+    """Like `estimate`, for files with several runs: documents of a YAML file, launches of a script."""
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         return estimates_of(sources.request(facts, given), given)
 
 
 def estimates_of(asked: LintRequest, given: GivenFiles) -> tuple[RunEstimate, ...]:
-    """The runs of the first of `given`. Raises Error where it has none."""
-    with _turn:
+    """The runs of the first file of `given`. Raises Error if it has none."""
+    with _lock:
         linter = _linter(asked, given)
         analysed = linter.analyse(given.paths[0])
-        told = linter.report(analysed).report
-        found = _estimates(analysed, told)
+        file_report = linter.report(analysed).report
+        found = _estimates(analysed, file_report)
         if not found:
-            raise _nothing_to_estimate(told)
+            raise _nothing_to_estimate(file_report)
         return found
 
 
@@ -131,11 +132,12 @@ def check(
 ) -> CheckResult:
     """The findings about a config, about files and folders, or about a text.
 
-    `select`, `ignore`: rules, as on the command line. `fixes`: look for ways out, which takes most of the time. The
-    other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not exist.
+    `select`, `ignore`: rules, as on the command line. `fixes`: whether to search for fixes, which takes most of the
+    time. The other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not
+    exist.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.some_files(source, path, files)
         asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
         return check_of(asked, given)
@@ -143,7 +145,7 @@ def check(
 
 def check_of(asked: LintRequest, given: GivenFiles) -> CheckResult:
     """The findings about `given`."""
-    with _turn:
+    with _lock:
         linter = _linter(asked, given)
         linted: list[LintedFile] = []
         found: list[RunEstimate] = []
@@ -175,21 +177,21 @@ def plan(
 ) -> PlanResult:
     """Changes that make a run fit, the largest batch, the longest sequence, the fewest cards.
 
-    `goal`: "batch", "length", "cards" or "speed", beside a run that fits. `keep`: keys that no plan may change.
-    `most_cards`: no plan names more cards. The other parameters: see `estimate`. Raises Error.
+    `goal`: what plans should reach besides a fitting run: "batch", "length", "cards" or "speed". `keep`: keys that no
+    plan may change. `most_cards`: no plan uses more cards. The other parameters: see `estimate`. Raises Error.
     """
     if goal and goal not in goals.GOALS:
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
     wanted = PlanRequest(goal, "", tuple(keep), most_cards)
-    with _turn:
+    with _lock:
         given = sources.one_file(source, path, files)
         return plan_of(sources.request(facts, given), given, wanted)
 
 
 def plan_of(asked: LintRequest, given: GivenFiles, wanted: PlanRequest) -> PlanResult:
-    """Ways to make the runs of `given` fit. Raises Error where there are none."""
-    with _turn:
+    """Ways to make the runs of `given` fit. Raises Error if there are no runs."""
+    with _lock:
         rows = plan_files(_linter(asked, given), given.paths, wanted)
         return PlanResult(tuple(row.row for row in rows))
 
@@ -214,11 +216,11 @@ def fix(
 ) -> FixResult:
     """Fixes in memory; `FixResult.write()` writes them.
 
-    `unsafe`: also fixes that may change the training result. `rules`: of findings of these rules only. `number`: the
-    finding's fix with this number, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
+    `unsafe`: also fixes that may change the training result. `rules`: only fixes of these rules. `number`: the number
+    of the fix to take, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
     """
     facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
-    with _turn:
+    with _lock:
         given = sources.some_files(source, path, files)
         _forget()
         make = linter_maker(sources.request(facts, given, fixes=True), given.workspace, _last())
@@ -241,15 +243,15 @@ def fix(
 
 
 def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
-    """A linter of files as they are now. What changed of settings since the last call is read again."""
+    """A linter that sees files as they are now. Settings that changed since the last call are read again."""
     _forget()
     linter = Linter(asked, given.workspace, like=_last())
-    _kept[:] = [linter]
+    _last_linter[:] = [linter]
     return linter
 
 
 def _last() -> Linter | None:
-    return _kept[0] if _kept else None
+    return _last_linter[0] if _last_linter else None
 
 
 def _forget() -> None:
@@ -269,19 +271,19 @@ def _lint(linter: Linter, path: str, named: bool) -> tuple[LintedFile, tuple[Run
     return linted, _estimates(analysed, linted.report)
 
 
-def _estimates(analysed: FileAnalysis, told: FileReport) -> tuple[RunEstimate, ...]:
+def _estimates(analysed: FileAnalysis, file_report: FileReport) -> tuple[RunEstimate, ...]:
     runs = [run for analysis in analysed.analyses for run in analysis.runs]
-    return tuple(map(RunEstimate, runs, told.runs))
+    return tuple(map(RunEstimate, runs, file_report.runs))
 
 
 def _of_question(facts: CallFacts, fields: Mapping[str, object]) -> RunEstimate:
-    """The run that keywords describe, as `memlint estimate --model ...` answers."""
+    """The estimate of the run that keywords describe, as for `memlint estimate --model ...`."""
     named = {field: getattr(facts, field) for field in ("model", "gpu", "gpus", "gpus_per_node")}
     others = CallFacts(versions=facts.versions, settings=facts.settings, isolated=facts.isolated)
-    with _turn:
+    with _lock:
         _forget()
         found, linter = answer_with(question_of({**named, **fields}), sources.stated(others), _last())
-        _kept[:] = [linter]
+        _last_linter[:] = [linter]
         return RunEstimate(found.neutral, found.run)
 
 
@@ -289,10 +291,10 @@ def _of_run(run: Run) -> RunEstimate:
     return RunEstimate(run, run_report(run, closed_form(run), with_assumptions=True))
 
 
-def _nothing_to_estimate(told: FileReport) -> Error:
-    """Why a file has no run: it cannot be read, it is broken, or it is no training config."""
-    worst: Any = next(iter(sorted(told.findings, key=lambda item: item.severity != "error")), None)
+def _nothing_to_estimate(file_report: FileReport) -> Error:
+    """The error for a file without a run: it cannot be read, is broken, or is not a training config."""
+    worst: Any = next(iter(sorted(file_report.findings, key=lambda item: item.severity != "error")), None)
     if worst is None:
-        return Error(f"{told.path}: no training config that memlint knows", told.path)
+        return Error(f"{file_report.path}: no training config that memlint knows", file_report.path)
     place = worst.location
     return Error(f"{place.path}:{place.line}:{place.column}: {worst.message}", place.path, place.line, place.column)

@@ -1,4 +1,4 @@
-"""The public names in one place; `memlint/__init__.py` hands them out one by one."""
+"""Imports all public names; `memlint/__init__.py` imports each when it is first used."""
 
 from memlint.api.calls import check, estimate, estimates, fix, plan
 from memlint.api.results import CheckResult, FixResult, PlanResult

@@ -1,4 +1,4 @@
-"""What the library returns: frozen values with `to_dict()` as the command line's JSON, and text and HTML to look at."""
+"""The results of the library's functions: frozen values with `to_dict()` (the command line's JSON), text and HTML."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from memlint.run import Run
 
 
 class RunEstimate(NamedTuple):
-    """The memory of one run on one GPU. Bytes are None where something that they need is unknown: see `unknown`.
+    """The memory of one run on one GPU. Bytes are None if something that they depend on is unknown: see `unknown`.
 
-    `run`: the run as memlint understood it. `report`: the parts of which the table is made.
+    `run`: the run as memlint understood it. `report`: the values that the table shows.
     """
 
     run: Run
@@ -44,7 +44,7 @@ class RunEstimate(NamedTuple):
 
     @property
     def fits(self) -> bool | None:
-        """Whether the run fits its card, the interval's upper end included; None where that is unknown."""
+        """Whether the run fits its card, even at the high end of the interval; None if that is unknown."""
         return None if self.verdict == "unknown" else self.verdict == "fits"
 
     @property
@@ -54,27 +54,27 @@ class RunEstimate(NamedTuple):
 
     @property
     def allocated_bytes(self) -> int | None:
-        """What `torch.cuda.max_memory_allocated()` shows."""
+        """The peak that `torch.cuda.max_memory_allocated()` shows, in bytes."""
         return self.report.estimate.allocated_bytes
 
     @property
     def reserved_bytes(self) -> int | None:
-        """What `torch.cuda.max_memory_reserved()` shows."""
+        """The peak that `torch.cuda.max_memory_reserved()` shows, in bytes."""
         return self.report.estimate.reserved_bytes
 
     @property
     def device_bytes(self) -> int | None:
-        """What nvidia-smi shows."""
+        """The peak that nvidia-smi shows, in bytes."""
         return self.report.estimate.device_bytes
 
     @property
     def gib(self) -> float | None:
-        """What nvidia-smi shows, in GiB."""
+        """The peak that nvidia-smi shows, in GiB."""
         return None if self.device_bytes is None else self.device_bytes / 2**30
 
     @property
     def components(self) -> Mapping[str, int]:
-        """The bytes of the peak phase by what they hold: weights, gradients, activations, ...; empty where unknown."""
+        """The bytes of the peak phase by component (weights, gradients, activations, ...); empty if unknown."""
         return next((phase.components for phase in self.phases if phase.name == self.peak_phase), {})
 
     @property
@@ -87,7 +87,7 @@ class RunEstimate(NamedTuple):
 
     @property
     def budget_bytes(self) -> int | None:
-        """What the card has to give; None where no card is named."""
+        """The bytes of the card that the run may use; None if no card is named."""
         return self.report.estimate.budget_bytes or None
 
     @property
@@ -113,7 +113,7 @@ class RunEstimate(NamedTuple):
 
     @property
     def unknown(self) -> tuple[UnknownField, ...]:
-        """What is missing for an estimate, with what to do about it."""
+        """The values that are missing for an estimate, each with the reason and what to do about it."""
         return self.report.estimate.unknown
 
     def to_dict(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ class RunEstimate(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """What `memlint.check` found. `report`: files with their findings and runs, as every output is made from it."""
+    """The result of `memlint.check`. `report`: files with their findings and runs, the source of every output."""
 
     report: Report
     estimates: tuple[RunEstimate, ...] = ()
@@ -151,9 +151,9 @@ class CheckResult(NamedTuple):
         return next((severity for severity in reversed(SEVERITIES) if severity in found), "")
 
     def to_dict(self) -> dict[str, Any]:
-        """What `memlint check --format json` prints."""
-        told: dict[str, Any] = standard_json.loads(json.render(self.report))
-        return told
+        """The JSON of `memlint check --format json`, as plain values."""
+        plain: dict[str, Any] = standard_json.loads(json.render(self.report))
+        return plain
 
     def __repr__(self) -> str:
         return f"<memlint.CheckResult: {len(self.findings)} findings, {len(self.runs)} runs>"
@@ -166,12 +166,12 @@ class CheckResult(NamedTuple):
 
 
 class PlanResult(NamedTuple):
-    """Ways to make each run fit. `runs`: one row a run, as `memlint plan --format json` prints them."""
+    """Ways to make each run fit. `runs`: one row per run, as `memlint plan --format json` prints them."""
 
     runs: tuple[Mapping[str, Any], ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """What `memlint plan --format json` prints."""
+        """The JSON of `memlint plan --format json`, as plain values."""
         return {"schema_version": 1, "runs": [dict(row) for row in self.runs]}
 
     def __str__(self) -> str:
@@ -201,7 +201,7 @@ class FixResult(NamedTuple):
         return b"".join(patches).decode("utf-8", "replace")
 
     def write(self) -> None:
-        """Writes the changed files, all or none. Raises Error, also where a file changed since it was read."""
+        """Writes the changed files, all or none. Raises Error, also if a file has changed since it was read."""
         if not self.on_disk:
             raise Error("these files are in memory: take `contents`")
         writes = [Write(path, self.originals[path], new) for path, new in self.changed.items()]

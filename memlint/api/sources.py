@@ -1,4 +1,5 @@
-"""What a caller hands in: a path, a file's text, a dict, or a run; and the facts that no config can say."""
+"""The arguments of the library's functions: a path, a file's text, a dict, or a run; and facts that no config
+states."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ Contents = Union[str, bytes, Mapping[str, Any]]
 
 
 class CallFacts(NamedTuple):
-    """What a config cannot say; see the options of the same names (`memlint estimate --help`)."""
+    """Facts that a config does not state; see the options of the same names (`memlint estimate --help`)."""
 
     gpu: str | None = None
     gpus: int | None = None
@@ -35,7 +36,7 @@ class CallFacts(NamedTuple):
 
 
 class GivenFiles(NamedTuple):
-    """The files to look at. `workspace`: where they are in memory; None for files on disk."""
+    """The files to lint. `workspace`: holds files in memory; None for files on disk."""
 
     found: tuple[FoundFile, ...]
     workspace: Workspace | None = None
@@ -46,7 +47,7 @@ class GivenFiles(NamedTuple):
 
 
 def request(facts: CallFacts, files: GivenFiles, fixes: bool = False) -> LintRequest:
-    """How to lint `files`. GivenFiles in memory have no settings and no repository around them. Raises Error."""
+    """How to lint `files`. Files in memory have no settings and no repository around them. Raises Error."""
     isolated = facts.isolated or files.workspace is not None
     return LintRequest(
         stated(facts, isolated), fixes=fixes, cwd="" if files.workspace else os.getcwd(), assumptions=True
@@ -81,19 +82,19 @@ def _versions(stated: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
 
 
 def refuse_beside_question(path: str | None, files: Mapping[str, Contents] | None, images: int | None) -> None:
-    """Raises UsageError for a keyword that says something about a file, where no source was given."""
+    """Raises UsageError for a keyword about files if no source was given."""
     for name, value in (("path", path), ("files", files), ("images", images)):
         if value is not None:
             raise UsageError(f"{name}=: is about a file, and no source was given")
 
 
 def is_text(source: object) -> bool:
-    """Whether a string is the text of a file and no path: it has a line break, or is a JSON object."""
+    """Whether a string is the text of a file, not a path: it has a line break or is a JSON object."""
     return isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{"))
 
 
 def one_file(source: Source, path: str | None, beside: Mapping[str, Contents] | None) -> GivenFiles:
-    """The one config that a caller speaks of. Raises Error where it is not there."""
+    """The single config of a call. Raises Error if it does not exist."""
     if isinstance(source, Mapping) or path is not None or is_text(source):
         return _in_memory(source, path, beside)
     name = display_path(os.fspath(source))
@@ -105,7 +106,7 @@ def one_file(source: Source, path: str | None, beside: Mapping[str, Contents] | 
 def some_files(
     sources: Source | Iterable[Source], path: str | None, beside: Mapping[str, Contents] | None
 ) -> GivenFiles:
-    """The configs that a caller speaks of: one as above, or those below folders. Raises Error."""
+    """The configs of a call: files, texts or dicts, and all configs below folders. Raises Error."""
     if isinstance(sources, (str, os.PathLike, Mapping)):
         if isinstance(sources, Mapping) or path is not None or is_text(sources):
             return _in_memory(sources, path, beside)
@@ -127,7 +128,7 @@ def is_json(contents: object) -> bool:
 
 
 def text_of(contents: Contents) -> str:
-    """A file's text. A dict becomes JSON, which keeps its types; what JSON does not have is written as its text."""
+    """A file's text. A dict becomes JSON, which keeps types; values of types that JSON lacks are written as text."""
     if isinstance(contents, Mapping):
         return json.dumps(dict(contents), indent=2, default=str)
     return contents.decode("utf-8", "replace") if isinstance(contents, bytes) else contents

@@ -1,4 +1,4 @@
-"""`memlint cache`: where results of checks are kept, how much there is, and how to be rid of it."""
+"""`memlint cache`: shows where results of checks are stored and how many bytes they take, or deletes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _kept(folder: str) -> Iterator[tuple[str, int]]:
-    """The cache files and their sizes; with what a crash left of one. Nothing else in the folder is memlint's."""
+    """The cache files and their sizes, including partly written ones that a crash left. Other files are not listed."""
     with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_file(follow_symlinks=False) and (entry.name.endswith(SUFFIX) or entry.name.startswith(PREFIX)):
@@ -40,7 +40,7 @@ def _delete(found: list[tuple[str, int]]) -> None:
     for path, _ in found:
         try:
             os.unlink(path)
-        except FileNotFoundError:  # another process was quicker
+        except FileNotFoundError:  # another process has deleted it
             continue
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None

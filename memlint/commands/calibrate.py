@@ -1,4 +1,4 @@
-"""`memlint calibrate`: records the measured memory of a run, so that intervals narrow.
+"""`memlint calibrate`: records the measured memory of a run, which narrows the intervals of later estimates.
 
 FILE is a config, with `--measured 71.3GiB`, or the `memlint-run.json` that `memlint.train` wrote.
 """
@@ -67,7 +67,7 @@ def _of_command_line(path: str, given: options.Options) -> Measurement:
 
 
 def _kept(folder: str, measurement: Measurement) -> int:
-    """Keeps a measurement and returns how many there are of its stack. Raises UsageError."""
+    """Stores a measurement and returns how many there are for its software stack. Raises UsageError."""
     try:
         record(folder, measurement)
         return sum(one.stack == measurement.stack and one.metric == measurement.metric for one in load(folder))

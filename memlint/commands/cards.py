@@ -32,7 +32,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _named(words: Sequence[str], by_card: Mapping[str, list[str]]) -> list[Gpu]:
-    """The cards with every word in their name or in that of one of their machines. Raises UsageError: there is none."""
+    """The cards with every word in their name or that of one of their machines. Raises UsageError if there are none."""
     found = [card for card in every() if has_words(" ".join((card.name, *by_card.get(card.name, ()))), words)]
     if not found:
         raise UsageError(unknown_gpu(" ".join(words)))

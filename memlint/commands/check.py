@@ -25,12 +25,12 @@ from memlint.repository.discovery import FoundFile
 
 NEEDS_RULES = ("sarif", "html")
 SHOWS_NO_FIX = ("gitlab", "checkstyle")
-SHOWS_FIRST_FIX = ("concise", *SHOWS_NO_FIX)  # of each finding no other
-SHOWS_FINDINGS_ALONE = ("junit", "sarif", *SHOWS_FIRST_FIX)  # neither runs nor lines of files
-# Below this many files a check takes about as long as asking the cache (benchmarks/speed/linters.py).
+SHOWS_FIRST_FIX = ("concise", *SHOWS_NO_FIX)  # at most the first fix of each finding
+SHOWS_FINDINGS_ALONE = ("junit", "sarif", *SHOWS_FIRST_FIX)  # neither runs nor excerpts of files
+# With fewer files, reading the cache takes about as long as the check (benchmarks/speed/linters.py).
 WORTH_CACHE = 16
-# From so many files on garbage is collected more often than at a start, where memlint.cli puts it off: in a check of
-# 1,400 published configs that took 15 to 20 MiB.
+# memlint.cli postpones garbage collection for a fast start. From this many files on it runs more often, which saves 15
+# to 20 MiB in a check of 1,400 published configs.
 MANY_FILES = 64
 GC_THRESHOLD = 10_000
 
@@ -51,9 +51,9 @@ def run(program: str, arguments: list[str]) -> int:
     files = _files(given)
     request = _request(given, pairs, len(files))
     if given.model:
-        from memlint.commands.other_model import where_none_is_known  # few name a model
+        from memlint.commands.other_model import with_model_for_unknown_names  # late: --model is rarely given
 
-        request = where_none_is_known(given, request, [file.path for file in files])
+        request = with_model_for_unknown_names(given, request, [file.path for file in files])
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
     baseline = (
@@ -84,7 +84,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundFile]) -> Iterator[LintedFile]:
-    """The result of each file: of many files from the cache, where that has them."""
+    """The result of each file; with many files, from the cache if it has a valid one."""
     if len(files) >= MANY_FILES:
         gc.set_threshold(GC_THRESHOLD)
     if given.no_cache or not (given.cache_dir or len(files) >= WORTH_CACHE):
@@ -100,7 +100,7 @@ def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundF
 
 
 def _fix(given: options.Options) -> int:
-    """Applies fixes before the files are linted; the exit code where that failed."""
+    """Applies fixes before the files are linted. Returns the exit code: 0, or that of a failure."""
     import memlint.commands.fixing as fixing  # the planner
 
     given.interactive, given.diff, given.rule, given.plan = False, False, [], 0
@@ -137,7 +137,7 @@ def _request(given: options.Options, pairs: options.OutputPairs, files: int) -> 
 
 
 def _severe(reports: Iterable[FileReport], least: str) -> Iterator[FileReport]:
-    """The reports with the findings of severity `least` and above alone."""
+    """The reports without the findings below severity `least`."""
     shown = SEVERITIES[SEVERITIES.index(least) :]
     for file in reports:
         yield file._replace(findings=tuple(item for item in file.findings if item.severity in shown))
@@ -186,7 +186,7 @@ def _parser(program: str) -> options.Parser:
 
 
 def _without_config(paths: Sequence[str], reports: Sequence[FileReport]) -> list[str]:
-    """The named paths that are no recognised config and hold none."""
+    """The named paths that are not a recognised config and contain none."""
     files = [os.path.abspath(file.path) for file in reports if file.format]
     roots = {root: os.path.abspath(root) for root in paths or ["."] if root != "-"}
     return [root for root, full in roots.items() if not any(f"{file}/".startswith(f"{full}/") for file in files)]
@@ -204,7 +204,8 @@ def _write_baseline(reports: Sequence[FileReport], path: str) -> int:
 
 
 def exit_code(reports: Iterable[FileReport], fail_on: str, linter: Linter, exit_zero: bool) -> int:
-    """2 for an unreadable file or a crash, 1 for a finding of `fail_on` (default: the settings' one) or above, or 0."""
+    """2 for an unreadable file or a crash, 1 for a finding of severity `fail_on` or above ("": as the settings say),
+    else 0."""
     fails = False
     for file in reports:
         if not file.readable or _crashed(file):

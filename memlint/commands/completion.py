@@ -1,4 +1,4 @@
-"""`memlint completion`: prints the script with which a shell completes verbs, options, rules, cards and paths."""
+"""`memlint completion`: prints the script that lets a shell complete verbs, options, rules, cards and paths."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole_parser(verbs: Verbs) -> argparse.ArgumentParser:
 
 
 def _parser_of(verb: str, module: str, verbs: Verbs) -> argparse.ArgumentParser:
-    """The parser of a verb; nothing is run."""
+    """The parser of a verb, obtained without running the verb."""
     run_verb = load(module)
     try:
         run_verb(f"memlint {verb}", [options.DESCRIBE], *([verbs] if verb == "completion" else []))
@@ -73,7 +73,7 @@ def _parser_of(verb: str, module: str, verbs: Verbs) -> argparse.ArgumentParser:
 
 
 def _completed(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The parser with what each of its arguments can be."""
+    """The parser, with the possible values of each argument set for shtab (rules, cards, paths)."""
     rules = [rule.id for rule in rule_facts(Linter(LintRequest(StatedFacts())).rules, ())]
     for action in _actions(parser):
         metavar = action.metavar if isinstance(action.metavar, str) else ""
@@ -101,5 +101,5 @@ def _actions(parser: argparse.ArgumentParser) -> Iterable[argparse.Action]:
 
 
 def _with_files(script: str) -> str:
-    """bash: where no verb begins like that, a path: `memlint train.yaml` is `memlint check train.yaml`."""
+    """The bash script, extended to complete a path if no verb matches: `memlint train.yaml` checks that file."""
     return script.replace("complete -o bashdefault -F", "complete -o bashdefault -o default -F")

@@ -1,4 +1,4 @@
-"""Completion scripts of the shells that shtab does not know: Elvish and Nushell, from the same parser."""
+"""Completion scripts for the shells that shtab does not support, Elvish and Nushell, made from the same parser."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shtab
 
 @dataclass(frozen=True)
 class OptionWords:
-    """An option, or what stands without one: `names` is empty there."""
+    """An option, or a positional argument (then `names` is empty)."""
 
     names: tuple[str, ...]
     help: str
@@ -112,7 +112,7 @@ set edit:completion:arg-completer[memlint] = {|@words|
 
 
 def nushell(parser: argparse.ArgumentParser) -> str:
-    """`export extern` of each verb: Nushell completes and checks options by their declarations.
+    """An `export extern` declaration of each verb, by which Nushell completes and checks its options.
 
     Source: the Nushell book, chapters Externs and Custom completions.
     """
@@ -126,7 +126,7 @@ def nushell(parser: argparse.ArgumentParser) -> str:
 
 
 def _nushell_lists(verb: VerbWords) -> Iterable[str]:
-    """A function for each list of values; Nushell wants a name where the values are used."""
+    """A function for each list of values, because Nushell declarations refer to lists by name."""
     for option in (*verb.options, *verb.arguments):
         if option.values:
             values = " ".join(_quoted(value) for value in option.values)

@@ -24,7 +24,7 @@ _ROLES = {"+": "good", "-": "error", "@": "fix"}
 
 
 class Consent:
-    """What was answered so far."""
+    """Asks about fixes, and remembers the answers "all" and "quit"."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -43,10 +43,10 @@ class Consent:
 
 
 def _shown(proposal: Proposal, tried: Attempt, style: Style) -> list[str]:
-    flat = style._replace(width=0)  # the finding stands by itself, with its path
-    told = finding_lines(proposal.finding._replace(fixes=(), related=()), {}, flat)
+    flat = style._replace(width=0)  # width 0: the finding is printed with its path
+    lines = finding_lines(proposal.finding._replace(fixes=(), related=()), {}, flat)
     fix = f"  {style.paint('fix', 'fix')}  {describe_fix(proposal.fix)}"
-    return [fitted("\n".join([*told, fix]), style), *_patch_lines(tried, style)]
+    return [fitted("\n".join([*lines, fix]), style), *_patch_lines(tried, style)]
 
 
 def _patch_lines(tried: Attempt, style: Style) -> list[str]:
@@ -60,7 +60,7 @@ def _patch_lines(tried: Attempt, style: Style) -> list[str]:
 
 
 def _answer() -> str:
-    """The first letter of the answer: y, n, a or q. Whatever else is answered is explained, and asked again."""
+    """The first letter of the answer: y, n, a or q. After any other answer it prints help and asks again."""
     while True:
         to_stdout(QUESTION)
         line = sys.stdin.readline()

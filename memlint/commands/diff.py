@@ -126,7 +126,7 @@ def _files(before: Side, after: Side, pairs: Sequence[tuple[str | None, str | No
 
 
 def _without_repeats(files: Iterable[FileDiff]) -> Iterator[FileDiff]:
-    """The files with each finding once: one in a shared file stays with the first config that it comes from."""
+    """The files with each finding once. A finding in a shared file stays only with the first config that has it."""
     seen: set[tuple[object, ...]] = set()
     for file in files:
         new = tuple(item for item in file.new if location_key(item) not in seen)

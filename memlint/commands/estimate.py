@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
 from memlint.commands.what_if import add_what_if, wanted, what_if
@@ -45,7 +45,7 @@ def run(program: str, arguments: list[str]) -> int:
         raise UsageError("--gpus auto needs a question (--model); for files: memlint plan FILE --goal cards")
     found = options.config_files(given)
     request = options.lint_request(given, fixes=False)._replace(assumptions=True)
-    request = with_its_model(given, request, [file.path for file in found])
+    request = with_model_replaced(given, request, [file.path for file in found])
     files = tuple(file.report for file in lint_files(request, found, given.jobs))
     report = Report(files, (), __version__)
     for name, path in pairs:
@@ -80,7 +80,7 @@ def _style(given: options.Options, path: str | None) -> Style:
 
 
 def _answer(question: Question, given: options.Options, pairs: options.OutputPairs) -> int:
-    """Prints the answer to a question. Exit code 0, and 2 where nothing can be estimated or the framework refuses."""
+    """Prints the answer to a question. Exit code 0; 2 if nothing can be estimated or the framework refuses the run."""
     facts = facts_of(given)
     if wanted(given):
         if given.write_config or given.gpus == AUTO:
@@ -122,10 +122,10 @@ def _lines(
 
 
 def _math_lines(found: Answer, style: Style) -> Iterator[str]:
-    told = arithmetic(found.neutral, found.run.estimate)
-    if told is not None:
+    derivation = arithmetic(found.neutral, found.run.estimate)
+    if derivation is not None:
         yield ""
-        yield from (f"  {line}" if line else "" for line in math_lines(told, found.run.estimate, style))
+        yield from (f"  {line}" if line else "" for line in math_lines(derivation, found.run.estimate, style))
 
 
 def _as_json(found: Answer, fewest: CardNumbers | None, left: ServingRoom | None) -> dict[str, Any]:

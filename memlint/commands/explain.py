@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import memlint.report.json as as_json
 from memlint._record import NamedTuple
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.findings import Finding
@@ -27,9 +27,9 @@ from memlint.report.units import gib
 from memlint.ruleset import page as rule_page
 from memlint.run import Run
 
-# Names of rule variables in bytes that do not end in "bytes".
+# Rule variables that are in bytes although their names do not end in "bytes".
 BYTES = ("weights", "gradients", "states", "activations", "scores", "logits", "temporaries", "gathered", "others")
-# Terms that the table shows for each phase; a single figure would be that of another phase.
+# Terms that are left out because the table shows them for each phase, and a single figure could be of another phase.
 IN_TABLE = ("activations_bytes", "logits_bytes", "weights_bytes")
 
 
@@ -64,17 +64,21 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _print_arithmetic(files: tuple[ExplainedFile, ...], given: options.Options) -> None:
-    """The arithmetic of every run. Raises UsageError where there is none: nothing is estimated."""
+    """Prints the arithmetic of every run. Raises UsageError if no run is estimated."""
     pairs = [(report, arithmetic(run, report.estimate)) for file in files for run, report in file.runs]
-    told = [(report, found) for report, found in pairs if found is not None]
-    if not told:
+    estimated = [(report, found) for report, found in pairs if found is not None]
+    if not estimated:
         unknown = [one.reason for report, _ in pairs for one in report.estimate.unknown]
         raise UsageError(f"{given.what}: no estimate to explain" + (f": {unknown[0]}" if unknown else ""))
     if given.format == "json":
-        to_screen(as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in told]}), False)
+        to_screen(
+            as_json.dump({"runs": [{"path": report.path, **as_values(found)} for report, found in estimated]}), False
+        )
         return
     style = style_for(sys.stdout, colour=given.colour)
-    blocks = ["\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in told]
+    blocks = [
+        "\n".join((title(report, style), *math_lines(found, report.estimate, style))) for report, found in estimated
+    ]
     to_screen("\n\n".join(blocks) + "\n")
 
 
@@ -107,8 +111,8 @@ def explain_files(given: options.Options) -> tuple[ExplainedFile, ...]:
     if not found:
         raise UsageError(f"{path}: no config to explain")
     request = options.lint_request(given)._replace(assumptions=True)
-    linter = Linter(with_its_model(given, request, [item.path for item in found]))
-    linter.analyser.folds_causes = False  # each finding with numbers of its own
+    linter = Linter(with_model_replaced(given, request, [item.path for item in found]))
+    linter.analyser.folds_causes = False  # so that each finding keeps its own numbers
     files = tuple(_explain_file(linter, item.path, line) for item in found)
     if not any(file.findings or file.runs for file in files):
         raise UsageError(f"{path}: nothing to explain: no run and no finding")
@@ -167,7 +171,7 @@ def _number(name: str, value: object) -> str:
 
 
 def _format_value(value: object) -> str:
-    """A value as text, like a config writes it: true, none, a list; of a record the fields that are set."""
+    """A value as a config writes it: true, none, a list; a record as those of its fields that are set."""
     if value is None or value == "":
         return "none"
     if isinstance(value, bool):

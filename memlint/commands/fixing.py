@@ -11,7 +11,7 @@ from itertools import takewhile
 from memlint._record import NamedTuple
 from memlint.commands import options
 from memlint.commands.consent import Consent
-from memlint.commands.other_model import where_none_is_known
+from memlint.commands.other_model import with_model_for_unknown_names
 from memlint.errors import UsageError
 from memlint.findings import Finding
 from memlint.fixes.edits.unified_patch import patch
@@ -25,11 +25,11 @@ BUG_NOTE = "This is a bug in memlint, not in your config: nothing was written. P
 
 
 class FixBug(Exception):
-    """A fix broke a law: a bug of memlint, told in lines. Nothing was written."""
+    """A fix broke a law, which is a bug of memlint. Nothing was written."""
 
 
 class WrittenFiles(NamedTuple):
-    """`files`: how many files were changed. `linter`: makes a linter of what they hold now, with the same rules."""
+    """`files`: how many files were changed. `linter`: makes a linter with the same rules that sees the fixed files."""
 
     paths: tuple[str, ...]
     files: int
@@ -37,12 +37,12 @@ class WrittenFiles(NamedTuple):
 
 
 def fix_files(given: options.Options) -> WrittenFiles:
-    """Fixes the files that the options choose. What was done goes to standard error. Raises UsageError and FixBug."""
+    """Fixes the files that the options choose, and reports to standard error. Raises UsageError and FixBug."""
     if "-" in given.paths:
         raise UsageError("fix writes files: standard input is none")
     paths = tuple(item.path for item in options.config_files(given))
     request = options.lint_request(given)
-    request = where_none_is_known(given, request, paths)
+    request = with_model_for_unknown_names(given, request, paths)
     make = linter_maker(request)
     fixed = _fixed(paths, FixRequest(given.unsafe, options.words(given.rule), given.plan), make, given, request.cwd)
     if fixed.broken:
@@ -66,7 +66,7 @@ def _fixed(
 
 
 def _refuse_harm(paths: tuple[str, ...], fixed: FixedFiles, make: MakeLinter) -> None:
-    """Raises UsageError where another file would get an error, FixBug where a second parser reads something else."""
+    """Raises UsageError if another file would get a new error, FixBug if a second parser disagrees with the result."""
     errors = tuple(new_errors(paths, fixed, make))
     if errors:
         raise UsageError("; ".join(errors) + ": nothing was written; fix the files that share it one by one")
@@ -95,7 +95,7 @@ def _write_files(fixed: FixedFiles, paths: tuple[str, ...]) -> int:
 
 
 def _outcome(fixed: FixedFiles, done: str) -> Iterator[str]:
-    """A line for each finding. `done`: what is said of those with a fix, "fixed" or "would be fixed" under --diff."""
+    """A line for each finding. `done`: the words for those with a fix: "fixed", or "would be fixed" under --diff."""
     for finding, fix in fixed.applied:
         yield f"{_place(finding)}: {finding.rule} {done}: {fix.title}\n"
     for finding, reason in fixed.passed_over:

@@ -1,4 +1,4 @@
-"""`memlint map`: which value of a script, or of a configuration file of its own schema, becomes which argument."""
+"""`memlint map`: shows which value of a script, or of a config with keys of its own, becomes which argument."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _as_keys(found: list[Analysis]) -> str:
 def _keys(document: Document) -> Iterator[dict[str, Any]]:
     """One row for each key: its value, where it is written, and why it is unknown."""
     start = document.start
-    assert start is not None  # `_rows` asks for it
+    assert start is not None  # `_rows` checks it
     reasons = {str(path[0]): reason for path, reason in start.values.unknown.items()}
     for key, value in document.value.items():
         reason = reasons.get(key)

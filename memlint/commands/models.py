@@ -19,7 +19,7 @@ FORMATS = ("text", "json")
 
 
 class KnownModel(NamedTuple):
-    """A model of the catalog. Dimensions are None where its family is not modelled. `same`: other ids of one shape."""
+    """A model of the catalog. Dimensions are None if its family is not modelled. `same`: other ids with this shape."""
 
     id: str
     family: str

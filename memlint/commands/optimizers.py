@@ -1,4 +1,4 @@
-"""`memlint optimizers`: the optimizers that are known, and what each keeps of a parameter."""
+"""`memlint optimizers`: lists the known optimizers with the bytes that each keeps per parameter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from memlint.memory.values import Tensor, Unit
 from memlint.run import Optimizer, Run
 
 FORMATS = ("text", "json")
-SIDE = 4096  # of the square matrix that the bytes are told for
+SIDE = 4096  # rows and columns of the matrix for which the bytes are shown
 RANK = 128  # of GaLore and APOLLO in the table
 
 
@@ -62,7 +62,7 @@ def _named(words: Sequence[str]) -> tuple[KnownOptimizer, ...]:
 
 
 def known_optimizers() -> tuple[KnownOptimizer, ...]:
-    """Every optimizer once, by name; aliases are no rows of their own."""
+    """Every optimizer once, sorted by name; aliases have no rows of their own."""
     entries = table()
     aliases = {alias for entry in entries.values() for alias in entry.get("aliases", ())}
     names = sorted(name for name in entries if name not in aliases)
@@ -78,7 +78,7 @@ def _known(name: str, entry: dict[str, Any] | Any) -> KnownOptimizer:
 
 
 def _bytes(name: str, dtype: str) -> tuple[float, float]:
-    """(states, temporaries of a step) by parameter, of one square matrix of a linear layer."""
+    """(bytes of states, bytes of a step's temporaries), per parameter of a linear layer with a SIDE x SIDE matrix."""
     count = SIDE * SIDE
     width = 4 if dtype == "float32" else 2
     tensor = Tensor("weight", count, (SIDE, SIDE), "linear", True, dtype, count * width)

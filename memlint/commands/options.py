@@ -29,13 +29,13 @@ OutputPairs = tuple[tuple[str, str | None], ...]  # (format, file; None: standar
 
 
 class Formatter(argparse.RawDescriptionHelpFormatter):
-    """Formats help to the width of the terminal; argparse itself imports shutil at each start to ask."""
+    """Formats help for the width of the terminal. argparse itself would import shutil for that, at each start."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=_help_width())
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Paragraphs as one line each, which `format_help` breaks; what is indented stays as it is."""
+        """Joins each paragraph to one line, which `format_help` wraps later. Indented lines are kept."""
         paragraphs = text.split("\n\n")
         return "\n\n".join(one if "\n " in one else one.replace("\n", " ") for one in paragraphs)
 
@@ -43,21 +43,21 @@ class Formatter(argparse.RawDescriptionHelpFormatter):
 @cache
 def _help_width() -> int:
     """COLUMNS, else the columns of the terminal, at most 120; 100 in a pipe."""
-    said = os.environ.get("COLUMNS", "")
-    if said.isdecimal() and len(said) < 5:
-        return int(said) - 2
+    stated = os.environ.get("COLUMNS", "")
+    if stated.isdecimal() and len(stated) < 5:
+        return int(stated) - 2
     try:
         return min(os.get_terminal_size(1).columns or 100, 120) - 2
     except OSError:
         return 100
 
 
-DESCRIBE = "--describe-options"  # hidden: raises `Described` with the verb's parser, and runs nothing
+DESCRIBE = "--describe-options"  # hidden option: raises `Described` with the verb's parser instead of running the verb
 COLOURS = {"auto": None, "always": True, "never": False}
 
 
 class Described(Exception):
-    """Carries a verb's parser to who asked for it: shell completion and the manual page."""
+    """Carries a verb's parser to the caller (shell completion, manual page)."""
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
         super().__init__("a verb's options")
@@ -70,9 +70,9 @@ class _Describe(argparse.Action):
 
 
 class Parser(argparse.ArgumentParser):
-    """A verb's parser: a mistake is answered with one line and the word that was probably meant.
+    """A verb's parser. Its error message is one line, with the word that was probably meant.
 
-    `other_words`: options of other programs, and what they are called here.
+    `other_words`: options of other programs -> what they are called here.
     """
 
     other_words: Mapping[str, str] = {}
@@ -188,7 +188,7 @@ def add_colour(to: argparse._ActionsContainer) -> None:
 
 
 def _colour(text: str) -> bool | None:
-    """ "auto", "always" or "never", for argparse: None where the terminal and the environment decide."""
+    """Converts "auto", "always" or "never", for argparse. None ("auto"): terminal and environment decide."""
     if text not in COLOURS:
         raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(COLOURS)}")
     return COLOURS[text]
@@ -221,7 +221,7 @@ def _number(text: str, least: int) -> int:
 
 
 def share(text: str) -> float:
-    """A part of a whole, 0.9, for argparse; what lies above 1 was meant in percent."""
+    """A share such as 0.9, for argparse. A number above 1 is refused: it was probably meant in percent."""
     try:
         number = float(text.removesuffix("%"))
     except ValueError:
@@ -236,7 +236,7 @@ _THOUSANDS = {"": 1, "k": 1024, "m": 1024**2}
 
 
 def _number_meant(text: str) -> str:
-    """What `4k`, `4,096`, `4096.0`, `4bit` or `8x` stands for, as a question; empty where there is no number in it."""
+    """A question about the number meant by `4k`, `4,096`, `4096.0`, `4bit` or `8x`; "" if the text has no number."""
     found = re.fullmatch(r"[a-z]*(\d+(?:,\d{3})*)(?:\.0+)?\s*(k|m|)[a-z]*", text.strip().lower())
     return f"; did you mean {int(found[1].replace(',', '')) * _THOUSANDS[found[2]]}?" if found else ""
 
@@ -373,7 +373,7 @@ def stated_facts(given: Options) -> StatedFacts:
 
 
 def config_files(given: Options) -> list[FoundFile]:
-    """The files that the options choose, in order. Notes go to standard error. Raises UsageError for a missing root."""
+    """The files that the options choose, in order. Notes go to standard error. Raises UsageError for a missing one."""
     load_chosen_plugins(given)
     roots = tuple(path for path in given.paths or ["."] if path != "-")
     stdin = _stdin_name(given) if "-" in given.paths else ""

@@ -1,5 +1,7 @@
-"""`--model` beside files: the model of those that name none, or one that nobody knows; `estimate` and `explain` put it
-into the others too."""
+"""`--model` together with files: replaces the model of files that name none, or an unknown one.
+
+`estimate` and `explain` also replace the model of files that name a known one.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from memlint.run import UNKNOWN, Run
 FIELD = "model.name"
 
 
-def with_its_model(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
-    """The request with each file as if it named the model of `--model`; as it is without one.
+def with_model_replaced(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
+    """The request in which each file names the model of `--model`; unchanged without `--model`.
 
-    Raises UsageError for a model that nobody knows, and where a file names its own in a way that no edit replaces.
+    Raises UsageError if the model is unknown, or if a file names its own in a way that no edit can replace.
     """
     if not given.model:
         return request
@@ -36,10 +38,10 @@ def with_its_model(given: options.Options, request: LintRequest, paths: Iterable
     return _with_models(request, unknown)._replace(contents=tuple(contents.items()))
 
 
-def where_none_is_known(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
-    """The request in which names that nobody knows stand for the model of `--model`.
+def with_model_for_unknown_names(given: options.Options, request: LintRequest, paths: Iterable[str]) -> LintRequest:
+    """The request in which unknown model names mean the model of `--model`.
 
-    Raises UsageError where `--model` stands beside a file by its name that names another model, which is known.
+    Raises UsageError if a file that the user named itself names another model that is known.
     """
     if not given.model or any(os.path.isdir(path) for path in given.paths or ["."]):
         return request
@@ -64,7 +66,7 @@ def _is_known(run: Run) -> bool:
 
 
 def _with_own_model(linter: Linter, paths: Iterable[str], name: str) -> Iterator[tuple[Analysis, Run]]:
-    """The analyses whose run is of a model that a file names, and that is not `name`."""
+    """(analysis, run) of each run whose model is named by a file and is not `name`."""
     for path in paths:
         for analysis in linter.analyse(path).analyses:
             for run in analysis.runs[:1]:
@@ -74,5 +76,5 @@ def _with_own_model(linter: Linter, paths: Iterable[str], name: str) -> Iterator
 
 
 def _maps_names(linter: Linter, paths: Iterable[str]) -> bool:
-    """Whether settings say what a model's name means: then names are not only the catalog's."""
+    """Whether settings define model names (`models`), so that names are not only those of the catalog."""
     return any(linter.settings.of(os.path.abspath(path)).models for path in paths)

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from memlint.commands import options
-from memlint.commands.other_model import where_none_is_known
+from memlint.commands.other_model import with_model_for_unknown_names
 from memlint.commands.output import to_screen
 from memlint.fixes import goals
 from memlint.fixes.moves.hardware import MOST_GPUS
@@ -26,7 +26,7 @@ def run(program: str, arguments: list[str]) -> int:
         return 0
     request = options.lint_request(given, fixes=False)
     paths = [item.path for item in options.config_files(given)]
-    request = where_none_is_known(given, request, paths)
+    request = with_model_for_unknown_names(given, request, paths)
     linter = Linter(request)
     only = "batch" if given.max_batch else "length" if given.max_seq else ""
     wanted = PlanRequest(given.goal, only, options.words(given.keep), given.max_cards)

@@ -13,7 +13,7 @@ from memlint.question.model import Question
 from memlint.question.models import is_known
 
 AUTO = -1  # `--gpus auto`
-WITH_FILES = ("model", "gpu", "gpus", "gpus_per_node")  # that files need as well
+WITH_FILES = ("model", "gpu", "gpus", "gpus_per_node")  # options that also make sense with files
 
 
 def cards(text: str) -> int:
@@ -21,7 +21,7 @@ def cards(text: str) -> int:
     return AUTO if text == "auto" else options.positive(text)
 
 
-# What other calculators, vLLM's and the frameworks' own options call the same.
+# The names that other calculators, vLLM and the frameworks use for the same options.
 OTHER_WORDS = {
     **dict.fromkeys(("--seq-len", "--seq-length", "--sequence-length", "--max-seq-length", "--cutoff-len"), "--length"),
     **dict.fromkeys(("--max-length", "--seqlen", "--tokens", "--sequence-len"), "--length"),
@@ -47,7 +47,7 @@ OTHER_WORDS = {
 
 
 def add_question(to: options.Parser) -> None:
-    """Every option is a field of `Question` of the same name."""
+    """Adds the options of a question; each sets the field of `Question` with its name."""
     to.other_words = OTHER_WORDS
     ask = to.add_argument_group("ask without a file", "with --model, or with dimensions typed by hand")
     for field, metavar, about in (
@@ -124,7 +124,7 @@ def _add_inference(to: argparse.ArgumentParser) -> None:
 
 
 def asked(given: options.Options) -> Question | None:
-    """The question that the options ask; None where files are named, or nothing is asked. Raises UsageError."""
+    """The question that the options ask; None if files are named or there is no question. Raises UsageError."""
     for name in ("model", "gpu"):
         if getattr(given, name) is not None and not getattr(given, name).strip():
             raise UsageError(f"--{name}: the name is empty")
@@ -162,7 +162,7 @@ def _refuse_name_as_path(given: options.Options) -> None:
 
 
 def _refuse_options_of_files(given: options.Options) -> None:
-    """Raises UsageError for options that say something of files, and a question has none."""
+    """Raises UsageError for options about files, which have no meaning for a question."""
     of_files = (
         *(("--with", given.companions), ("--exclude", given.exclude), ("--list-files", given.list_files)),
         *(("--stdin-filename", given.stdin_filename), ("--force-exclude", given.force_exclude), ("--jobs", given.jobs)),
@@ -179,7 +179,7 @@ def _flags(given: options.Options) -> dict[str, bool]:
 
 
 def facts_of(given: options.Options) -> StatedFacts:
-    """What a question is answered with besides its own fields: releases, the hub, a settings file that is named."""
+    """The facts for answering a question besides its own fields: releases, use of the hub, a named settings file."""
     return StatedFacts(
         hub=given.hub,
         settings_file=given.settings,

@@ -1,4 +1,4 @@
-"""`memlint run -- COMMAND`: checks what a command would start, and hands over to it unless it cannot fit."""
+"""`memlint run -- COMMAND`: checks the training that a command would start, and starts it unless it cannot fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import FileReport, Report
 from memlint.report.terminal import PLAIN
 
-NOT_FOUND = 127  # as shells say it
+NOT_FOUND = 127  # exit codes as in shells
 NOT_EXECUTABLE = 126
 ABOUT = """\
 Reads COMMAND and what it names (scripts, configs, job headers) without running anything, checks the training that it
@@ -32,13 +32,13 @@ def run(program: str, arguments: list[str]) -> int:
     if not words:
         raise UsageError("run wants a command behind `--`: memlint run -- sbatch job.sh")
     found = preflight(words, options.lint_request(given, fixes=not given.no_fixes))
-    refused = _tell(found, given.fail_on)
+    refused = _print_reports(found, given.fail_on)
     if refused and not given.force:
         sys.stderr.write("memlint: not started (--force starts it all the same)\n")
         return 1
     if given.dry_run:
         return 0
-    return _become(words)
+    return _replace_process(words)
 
 
 def _parser(program: str) -> options.Parser:
@@ -56,15 +56,15 @@ def _parser(program: str) -> options.Parser:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Own options, and the command behind `--`."""
+    """(memlint's own options, the command after `--`)."""
     if "--" not in arguments:
         return arguments, []
     place = arguments.index("--")
     return arguments[:place], arguments[place + 1 :]
 
 
-def _tell(found: Preflight, fail_on: str) -> bool:
-    """Writes what was found to standard error, which leaves standard output to the command. Whether it is refused."""
+def _print_reports(found: Preflight, fail_on: str) -> bool:
+    """Writes the reports to standard error (standard output is the command's). Returns whether the run is refused."""
     for note in found.notes:
         sys.stderr.write(f"memlint: {note}\n")
     runs = [run for report in found.reports for run in report.runs]
@@ -85,8 +85,8 @@ def _is_refused(report: FileReport, fail_on: str) -> bool:
     return does_not_fit or any(SEVERITIES.index(item.severity) >= least for item in report.findings)
 
 
-def _become(words: list[str]) -> int:
-    """Replaces this process by the command: its exit code, signals and streams are the command's own."""
+def _replace_process(words: list[str]) -> int:
+    """Replaces this process by the command, so that exit code, signals and streams are the command's own."""
     sys.stdout.flush()
     try:
         os.execvp(words[0], words)

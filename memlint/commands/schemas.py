@@ -1,4 +1,4 @@
-"""`memlint schemas`: where the schemas of config files lie, for editors and other checkers."""
+"""`memlint schemas`: prints where the schemas of config files are, for editors and other checkers."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.architectures.model import parameters
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_screen
 from memlint.errors import UsageError
 from memlint.formats.base import Context
@@ -44,7 +44,7 @@ def run(program: str, arguments: list[str]) -> int:
     if options.handle_info_flags(given):
         return 0
     files = options.config_files(given)
-    linter = Linter(with_its_model(given, options.lint_request(given, fixes=False), [one.path for one in files]))
+    linter = Linter(with_model_replaced(given, options.lint_request(given, fixes=False), [one.path for one in files]))
     style = style_for(sys.stdout, colour=given.colour)
     blocks, failed = [], False
     for found in files:
@@ -60,13 +60,13 @@ def run(program: str, arguments: list[str]) -> int:
 
 
 def _own_runs(analysis: Analysis) -> Iterator[tuple[Run, Estimate]]:
-    """The runs of a file with their estimates: a file of DeepSpeed or accelerate is part of another's run, and none."""
+    """The runs of a file with their estimates. A DeepSpeed or accelerate file is only a part of a run and has none."""
     pairs = zip(analysis.runs, analysis.estimates)
     return (pair for pair in pairs if pair[0].purpose != PART)
 
 
 def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Context) -> tuple[list[str], bool]:
-    """The lines about one run, and whether it could be simulated. `most`: groups of tensors to list."""
+    """(the lines about one run, whether it could be simulated). `most`: groups of tensors to list."""
     try:
         with Busy("loading PyTorch"):
             from memlint.simulation import UnsupportedRun, simulate
@@ -86,7 +86,7 @@ def _simulated(one: Run, closed: Estimate, most: int, style: Style, context: Con
 
 
 def _without_images(one: Run, closed: Estimate) -> tuple[Run, Estimate]:
-    """A simulated step reads text alone, and is compared with the closed form of one that does as well."""
+    """The run without images, and its estimate: the simulated step reads only text, so the estimate must, too."""
     if not (one.model.architecture and one.model.architecture.towers):
         return one, closed
     text = replace(one, {"sequence.images": 0})

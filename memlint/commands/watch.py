@@ -1,4 +1,4 @@
-"""Runs a verb again whenever a file changes that it reads, or one that lies beside it."""
+"""Runs a verb again whenever a file that it reads, or another one in the same folder, changes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from memlint.commands import options
 from memlint.errors import UsageError
 
-PAUSE = 0.3  # seconds between two looks at the files
+PAUSE = 0.3  # seconds between checks for changes
 CLEAR = "\x1b[2J\x1b[3J\x1b[H"
 
 Stamps = frozenset[tuple[str, int, int]]  # path, time of the last change (ns), size
 
 
 def watch(given: options.Options, arguments: Sequence[str]) -> int:
-    """Runs memlint with `arguments`, and again after each change, until somebody ends it. Each run is a process of its
-    own, so that nothing that one has read is left to the next."""
+    """Runs memlint with `arguments`, and again after each change, until it is interrupted. Each run is a new process,
+    so that nothing is cached from one to the next."""
     if "-" in given.paths:
         raise UsageError("--watch reads files again: standard input cannot be")
     command = [sys.executable, "-m", "memlint", *(word for word in arguments if word != "--watch")]
@@ -35,10 +35,10 @@ def watch(given: options.Options, arguments: Sequence[str]) -> int:
 
 
 def stamps(given: options.Options) -> Stamps:
-    """What lies in the folders of the chosen files: a launch file or settings may be beside a config."""
+    """The stamps of all files in the folders of the chosen files, where launch files and settings may be, too."""
     try:
         folders = {os.path.dirname(os.path.abspath(item.path)) for item in options.config_files(given)}
-    except UsageError:  # an editor that writes a file anew takes it away for a moment
+    except UsageError:  # an editor may delete a file for a moment while it saves it
         return frozenset()
     found = set()
     for folder in folders | {os.getcwd()}:

@@ -1,4 +1,4 @@
-"""`memlint estimate FILE --set KEY=VALUE`: the run with other values beside the run as it is, and sweeps of one key."""
+"""`memlint estimate FILE --set KEY=VALUE`: compares the run with itself under other values, or sweeps one key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from memlint import __version__
 from memlint.commands import options
-from memlint.commands.other_model import with_its_model
+from memlint.commands.other_model import with_model_replaced
 from memlint.commands.output import to_file, to_stdout
 from memlint.commands.question_options import AUTO, facts_of
 from memlint.errors import UsageError
@@ -46,7 +46,7 @@ def add_what_if(to: argparse.ArgumentParser) -> None:
 
 
 def wanted(given: options.Options) -> bool:
-    """Whether variants are asked for. Raises UsageError for options that need each other."""
+    """Whether the options ask for variants. Raises UsageError if one of options that belong together is missing."""
     if given.plot and not given.sweep:
         raise UsageError("--plot draws a sweep: add --sweep KEY=A..B")
     if given.sweep and given.tries:
@@ -55,8 +55,10 @@ def wanted(given: options.Options) -> bool:
 
 
 def what_if(given: options.Options, pairs: options.OutputPairs, question: Question | None) -> int:
-    """Prints the comparison or the sweep. Exit code 0, and 2 where no variant has a figure. Raises UsageError for a
-    value of `--set` or `--try` that the framework would not take; a sweep says so in its row."""
+    """Prints the comparison or the sweep. Exit code 0; 2 if no variant has a figure.
+
+    Raises UsageError for a value of `--set` or `--try` that the framework refuses; a sweep says so in its row instead.
+    """
     target, label = _target(given, question)
     base = target.variant("as it is", ()).run._replace(path=label)
     changes = changes_of(given.changes, "--set")
@@ -80,12 +82,12 @@ def _target(given: options.Options, question: Question | None) -> tuple[Variants
     found = options.config_files(given)
     if len(found) != 1:
         raise UsageError(f"--set, --try and --sweep are for one file; {len(found)} were named")
-    request = with_its_model(given, options.lint_request(given, fixes=False), [found[0].path])
+    request = with_model_replaced(given, options.lint_request(given, fixes=False), [found[0].path])
     return FileWhatIf(request, found[0].path), found[0].path
 
 
 def _variants(target: Variants, changes: tuple[Change, ...], tries: list[str]) -> tuple[Variant, ...]:
-    """--set alone is a column; each --try is one, with what --set says as well."""
+    """The columns of the comparison: one for `--set` alone, or one for each `--try`, together with `--set`."""
     label = " ".join(one.text for one in changes)
     columns: tuple[Variant, ...] = (target.variant(label, changes),) if changes else ()
     for text in tries:

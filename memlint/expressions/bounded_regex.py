@@ -1,7 +1,7 @@
-"""Regular expressions that cannot run away: `matches(x, r"...")` accepts only patterns of bounded cost.
+"""Regular expressions of bounded cost, for `matches(x, r"...")`.
 
-Python's engine backtracks. A pattern is accepted when the ways it can split a text of MAX_TEXT
-characters stay few: no quantifier inside another, at most two variable ones side by side, few
+Python's engine backtracks, so that some patterns take exponential time. A pattern is accepted only if it can split a
+text of MAX_TEXT characters in few ways: no quantifier inside another, at most two variable ones side by side, few
 alternatives, no lookaround, no backreference.
 """
 

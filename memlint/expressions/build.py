@@ -29,7 +29,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
-# An unstated framework version counts as the newest that memlint models: later than any literal.
+# An unstated framework version counts as the newest one: later than any version in a rule.
 _NEWEST = (10**9,)
 
 
@@ -84,7 +84,7 @@ def _phase(form: Form) -> Evaluate:
 
 
 def _raw_or_absent(form: Form) -> Evaluate:
-    """A key of a file as it is written; UNKNOWN where something else fills it in when the run starts (`${LR}`)."""
+    """The value of a key as written in the file; UNKNOWN for a placeholder that is filled in at the start (`${LR}`)."""
     _, section, *keys = form
 
     def read(facts: Facts) -> Any:
@@ -122,7 +122,7 @@ def _local(form: Form) -> Evaluate:
 
 
 def _present(form: Form) -> Evaluate:
-    """The value as the file has it, ABSENT included."""
+    """The value as the file has it, which may be ABSENT."""
     return _raw_or_absent(form) if form[0] == "raw" else build(form)
 
 
@@ -132,7 +132,7 @@ def _has(form: Form) -> Evaluate:
 
 
 def _given(form: Form) -> Evaluate:
-    """A key that something else fills in may be filled in with null, so of it nobody can say."""
+    """Whether a key has a value other than null. UNKNOWN for a placeholder, which may be filled in with null."""
     read, is_key = _present(form[1]), form[1][0] == "raw"
 
     def evaluate(facts: Facts) -> Any:
@@ -150,7 +150,7 @@ def _enabled(form: Form) -> Evaluate:
 
 
 def _truth(value: Any) -> Any:
-    """Python's truth of what a file says; UNKNOWN stays UNKNOWN."""
+    """The truth value that Python gives a value of a file; UNKNOWN stays UNKNOWN."""
     return UNKNOWN if value is UNKNOWN else value is not ABSENT and bool(value)
 
 
@@ -204,17 +204,17 @@ def _package_version(form: Form) -> Evaluate:
 _STACK_FIELDS = frozenset({"transformers", "torch", "deepspeed", "peft", "trl", "accelerate"})
 
 
-# What reading a form costs beside reading its parts, where that is more than a step.
+# The cost of evaluating a form besides that of its parts, in steps; other forms cost one step.
 _COSTS = {"call": 4, "matches": 4, "variable": 16, "any": 32, "all": 32, "any_of": 32, "all_of": 32}
 
 
 def _cost(form: Form) -> int:
-    """About how much work a form is. What a variable stands for is not known here: some are long."""
+    """The approximate cost of evaluating a form, in steps. A variable has a flat cost: its form is not known here."""
     return _COSTS.get(form[0], 1) + sum(_cost(part) for part in form[1:] if isinstance(part, list) and part)
 
 
 def _and(form: Form) -> Evaluate:
-    """The cheap parts first: the order changes nothing else, and one that is false ends the rest."""
+    """`and`, with the cheap parts first: the order does not change the result, and a false part ends the evaluation."""
     parts = [build(part) for part in sorted(form[1:], key=_cost)]
 
     def evaluate(facts: Facts) -> Any:
@@ -272,7 +272,7 @@ def _two(operation: Callable[[Any, Any], Any]) -> Callable[[Form], Evaluate]:
 
 
 def _equals(form: Form) -> Evaluate:
-    """Equality, quicker where one side is a literal text, as most are."""
+    """Equality. Faster if one side is a literal text, the usual case."""
     left, right = form[1], form[2]
     if right[0] != "value" or not isinstance(right[1], str):
         return _two(values.equal)(form)
@@ -361,7 +361,7 @@ def _classes(kinds: frozenset[str]) -> tuple[type, ...]:
 
 _CLASSES: dict[str, tuple[type, ...]] = {
     "int": (int,),
-    "float": (float, int),  # a whole number fits wherever a fraction does
+    "float": (float, int),  # an int is accepted wherever a float is
     "bool": (bool,),
     "str": (str,),
     "null": (type(None),),

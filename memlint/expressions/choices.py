@@ -1,4 +1,4 @@
-"""What texts a field of the run can be, so that a slip in a rule is an error when the rule loads.
+"""The texts that a field of the run can have, so that a misspelt one in a rule is an error when the rule loads.
 
 Fields that are not named here may hold any text. The words are those of the docstrings in `memlint.run`.
 """

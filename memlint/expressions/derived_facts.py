@@ -1,6 +1,6 @@
-"""Facts that rules read beside the fields of the run: the model, the card, the estimate, in plain numbers.
+"""Facts that rules read in addition to the fields of the run: about model, card and estimate, as plain values.
 
-Each reader answers UNKNOWN where nothing is known; adding a fact is adding a line to a table here.
+A reader returns UNKNOWN for what is not known. To add a fact, add a line to one of the tables here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _of_gpu(read: Callable[[Gpu], Any]) -> Reader:
 
 
 def _feature(read: Callable[[Gpu], Any]) -> Reader:
-    """What a card can do; unknown for one that is only a size ("24GiB")."""
+    """Reads a capability of the card; UNKNOWN for a card that is only a size ("24GiB")."""
     return _of_gpu(lambda gpu: UNKNOWN if gpu.generic else read(gpu))
 
 
@@ -56,22 +56,22 @@ def _positive(value: Any) -> Any:
 
 
 def _parameters(facts: Facts) -> Any:
-    """As the estimator counts them (adapters included), else the architecture's."""
+    """The number of parameters: as the estimator counts them (with adapters), else that of the architecture."""
     counted = _of_estimate("parameters")(facts)
     return counted if counted is not UNKNOWN else _of_architecture(parameters)(facts)
 
 
 def _budget(facts: Facts) -> Any:
-    """What the peak is compared with: a budget from the settings, else the card's usable memory."""
+    """The bytes that the peak is compared with: a budget from the settings, else the card's usable memory."""
     own = facts.run.hardware.memory_budget_bytes
     return own or _of_gpu(lambda gpu: gpu.usable_bytes)(facts)
 
 
-_NOTABLE = 0.01  # a part of the peak that is worth a word
+_NOTABLE = 0.01  # the least share of the peak for a component to be listed
 
 
 def _parts(facts: Facts) -> Any:
-    """What the peak is made of, the largest part first: "weights 15.0 GiB"."""
+    """The components of the peak, largest first: "weights 15.0 GiB"."""
     estimate = facts.estimate
     for phase in estimate.phases if estimate else ():
         if estimate and phase.name == estimate.peak_phase:
@@ -82,21 +82,21 @@ def _parts(facts: Facts) -> Any:
 
 
 def _is_parallelism_known(facts: Facts) -> Any:
-    """Whether the parallelism is known: no launcher that nobody named may shard the model."""
+    """Whether the parallelism is known. It is not if a launcher that the files do not name could shard the model."""
     if facts.run.origins.get("parallelism.engine") is None:
         return UNKNOWN
     return not any(one.given[0][0] == "parallelism.engine" for one in facts.run.readings)
 
 
 def _readings(facts: Facts) -> Any:
-    """The card's figures under each reading, the smallest first; UNKNOWN where there is one reading alone."""
+    """The card's figures under each reading, smallest first; UNKNOWN if there is only one reading."""
     read = facts.estimate.readings if facts.estimate else ()
     return in_words(read) if read else UNKNOWN
 
 
 def _least_reading(facts: Facts) -> Any:
-    """The card's figure under the reading that needs least: "128.6 GiB (124.7 - 165.7) sharded over 8 GPUs"; UNKNOWN
-    where there is one reading alone."""
+    """The card's figure under the reading that needs least: "128.6 GiB (124.7 - 165.7) sharded over 8 GPUs"; UNKNOWN if
+    there is only one reading."""
     read = [one for one in (facts.estimate.readings if facts.estimate else ()) if one.device_bytes is not None]
     least = min(read, key=lambda one: one.device_bytes or 0, default=None)
     return f"{span(least)} {least.label}" if least else UNKNOWN
@@ -112,12 +112,12 @@ def _least(facts: Facts) -> Any:
 
 
 def _doubt(facts: Facts) -> Any:
-    """What nobody says and the verdict hangs on; UNKNOWN where the readings agree, or there is one alone."""
+    """The unknown thing that the verdict depends on, in words; UNKNOWN if all readings agree or there is only one."""
     return (doubt(facts.estimate) if facts.estimate else "") or UNKNOWN
 
 
 def _launch(facts: Facts) -> Any:
-    """Where the command stands that the run was read with: "README.md:12"."""
+    """The place of the launch command that the run was read with: "README.md:12"."""
     origin = facts.run.origins.get(LAUNCH)
     return UNKNOWN if origin is None else f"{origin.path}:{origin.line}"
 
@@ -129,7 +129,7 @@ def _first_layer(read: Callable[[Any], Any]) -> Reader:
 
 
 def _sliding_window(model: Architecture) -> int:
-    """The largest window if every attention layer has one, 0 where some layer sees the whole sequence."""
+    """The largest sliding window in tokens; 0 if some layer attends to the whole sequence."""
     windows = [
         kind.attention.sliding_window for kind in model.layer_types if kind.attention.kind in ("attention", "mla")
     ]
@@ -143,15 +143,16 @@ _MODULES = IdentityCache(64)
 
 
 def _modules(model: Architecture) -> tuple[str, ...]:
-    """What `_named_modules` finds: the same for every run of one model."""
+    """`_named_modules`, cached: the result is the same for every run of one model."""
     found: tuple[str, ...] | None = _MODULES.get(model)
     return found or _MODULES.put(_named_modules(model), model)
 
 
 def _named_modules(model: Architecture) -> tuple[str, ...]:
-    """Last parts of the names of all modules with weights: what a LoRA target can name; heads under both their names.
+    """Last parts of the names of all modules with weights: the names that a LoRA target can match.
 
-    Experts count as linears too: they are modules in transformers 4 and parameters in 5.
+    The head is in it under both its names. Expert projections are, too: they are modules in transformers 4 and
+    parameters in 5.
     """
     owners = [*(kind.weights for kind in model.layer_types), model.non_layer_weights]
     for tower in model.towers:
@@ -175,7 +176,7 @@ def _linears(model: Architecture) -> tuple[str, ...]:
 
 
 def _pixels_per_token(model: Architecture) -> Any:
-    """Pixels of an image behind one token of the language model; UNKNOWN where a tower makes a fixed number."""
+    """Pixels of an image per token of the language model; UNKNOWN for a tower with a fixed number of tokens."""
     for tower in model.towers:
         if tower.kind == "vision" and not tower.tokens_per_image:
             return (tower.patch_size * tower.merge_size) ** 2
@@ -183,7 +184,7 @@ def _pixels_per_token(model: Architecture) -> Any:
 
 
 def _adapted_in_tower(facts: Facts) -> Any:
-    """How many projections of one layer of a vision tower the method puts an adapter on; 0 where nothing adapts it."""
+    """How many projections of one vision tower layer get an adapter; 0 if none does."""
     method, model = facts.run.method, facts.run.model.architecture
     if not isinstance(model, Architecture) or not isinstance(method.targets, tuple):
         return UNKNOWN
@@ -206,8 +207,8 @@ _TUNED = " is tuned from "  # architectures/catalog.py, of models that are liste
 
 
 def _max_positions(facts: Facts) -> Any:
-    """Positions of the model; UNKNOWN of one that is read as another that it may have been tuned from: it may have
-    more."""
+    """The model's positions in tokens; UNKNOWN if the architecture is that of another model from which this one was
+    probably tuned, because it may have more positions."""
     origin = facts.run.origins.get("model.architecture")
     if origin is not None and origin.kind == "inferred" and (" read as " in origin.detail or _TUNED in origin.detail):
         return UNKNOWN

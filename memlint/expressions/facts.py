@@ -1,4 +1,4 @@
-"""What the expressions of rules read: one run, its estimate, and the files' own keys."""
+"""The values that the expressions of rules read: one run, its estimate, and the keys of the files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class StepLimit(Exception):
 
 
 class Advice(NamedTuple):
-    """What to say of a run whose engine nobody gave: the end of a sentence, and a launch file that may be its own."""
+    """Advice for a run whose engine is unknown: the end of a sentence, and a launch file that may belong to the run."""
 
     text: str = ""
     file: str = ""
 
 
 class Facts:
-    """`raw`: section -> the files' own keys. `variables`: of the rule at work, computed when first read.
+    """The values of one run. `raw`: section -> the files' keys. `variables`: of the current rule, computed when read.
 
-    `under`: the run's estimate if other framework versions were in use (None: there is no such run). `advice`: what to
-    say where nothing tells the run's engine; it may search the tree.
-    `local` holds the variable of the loop that runs, `steps` what an evaluation may still spend.
+    `under`: estimates the run under other framework versions (None: the run does not exist then). `advice`: the advice
+    if the run's engine is unknown; it may search the tree. `local`: the variable of the current loop. `steps`: how many
+    steps the evaluation may still take.
     """
 
     __slots__ = ("advice", "estimate", "local", "raw", "run", "steps", "under", "values", "variables")
@@ -55,7 +55,7 @@ class Facts:
         self.steps = MAX_STEPS
 
     def begin(self, variables: Mapping[str, Evaluate]) -> None:
-        """Starts on another rule: its variables, and a full budget."""
+        """Prepares for another rule: sets its variables, and resets the number of steps."""
         self.variables = variables
         self.values = {}
         self.steps = MAX_STEPS

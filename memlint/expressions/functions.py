@@ -1,7 +1,6 @@
-"""The functions of the rule language: a name, the kinds of its parameters, what it gives.
+"""The functions of the rule language: names, parameter types, results.
 
-Each is total: what it cannot answer is UNKNOWN, never an exception. An UNKNOWN argument makes the
-result UNKNOWN before the function is called.
+None raises: a result that cannot be computed is UNKNOWN. With an UNKNOWN argument the result is UNKNOWN without a call.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SIZED = frozenset({"list", "str", "map"})
 
 
 class Function(NamedTuple):
-    """`optional` of the last parameters may be left out; `variadic`: the last may be repeated."""
+    """A function. The last `optional` parameters may be left out. `variadic`: the last parameter may be repeated."""
 
     parameters: tuple[Kinds, ...]
     result: Type
@@ -73,7 +72,7 @@ def _join(values: Any, separator: str = ", ") -> Any:
 
 
 def _number(value: Any) -> Any:
-    """A number, also where a YAML reader left text ("1e-5"). Anything else is UNKNOWN."""
+    """`value` as a number, also if it is text that YAML 1.1 does not read as one ("1e-5"). Anything else is UNKNOWN."""
     if isinstance(value, str) and len(value) <= 40:
         try:
             return bounded(float(value) if any(mark in value for mark in ".eEnNiI") else int(value))

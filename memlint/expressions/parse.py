@@ -1,4 +1,4 @@
-"""Text of the rule language to a Python syntax tree, within limits; errors that know their place.
+"""Parses text of the rule language to a Python syntax tree, within limits. Errors have the place of the mistake.
 
 The language borrows Python's syntax through `ast.parse`, which builds a tree and runs nothing.
 """
@@ -40,7 +40,7 @@ def parse(text: str) -> ast.expr:
 
 
 def _one_line(text: str) -> str:
-    """`text` with line breaks and leading space neutralised, each character at its old offset."""
+    """`text` with line breaks and leading space replaced, so that each character keeps its offset."""
     return "".join(" " if character in "\r\n\t\f" else character for character in text)
 
 

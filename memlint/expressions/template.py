@@ -51,7 +51,7 @@ def _expression(text: str, brace: int, names: Names, parts: list[str | Form]) ->
 
 
 def _closing(text: str, start: int) -> int:
-    """Where the expression that begins at `start` ends; a brace inside quotes belongs to it."""
+    """The offset of the brace that ends the expression at `start`. Braces inside quotes do not count."""
     quote = ""
     for place in range(start, len(text)):
         character = text[place]

@@ -1,8 +1,8 @@
-"""Operations on the values of the rule language: total, exact on integers, UNKNOWN for nonsense.
+"""Operations on the values of the rule language. They never raise and are exact on integers.
 
-UNKNOWN is what nobody can know, and what an absent key counts as. Kleene's logic decides `and`,
-`or` and `not`; every other operation on UNKNOWN is UNKNOWN. So is an operation on values of the
-wrong kind: the schema check reports those, a rule has nothing to add.
+UNKNOWN is a value that cannot be known; an absent key counts as UNKNOWN, too. `and`, `or` and `not` follow Kleene's
+three-valued logic; every other operation on UNKNOWN is UNKNOWN. So is an operation on values of the wrong type, which
+the schema check reports.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def number(value: Any) -> Any:
 
 
 def bounded(value: Any) -> Any:
-    """`value`, or UNKNOWN where an integer has outgrown any use, or a float is not a number."""
+    """`value`; UNKNOWN for an integer of more than _MAX_BITS bits, and for NaN and infinity."""
     if isinstance(value, float):
         return value if value == value else UNKNOWN
     return value if value.bit_length() <= _MAX_BITS else UNKNOWN
@@ -127,7 +127,7 @@ def greater_equal(left: Any, right: Any) -> Any:
 
 
 def contains(whole: Any, part: Any) -> Any:
-    """Whether a list has an item, or a text a part. UNKNOWN items may be the one."""
+    """Whether a list has the item, or a text the part. UNKNOWN if it is not found but an item is UNKNOWN."""
     if whole is UNKNOWN or part is UNKNOWN:
         return UNKNOWN
     if isinstance(whole, str):

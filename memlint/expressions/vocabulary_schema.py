@@ -22,7 +22,7 @@ _KINDS = {
     "object": ("map",),
 }
 _BRANCHES = ("anyOf", "oneOf", "allOf")
-# Formats whose own file is a companion's: a lone DeepSpeed JSON is read through both sections.
+# Formats whose main file is also a companion of others: the keys of a DeepSpeed JSON alone are in both sections.
 _SCHEMAS_OF_SECTION = {
     "deepspeed": ("deepspeed.json",),
     "accelerate": ("accelerate.json",),
@@ -31,14 +31,14 @@ _SCHEMAS_OF_SECTION = {
 
 
 class SchemaSection(NamedTuple):
-    """`config` is described by the schemas of the rule's formats, the others by one schema each."""
+    """A section of keys. `config` is described by the schemas of the rule's formats, each other one by one schema."""
 
     name: str
     formats: tuple[str, ...]
 
 
 def key_type(section: SchemaSection, path: tuple[str, ...]) -> Type | None:
-    """The type of a key; any value where no schema exists to ask, None where every schema denies the key."""
+    """The type of a key; any type if there is no schema, None if no schema has the key."""
     schemas = list(_schemas(section))
     if not schemas:
         return types.ANY
@@ -47,12 +47,12 @@ def key_type(section: SchemaSection, path: tuple[str, ...]) -> Type | None:
         for part in _descend(root, parts, path):
             kind = _type(root, part)
             found = kind if found is None else union(found, kind)
-    # A file may say `key:` with nothing behind it, whatever the schema allows.
+    # A file may have `key:` without a value, whatever the schema allows.
     return found and found._replace(kinds=found.kinds | types.NULL.kinds)
 
 
 def nearest_key(section: SchemaSection, path: tuple[str, ...]) -> str:
-    """A key that was perhaps meant, with its section, or ""."""
+    """The most similar key, with its section; "" if none is similar."""
     for length in range(1, len(path) + 1):
         if key_type(section, path[:length]) is None:
             known = [key for root, parts in _schemas(section) for key in _keys(root, parts, path[: length - 1])]

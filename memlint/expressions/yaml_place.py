@@ -1,4 +1,4 @@
-"""Where a character of a YAML value stands in its file: quoting and folding moved it."""
+"""Finds a character of a YAML value in its file, where quoting and folding have moved it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from memlint.source.document import Document, Path, place
 
 
 def locate_key(document: Document, path: Path) -> tuple[int, int]:
-    """Line and column of the key at `path`; of the value where it has none."""
+    """Line and column of the key at `path`; of the value if it has no key."""
     found = place(document, path)
     return (found.key.line, found.key.column) if found is not None and found.key is not None else locate(document, path)
 
@@ -14,8 +14,8 @@ def locate_key(document: Document, path: Path) -> tuple[int, int]:
 def locate(document: Document, path: Path, offset: int = 0) -> tuple[int, int]:
     """Line and column (1-based) of character `offset` of the text at `path`.
 
-    YAML only adds or drops space, quotes and a block's header around a text, so the place is found by
-    counting the characters that are not space. (1, 1) where the document has no such place.
+    YAML only adds or drops white space, quotes and a block's header, so the place is found by counting the other
+    characters. (1, 1) if the document has no such value.
     """
     found = place(document, path)
     value = _at(document.value, path)

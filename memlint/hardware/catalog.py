@@ -43,7 +43,7 @@ def find(name: str) -> Gpu | None:
 
 
 def _with_its_size(name: str) -> Gpu | None:
-    """A card of one size whose size is said as well: "RTX 4090 24GB"."""
+    """The card of a name with a redundant size, such as "RTX 4090 24GB"."""
     sized = re.fullmatch(r"(.+?)[\s_-]+(\d+)\s*gi?b?", name[:200].strip(), re.IGNORECASE)
     card = _names().get(_normalized(sized[1])) if sized else None
     return card if sized and card and math.ceil(card.usable_bytes / 2**30) == int(sized[2]) else None
@@ -126,8 +126,10 @@ def _rows() -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=64)
 def _row_of(wanted: str) -> Mapping[str, Any] | None:
-    """The first row with this name or alias in lower case. Most configs use one of these, so that other spellings are
-    not built and of the rows, each on its own line, no other is decoded."""
+    """The first row with this name or alias in lower case, None if there is none. Only the line of this row is decoded.
+
+    This makes the usual case fast: most configs use such a name, and the table of other spellings is not built.
+    """
     quoted = json.dumps(wanted)
     for line in _text("gpus.json").splitlines():
         if quoted in line.lower():

@@ -10,8 +10,10 @@ from memlint.hardware.model import Gpu
 
 
 def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
-    """The card behind a name, and how many a cloud machine of that name has, or the name itself says (`8xH100`). Raises
-    UsageError."""
+    """(card, count) of a name; count is None unless the name is a cloud machine or has a number (`8xH100`).
+
+    (None, None) for no name. Raises UsageError for an unknown one.
+    """
     if not name:
         return None, None
     machine = instance(name)
@@ -27,8 +29,8 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
 
 
 def requested_card(name: str) -> Gpu | None:
-    """The card that a job asks for by the name of a card or of a machine. None where no card, or more than one, is
-    called so: "a100" has 40 or 80 GB."""
+    """The card that a job requests, by the name of a card or of a machine. None if the name is unknown or ambiguous:
+    "a100" has 40 or 80 GB."""
     machine = instance(name)
     return machine[0] if machine is not None else find(name)
 

@@ -1,1 +1,1 @@
-"""From files to reports: which files, their settings and rules, the analysis of each, suppressions, the summary."""
+"""Lints files: selects them, looks up their settings and rules, analyses each, applies suppressions, makes reports."""

@@ -18,7 +18,7 @@ from memlint.ruleset.found import folded, without_fixes_of_causes
 from memlint.source.document import Document
 
 UNREADABLE = "SRC000"
-CONFIGS = (".yaml", ".yml", ".json", ".toml")  # that a script of the repository reads
+CONFIGS = (".yaml", ".yml", ".json", ".toml")  # suffixes of files that a script of the repository may read
 # Keys that only training configs have. A file that does not parse gets a finding only if its text has one of them.
 _TRAINING_KEY = (
     r"(?m)^\s*\"?(per_device_train_batch_size|model_name_or_path|zero_optimization|finetuning_type|gradient_accumulation_steps"
@@ -43,9 +43,10 @@ class FileAnalysis(NamedTuple):
 class FileAnalyser:
     """Analyses files.
 
-    `engine_for`: gives the engine with the rules in force for a path. `context_for`: gives the context of a document,
-    that is the facts its text does not state (GPU, number of GPUs, versions). `judge_for`: gives the engine that judges
-    plans (default: `engine_for`). `keys_for`: gives what the settings say of a path's own keys.
+    `engine_for`: returns the engine with the rules in force for a path. `context_for`: returns the context of a
+    document, that is the facts that its text does not state (GPU, number of GPUs, versions). `judge_for`: returns the
+    engine that judges plans (default: `engine_for`). `keys_for`: returns what the settings declare about the meaning of
+    a file's own keys (setting `keys`), None if nothing.
     """
 
     def __init__(
@@ -56,7 +57,8 @@ class FileAnalyser:
         judge_for: Callable[[str], Engine] | None = None,
         keys_for: Callable[[str], DeclaredKeys | None] = lambda _: None,
     ) -> None:
-        self.folds_causes = True  # False: a finding that is another's cause stays, with the fixes of its own
+        # Whether a finding that is the cause of another one is shown as a part of it (False: on its own, with fixes).
+        self.folds_causes = True
         self.workspaces = workspaces
         self.engine_for = engine_for
         self.context_for = context_for
@@ -67,7 +69,7 @@ class FileAnalyser:
         """Analyses the file at `path`. A file that cannot be read, or a crash in a rule, becomes a finding.
 
         `named`: the user named this very file, so its syntax errors are reported even if no format recognises it.
-        `first_fix`: each finding has its first fix alone.
+        `first_fix`: keep only the first fix of each finding.
         """
         workspace = self.workspaces.of(path)
         try:
@@ -81,8 +83,8 @@ class FileAnalyser:
         findings: list[Finding] = []
         for analysis in analyses:
             if analysis.format is not None or named or _may_be_training_config(analysis.document):
-                told = self.with_fixes(analysis, workspace, first_fix) if fixes else analysis.findings
-                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, told)]
+                own_findings = self.with_fixes(analysis, workspace, first_fix) if fixes else analysis.findings
+                pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, own_findings)]
                 shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
         return FileAnalysis(path, analyses, tuple(findings))
@@ -97,8 +99,10 @@ class FileAnalyser:
         return engine.analyse(document, self.context_for(document, workspace), fixes=fixes)
 
     def with_fixes(self, analysis: Analysis, workspace: Workspace, first_alone: bool = False) -> tuple[Finding, ...]:
-        """The findings with their fixes. Only fixes that still hold after the changed file was analysed again stay.
-        `first_alone`: no more than the first fix of each, and none of those that are told beside another one alone."""
+        """The findings with their fixes. A fix is dropped if the changed file, analysed again, still has the finding.
+
+        `first_alone`: keep only the first fix of each finding, and none of findings that are folded into another one.
+        """
         if first_alone and self.folds_causes:
             into = self.engine_for(analysis.document.path).folds_into
             analysis = analysis._replace(found=without_fixes_of_causes(into, analysis.found))
@@ -113,14 +117,14 @@ class FileAnalyser:
         return with_plans(analysis, estimator, reanalyse, self.judged(analysis, workspace), first_alone)
 
     def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
-        """The analysis with every rule that plans are judged by, and a function that repeats it for other contents."""
+        """The analysis under every rule that plans are judged by, and a function that repeats it for changed files."""
         judge = self.judge_for(analysis.document.path)
         if judge is not self.engine_for(analysis.document.path):
             analysis = self._analyse_changed(judge, analysis, None, workspace, {})
         return Judged(analysis, partial(self._analyse_changed, judge, analysis, analysis, workspace))
 
     def reanalysis(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:
-        """A function that analyses the same document under other contents of files."""
+        """A function that analyses the same document again after changes: it takes new contents of files by path."""
         engine = self.engine_for(analysis.document.path)
         return partial(self._analyse_changed, engine, analysis, analysis, workspace)
 
@@ -133,12 +137,12 @@ class FileAnalyser:
         contents: Mapping[str, bytes],
     ) -> Analysis:
         changed = workspace.overlaid(contents)
-        again = self._same_run(analysis.document, changed)
-        # Without fixes: of a changed file only the findings and estimates are used.
+        again = self._corresponding_document(analysis.document, changed)
+        # fixes=False: only the findings and estimates of a changed file are used.
         return engine.analyse(again, self.context_for(again, changed), fixes=False, before=before)
 
-    def _same_run(self, document: Document, changed: Workspace) -> Document:
-        """The document of the changed files that `document` was."""
+    def _corresponding_document(self, document: Document, changed: Workspace) -> Document:
+        """The document in the changed files that corresponds to `document`."""
         is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
         is_inferred = is_own and self.keys_for(document.path) is None
         found = changed.config_runs(document.path) if is_inferred else self._documents(document.path, changed)
@@ -146,8 +150,8 @@ class FileAnalyser:
 
 
 def _is_read_by_script(analyses: Sequence[Analysis]) -> bool:
-    """Whether only a script can tell what the file means: no format knows its keys, or a script reads it by itself and
-    makes of them what it likes."""
+    """Whether only a script defines what the file's keys mean: no format knows them, or a script reads the file with
+    code of its own instead of the framework's parser."""
     if any(analysis.document.start is not None for analysis in analyses):
         return False
     is_known = any(analysis.format is not None or analysis.document.problems for analysis in analyses)
@@ -161,8 +165,10 @@ def unreadable(path: str, reason: str) -> Finding:
 
 
 def _may_be_training_config(document: Document) -> bool:
-    """Whether a file with syntax errors, which no format recognises, has a training config's keys in its text. Of
-    notebooks only those that train have problems of their own."""
+    """Whether an unrecognised file with syntax errors has keys of a training config in its text.
+
+    Notebooks need no such key: problems are recorded only for notebooks that train.
+    """
     if document.problems and document.path.endswith(".ipynb"):
         return True
     return bool(document.problems) and re.search(_TRAINING_KEY, document.text) is not None

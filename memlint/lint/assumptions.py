@@ -15,7 +15,7 @@ _NO_KERNELS_NOTE = (
     "default of transformers without flash-linear-attention and mamba_ssm; with them the interval's lower end"
 )
 _UNSLOTH_RELEASE = "stack.unsloth"
-_NOT_ASSUMED = ("unknown", "framework")  # kinds of origins: no value; fixed in the framework's code
+_NOT_ASSUMED = ("unknown", "framework")  # kinds of origins: there is no value; the framework's code fixes the value
 _UNSLOTH_NOTE = (
     "its releases differ, and go by what memory is free: checkpoints on the host or the card, the loss in chunks or "
     "over whole logits, a 4-bit copy with layers in 16 bits are between the interval's ends"
@@ -76,7 +76,7 @@ def _field_value(run: Run, field: str) -> Any:
 
 
 def _plain_value(field: str, value: Any) -> Any:
-    """The value as JSON can hold it: a record by its name, a version as text."""
+    """The value in a type that JSON has: the name of an architecture or a GPU, a version as text ("2.4.0")."""
     if field == "model.architecture":
         return getattr(value, "class_name", None)
     if field == "method.extra_models":

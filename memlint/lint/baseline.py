@@ -45,9 +45,9 @@ def without_baseline(reports: Sequence[FileReport], path: str) -> NewFindings:
 def _without_accepted(
     reports: Iterable[FileReport], remaining: Mapping[str, dict[baseline.Key, int]], gone: dict[baseline.Key, int]
 ) -> Iterator[FileReport]:
-    """Reports without the accepted findings, which are subtracted from `remaining`.
+    """The reports without the accepted findings, as an iterator. Consuming it changes both dictionaries.
 
-    Accepted findings that a report no longer has are added to `gone`.
+    The accepted findings are subtracted from `remaining`; those that a report no longer has are added to `gone`.
     """
     for report in reports:
         accepted = remaining.get(report.path.replace("\\", "/"), {})
@@ -82,7 +82,7 @@ def read_baseline(path: str) -> Mapping[baseline.Key, int]:
 
 
 def _by_file(counts: Mapping[baseline.Key, int], path: str) -> dict[str, dict[baseline.Key, int]]:
-    """The counts by file. Paths in a baseline are relative to its folder; here to the working directory."""
+    """The counts by file, with paths relative to the working directory (in a baseline: relative to its folder)."""
     folder = os.path.dirname(os.path.abspath(path))
     names = {name: name_from_here(os.path.join(folder, name)) for name in {key[0] for key in counts}}
     found: dict[str, dict[baseline.Key, int]] = {}

@@ -1,7 +1,7 @@
 """Facts about a config that its text does not state (GPU, versions, companions), for `formats.base.Context`.
 
-The command line comes before `# memlint:` comments, those before settings, those before versions that the repository
-pins.
+Where several sources state a fact, the first of these counts: the command line, `# memlint:` comments, settings,
+versions that the repository pins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from memlint.suppressions.directives import PACKAGES, Directives
 
 
 class ContextFacts:
-    """Makes the context of each document. `settings_for`: gives the settings of a path."""
+    """Makes the context of each document. `settings_for`: returns the settings that apply to a path."""
 
     def __init__(self, stated: StatedFacts, settings_for: Callable[[str], FileSettings]) -> None:
         self._stated = stated
@@ -40,7 +40,7 @@ class ContextFacts:
 def context_facts(
     document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings
 ) -> Mapping[str, Any]:
-    """The fields of `Context` for one document; with `find_model` if settings map names to models."""
+    """The fields of `Context` for one document. `find_model` is among them if settings map names to models."""
     directives = read_directives(document)
     facts = {
         **_from_settings(settings, workspace),
@@ -49,14 +49,14 @@ def context_facts(
     }
     if budget := _budget(facts.get("gpu"), settings):
         facts["memory_budget_bytes"] = budget
-    facts |= _shares(facts.get("gpu"), facts.get("host_bytes", 0), settings.budgets)
+    facts |= _budgets_from_shares(facts.get("gpu"), facts.get("host_bytes", 0), settings.budgets)
     facts |= _versions(document, workspace, stated, settings, directives)
     if models := {**settings.models, **stated.models}:
         facts["find_model"] = partial(workspace.find_model, models=models)
     commented = tuple(name for value, _ in directives.companions for name in value.split(",") if name)
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
-    if "companions" in settings.origins:  # `with: []`: nothing but the config takes part
+    if "companions" in settings.origins:  # the setting `with` (even `with: []`) replaces the search for launches
         facts |= {"launch_commands": no_launches, "launch_files": no_launches}
     elif stated.isolated:
         facts |= {"launch_commands": workspace.own_launch_commands, "launch_files": no_launches}
@@ -75,13 +75,13 @@ def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, An
 
 
 def _overhead(settings: FileSettings) -> dict[str, Stated]:
-    """What `memory:` says of the card, with the origin of each entry."""
+    """The entries of the setting `memory` (such as `safety: 5%`, what must stay free), each with its origin."""
     origins = {name: settings.origins.get(f"memory.{name}", Origin("setting")) for name in settings.memory}
     return {name: Stated(amount, origins[name]) for name, amount in settings.memory.items()}
 
 
 def _budget(gpu: Gpu | None, settings: FileSettings) -> int:
-    """Bytes that a run may use of its card by the settings, whoever names the card; 0 where they do not say."""
+    """Bytes of the card that the settings allow a run to use; 0 if they set no limit or no card is known."""
     if gpu is None:
         return 0
     usable, budgets = gpu.usable_bytes, settings.budgets
@@ -91,8 +91,8 @@ def _budget(gpu: Gpu | None, settings: FileSettings) -> int:
     return min((usable, *limits)) if limits else 0
 
 
-def _shares(gpu: Gpu | None, host_bytes: int, budgets: Mapping[str, float]) -> dict[str, int]:
-    """What a run may use of the host's memory, and its optimizer states of the card's, where the settings say."""
+def _budgets_from_shares(gpu: Gpu | None, host_bytes: int, budgets: Mapping[str, float]) -> dict[str, int]:
+    """The limits that settings give as shares, in bytes: host memory for the run, card memory for optimizer states."""
     shares = {}
     if host_bytes and "max_host_share" in budgets:
         shares["host_bytes"] = int(host_bytes * budgets["max_host_share"])
@@ -163,7 +163,10 @@ def _from_command_line(stated: StatedFacts) -> dict[str, Any]:
 
 
 def _known_gpu(name: str) -> tuple[Gpu | None, int | None]:
-    """(GPU, count) of a name in settings or a comment. Unknown names are reported elsewhere and ignored here."""
+    """(GPU, count) of a name in settings or a comment, such as "8xA100-80GB".
+
+    An unknown name gives (None, None) here: `lint.suppress` and `settings` report it.
+    """
     try:
         return named_gpu(name)
     except UsageError:
@@ -189,17 +192,17 @@ def _companions(
     for name in names:
         companion = read(name, document.path)
         if isinstance(companion, MissingFile):
-            if must_exist and companion.code != "cyclic":  # a checked folder may hold the launch file itself
+            if must_exist and companion.code != "cyclic":  # cyclic: the companion itself is being checked
                 raise UsageError(f"--with {name}: {companion.message}")
             continue
-        if must_exist and not _starts_runs(companion):
+        if must_exist and not _is_engine_file(companion):
             raise UsageError(f"--with {name}: neither a launch file of accelerate nor a file of DeepSpeed")
         found.append(companion)
     return tuple(found)
 
 
-def _starts_runs(companion: Document) -> bool:
-    """Whether a file that the command line names has the keys of a launcher or an engine: else it would do nothing."""
-    from memlint.formats.engine_files import deepspeed_file, launch_file, recognises  # few commands name a file
+def _is_engine_file(companion: Document) -> bool:
+    """Whether a file of `--with` is one of accelerate or DeepSpeed, or cannot be parsed. Any other has no effect."""
+    from memlint.formats.engine_files import deepspeed_file, launch_file, recognises  # late: few commands use --with
 
     return bool(companion.problems) or recognises(launch_file, companion) or recognises(deepspeed_file, companion)

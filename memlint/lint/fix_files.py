@@ -1,4 +1,4 @@
-"""Applies the fixes of findings to files in memory: which are taken, which are passed over and why."""
+"""Applies fixes of findings to files in memory, and records which findings are passed over and why."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ from memlint.repository.workspace import Workspace
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 
-# Makes a linter of files some of which hold other bytes: these bytes by path, and whether findings want fixes.
+# Makes a linter that sees changed files. Arguments: the new contents by path, and whether findings get fixes.
 MakeLinter = Callable[[Mapping[str, bytes], bool], Linter]
 PassedOver = dict[Identity, tuple[Finding, str]]
 
 
 class FixRequest(NamedTuple):
-    """Which fixes to take. `unsafe`: those that may change the training result, too. `rules`: of these rules only.
-    `plan`: the finding's fix with this number, from 1 (0: the first that may be applied)."""
+    """Which fixes to take.
+
+    `unsafe`: also those that may change the training result. `rules`: only fixes of these rules. `plan`: the number of
+    the finding's fix to take, from 1 (0: the first that may be applied).
+    """
 
     unsafe: bool = False
     rules: tuple[str, ...] = ()
@@ -31,8 +34,11 @@ class FixRequest(NamedTuple):
 
 
 class FixedFiles(NamedTuple):
-    """`contents`: the changed files; `before`: what they held. `passed_over`: findings none of whose fixes was tried,
-    or whose fix was refused, and why. `broken`: laws that failed, a bug of memlint: nothing must be written then."""
+    """Files after their fixes. `contents`: the changed files by path; `before`: what they held.
+
+    `passed_over`: findings without an applied fix, each with the reason. `broken`: laws of fixes that failed, which is
+    a bug of memlint: nothing must be written then.
+    """
 
     contents: Mapping[str, bytes] = {}
     before: Mapping[str, bytes] = {}
@@ -47,7 +53,10 @@ class FixedFiles(NamedTuple):
 
 
 def linter_maker(request: LintRequest, workspace: Workspace | None = None, like: Linter | None = None) -> MakeLinter:
-    """Makes linters with one set of rules (those of `like`), over `workspace` (default: the files on disk)."""
+    """Returns a function that makes linters. All use the rules of `like` (default: those of the first one made).
+
+    `workspace`: the files that they see (default: those on disk).
+    """
     made: list[Linter] = [like] if like is not None else []
 
     def make(contents: Mapping[str, bytes], fixes: bool) -> Linter:
@@ -64,13 +73,13 @@ def linter_maker(request: LintRequest, workspace: Workspace | None = None, like:
 
 
 def fix_files(paths: Iterable[str], wanted: FixRequest, make: MakeLinter, accept: Accept = accept_all) -> FixedFiles:
-    """Fixes the files one after the other, each on top of what the earlier ones changed.
+    """Fixes the files one after the other. Each sees what the fixes of earlier files changed.
 
     `accept`: whether a fix that was tried is wanted."""
     changed: Mapping[str, bytes] = {}
     before: dict[str, bytes] = {}
     applied: list[AppliedFix] = []
-    told: list[tuple[Finding, str]] = []
+    not_applied: list[tuple[Finding, str]] = []
     for path in paths:
         passed_over: PassedOver = {}
         settled = apply_fixes(propose_fixes(path, wanted, make, passed_over), changed, accept)
@@ -78,14 +87,16 @@ def fix_files(paths: Iterable[str], wanted: FixRequest, make: MakeLinter, accept
             return FixedFiles(broken=settled.broken)
         changed = settled.contents
         applied += settled.applied
-        told += (*settled.refused, *passed_over.values())
+        not_applied += (*settled.refused, *passed_over.values())
         before |= settled.before
-    return FixedFiles(changed, before, tuple(applied), tuple(told))
+    return FixedFiles(changed, before, tuple(applied), tuple(not_applied))
 
 
 def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: PassedOver) -> Propose:
-    """The fixes of one file, those without a risk first. `passed_over` is filled, at each pass, with the findings that
-    have fixes none of which is tried, and why."""
+    """Returns a function that proposes the fixes of one file, those without a risk first.
+
+    Each call of it fills `passed_over` anew with the findings whose fixes are all left out, and the reason.
+    """
 
     def propose(contents: Mapping[str, bytes]) -> Iterator[Proposal]:
         passed_over.clear()
@@ -100,7 +111,7 @@ def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: 
             if analysis is None or not _is_wanted(finding, analysis, wanted):
                 continue
             fixes = tuple(_applicable_fixes(finding, analysis))
-            fix = _chosen(fixes, wanted)
+            fix = _fix_to_try(fixes, wanted)
             if fix is None and finding.fixes:
                 passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, wanted))
             if fix is not None:
@@ -117,7 +128,7 @@ def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis |
 
 
 def _is_wanted(finding: Finding, analysis: Analysis, wanted: FixRequest) -> bool:
-    """Whether the finding is to be fixed. `--plan N` alone writes what `memlint plan` numbers N, and nothing else."""
+    """Whether the finding is to be fixed. With `--plan N` and no `--rule`, only findings that plans resolve are."""
     if wanted.rules:
         return is_chosen(wanted.rules, (), finding.rule, finding.name)
     if not wanted.plan:
@@ -127,15 +138,15 @@ def _is_wanted(finding: Finding, analysis: Analysis, wanted: FixRequest) -> bool
 
 
 def _risk(proposal: Proposal) -> tuple[bool, int, float]:
-    """Fixes that leave the training result as it is come first; whichever are then still needed, by risk and time."""
+    """The sort key of fixes: those that leave the training result unchanged first, then by risk and step time."""
     fix = proposal.fix
     return not fix.safe, QUALITIES.index(fix.quality), fix.speed
 
 
 def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
-    """The planner's fixes of a finding, or else the fixes that its rule defines and `check` shows.
+    """The planner's fixes of a finding; without any, the fixes that its rule defines and `check` shows.
 
-    A rule's own fixes are taken before they were checked, so that one that breaks a law is reported.
+    A rule's own fixes are taken in the state before `check` tested them, so that one that breaks a law is reported.
     """
     key = identity(finding)
     found = next(item for item in analysis.found if identity(item.finding) == key)
@@ -145,9 +156,12 @@ def _applicable_fixes(finding: Finding, analysis: Analysis) -> Iterator[Fix]:
             yield fix if fix.edits else fix._replace(note=shown[fix.title].note)
 
 
-def _chosen(fixes: tuple[Fix, ...], wanted: FixRequest) -> Fix | None:
-    """The fix with the number that was asked for, which is consent to what it changes; else the first that may be
-    applied. Of those that cannot be written the first, for its reason."""
+def _fix_to_try(fixes: tuple[Fix, ...], wanted: FixRequest) -> Fix | None:
+    """The fix to try, None if none is allowed.
+
+    With `--plan N` fix number N, safe or not: naming it is consent. Otherwise the first allowed fix that has edits;
+    if none has, the first allowed one, which is then refused with a reason.
+    """
     if wanted.plan:
         return next(iter(fixes[wanted.plan - 1 : wanted.plan]), None)
     allowed = [fix for fix in fixes if fix.safe or wanted.unsafe]
@@ -161,7 +175,7 @@ def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], wanted: FixReques
     chosen = fixes[wanted.plan - 1 : wanted.plan] if wanted.plan else fixes
     if not chosen:
         return f"it has no fix {wanted.plan} that makes the run fit"
-    shown = {fix.title: fix for fix in finding.fixes}  # tried on the file: what breaks a law has no edits left
+    shown = {fix.title: fix for fix in finding.fixes}  # already tested on the file: a fix that failed lost its edits
     if not any(shown[fix.title].edits for fix in chosen):
         first = shown[chosen[0].title]
         return f"{first.title}: {first.note or 'no edit of these files says it'}"
@@ -169,7 +183,7 @@ def _why_passed_over(finding: Finding, fixes: tuple[Fix, ...], wanted: FixReques
 
 
 def new_errors(paths: Sequence[str], fixed: FixedFiles, make: MakeLinter) -> Iterator[str]:
-    """Messages about files that get a new error from a change made for another file with the same companion."""
+    """Messages about files with a new error, caused by a fix of another file that shares a companion with them."""
     old, new = make(fixed.before, False), make(fixed.contents, False)
     for path in paths:
         before = {identity(item) for item in old.report_file(path).findings}
@@ -179,7 +193,7 @@ def new_errors(paths: Sequence[str], fixed: FixedFiles, make: MakeLinter) -> Ite
 
 
 def parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, bytes]) -> Iterator[str]:
-    """What second parsers say of files to be written: for YAML one that attaches comments to keys, for scripts bash."""
+    """Why a second parser disagrees with the changed files: ruamel.yaml for YAML, bash for scripts."""
     texts = {path: new for path, new in changed.items() if path.endswith((".yaml", ".yml"))}
     if texts:
         from memlint.fixes.edits.second_opinion import disagreements

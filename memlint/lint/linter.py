@@ -20,11 +20,11 @@ from memlint.ruleset.internal_error import internal_error
 
 
 class Linter:
-    """Made once per invocation, so that rules and settings are read once.
+    """Analyses files and makes their reports. Made once per invocation, so that rules and settings are read once.
 
-    `workspace` and `read_settings` replace the files on disk, for example by those of another commit; `unsaved` has
-    what an editor holds, by real path. `like`: an earlier linter of this process, whose rules are used again: files
-    and settings are read anew.
+    `workspace` and `read_settings` replace the files on disk, for example by those of another commit. `unsaved`: the
+    contents of an editor's buffers, by real path. `like`: an earlier linter of this process; its rules are reused,
+    while files and settings are read again.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Linter:
         like: Linter | None = None,
         unsaved: Mapping[str, bytes] | None = None,
     ) -> None:
-        load_plugins(request.plugins)  # a worker may be a fresh process
+        load_plugins(request.plugins)  # again in each worker: a spawned process has loaded none
         facts = request.facts
         self.request = request
         self.settings = SettingsLookup(request, read_settings)
@@ -63,7 +63,10 @@ class Linter:
         return self.lint_file(path, named).report
 
     def lint_file(self, path: str, named: bool = True) -> LintedFile:
-        """The report with the use of its waivers. A crash becomes a finding on the file. Raises UsageError."""
+        """The report of one file, with its waivers and which of them were used.
+
+        A crash becomes a finding on the file. Raises UsageError.
+        """
         try:
             return self.report(self.analyse(path, named))
         except UsageError:

@@ -34,7 +34,7 @@ _found_by_root: dict[str, dict[str, str]] = {}
 
 
 def forget_measurements() -> None:
-    """Clears what was read, for long-lived processes: the next call looks at the files anew."""
+    """Clears the caches, so that a long-lived process reads the files again at the next call."""
     _measurements_folder.cache_clear()
     read_measurements.cache_clear()
     _found_by_root.clear()

@@ -15,16 +15,16 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
-_NAMES = re.compile(r"`[^`]*`")
-_OF_A_SCRIPT = r", where \S+ passes this value on$"
-MANY = 256  # from this many reports on, they are packed: few are kept as they are
+_NAMES = re.compile(r"`[^`]*`")  # the keys, files and models that a message names
+_SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
+MANY = 256  # more reports than this are stored packed (lint.packed_reports)
 
 
 class MergedFiles(NamedTuple):
-    """The reports, and what the waivers of settings did.
+    """The merged reports, and the waivers (suppressions in settings) of all files.
 
-    `waivers`: those that apply to one of the files. `used`: those that suppressed something. `require_reason`: whether
-    the settings of one of these files require a reason for each.
+    `waivers`: those that apply to at least one file. `used`: those that suppressed a finding. `require_reason`: whether
+    the settings of a file with waivers require a reason for each.
     """
 
     reports: Sequence[FileReport]
@@ -59,8 +59,9 @@ class _WaiverRecorder:
 def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[FileReport]:
     """The reports with each finding once, under the file that it points to. `number`: about how many reports there are.
 
-    A DeepSpeed JSON is linted alone and through every YAML that names it: of equal findings the one with more related
-    places and fixes stays. A file that another file's finding points to gets a report behind that file's.
+    A DeepSpeed JSON is linted alone and through every YAML that names it. Of equal findings the one with more related
+    places and fixes is kept. A file that has no report yet, but is pointed to by a finding, gets one right after the
+    report of that finding.
     """
     if number <= MANY:
         return _merge_at_once(reports)
@@ -79,14 +80,15 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
         groups.last[report.path] = number
         order |= dict.fromkeys((report.path, *sorted(pointed)))
         packed.append(report)
-    return PackedSequence(_with_shared(packed, order, groups)) if groups.group_of else packed
+    return PackedSequence(_merged_by_group(packed, order, groups)) if groups.group_of else packed
 
 
 class _Groups:
-    """Files whose findings belong together: those that point to each other, and those reported twice.
+    """Files that must be merged together, as a union-find: those whose findings point to each other or that have
+    several reports.
 
-    `group_of`: for each such file another one of its group, up to the group's first, which stands for the group.
-    `last`: the number of the last report of each file.
+    `group_of`: the parent of each such file; the root, its own parent, stands for the group. `last`: the index of the
+    last report of each file.
     """
 
     def __init__(self) -> None:
@@ -94,7 +96,7 @@ class _Groups:
         self.last: dict[str, int] = {}
 
     def of(self, path: str) -> str:
-        """The file that stands for the group of `path`."""
+        """The root of the group of `path`."""
         while (above := self.group_of[path]) != path:
             self.group_of[path] = path = self.group_of[above]
         return path
@@ -106,7 +108,7 @@ class _Groups:
             self.group_of[self.of(self.group_of.setdefault(other, other))] = group
 
     def ends(self) -> Mapping[str, int]:
-        """The number of the last report of each group."""
+        """The index of the last report of each group, by the group's root."""
         found: dict[str, int] = {}
         for path in self.group_of:
             group = self.of(path)
@@ -123,8 +125,11 @@ def as_sequence(reports: Iterable[FileReport], number: int) -> Sequence[FileRepo
     return PackedSequence(reports)
 
 
-def _with_shared(packed: Iterable[FileReport], order: Iterable[str], groups: _Groups) -> Iterator[FileReport]:
-    """The reports in order, those of each group merged once its last one is there: a group often lies in one folder."""
+def _merged_by_group(packed: Iterable[FileReport], order: Iterable[str], groups: _Groups) -> Iterator[FileReport]:
+    """The reports in `order`, each group merged as soon as its last report was read.
+
+    Few reports wait at a time: the files of a group often lie in one folder.
+    """
     ends = groups.ends()
     waiting: dict[str, list[FileReport]] = {}
     ready: dict[str, FileReport] = {}
@@ -145,7 +150,7 @@ def _with_shared(packed: Iterable[FileReport], order: Iterable[str], groups: _Gr
 
 def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     best: dict[tuple[object, ...], Finding] = {}
-    own: set[tuple[object, ...]] = set()  # what a file's own report says of it, before what others say
+    own: set[tuple[object, ...]] = set()  # the findings of a file's own report, which come before those of others
     order: dict[str, FileReport] = {}
     for report in reports:
         for path in (report.path, *sorted({item.location.path for item in report.findings})):
@@ -157,34 +162,40 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
             best[key] = max(best[key], item, key=_richness) if key in best else item
             own |= {key} if item.location.path == report.path else set()
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    for item in _said_in_full(sorted(best.values(), key=lambda item: location_key(item) not in own)):
+    own_first = sorted(best.values(), key=lambda item: location_key(item) not in own)
+    for item in _without_repetitions(own_first):
         by_path[item.location.path].append(item)
     return tuple(
-        report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_own_runs(report, order)))
+        report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_shown_runs(report, order)))
         for path, report in order.items()
     )
 
 
-def _said_in_full(found: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings without those that another one of the same rule and line begins with and says more than: a file
-    alone knows less of a run than the config that names it, and a script points to the value where a file points to
-    the key. Nor those that the same rule says more severely of the same place, for the same reason. What several
-    scripts make of one value is said of the first, and so is what several runs say of one place: those of the commands
-    that name the file, or of a loop over models."""
+def _without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Drops findings that repeat another one of the same rule and line.
+
+    The same fact is found several times because a file is linted alone and also through each config, command and
+    script that names it. What stays:
+
+    - the longer one where a message begins with another one: a config knows more about the run than its DeepSpeed JSON;
+    - the more severe one at the same location, for the same reason;
+    - the first of several runs: of the commands that name the file, or of a loop over models;
+    - the first of several scripts that pass the same value on.
+    """
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for item in found:
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
     for group in groups.values():
-        if len(group) == 1:  # of most
+        if len(group) == 1:  # the usual case
             yield group[0]
             continue
-        full = [item for item in group if not any(_says_more(one, item) for one in group)]
-        yield from _of_first_scripts(_of_first_runs(full))
+        full = [item for item in group if not any(_supersedes(one, item) for one in group)]
+        yield from _first_of_each_script_value(_first_of_each_run(full))
 
 
-def _of_first_runs(found: Iterable[Finding]) -> Iterable[Finding]:
-    """The first of those findings of a rule that say the same of one place, of the same names: each run has figures
-    of its own, and a verdict."""
+def _first_of_each_run(found: Iterable[Finding]) -> Iterable[Finding]:
+    """The findings without those that differ from an earlier one at the same location only in figures and verdict,
+    which each run has of its own."""
     first: dict[tuple[object, ...], Finding] = {}
     for item in found:
         names = tuple(_NAMES.findall(item.message))
@@ -192,29 +203,29 @@ def _of_first_runs(found: Iterable[Finding]) -> Iterable[Finding]:
     return first.values()
 
 
-def _of_first_scripts(group: Iterable[Finding]) -> Iterator[Finding]:
-    """The findings without those that differ from an earlier one in the script alone that passes a value on."""
+def _first_of_each_script_value(group: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings without those that differ from an earlier one only in the script that passes the value on."""
     facts: set[str] = set()
     for item in group:
-        fact = re.sub(_OF_A_SCRIPT, "", item.message)
+        fact = re.sub(_SCRIPT_PHRASE, "", item.message)
         if fact == item.message or fact not in facts:
             yield item
         if fact != item.message:
             facts.add(fact)
 
 
-def _says_more(finding: Finding, other: Finding) -> bool:
-    """Whether a finding goes on where another one of its line ends, or is more severe on the very place of it.
-
-    Equal messages are two mistakes of one line: both stay."""
+def _supersedes(finding: Finding, other: Finding) -> bool:
+    """Whether `finding` makes `other` superfluous: its message is that of `other` with more after it, or it is more
+    severe at the same location. Equal messages are two mistakes on one line: both stay."""
     if finding.message != other.message and finding.message.startswith(other.message):
         return True
     is_same_place = finding.location == other.location
     return is_same_place and SEVERITIES.index(finding.severity) > SEVERITIES.index(other.severity)
 
 
-def _own_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:
-    """The runs of a file. A script's run that stands in a configuration file is that file's, where it is linted too."""
+def _shown_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:
+    """The runs to show under a file. A run that a script takes from a config is shown under the config, if that was
+    linted too and has runs."""
     for run in report.runs:
         if run.path == report.path or run.path not in others or not others[run.path].runs:
             yield run
@@ -225,7 +236,7 @@ def _richness(item: Finding) -> tuple[int, bool]:
 
 
 def with_waiver_findings(merged: MergedFiles) -> Sequence[FileReport]:
-    """The reports with findings about unused and expired waivers, which are known once every file was linted."""
+    """The reports, with findings about unused and expired waivers. Only after the last file is it known which are."""
     if not merged.waivers:
         return merged.reports
     found: dict[str, list[Finding]] = {}

@@ -1,8 +1,8 @@
 """Stores the reports of very many files in little memory: pickled in blocks, unpickled block by block.
 
 A report (findings, phases of estimates, the texts of excerpts) takes about 16 KiB as objects, 2 KiB pickled and less
-than 1 KiB compressed. Of many thousand files even that adds up, so that further blocks are compressed and go to a
-temporary file: a check of 100,000 files then holds of each its name and little else.
+than 1 KiB compressed. That adds up over many thousand files. So once KEPT_BYTES are used, further blocks are compressed
+and written to a temporary file: of 100,000 files little more than the names stays in memory.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from memlint._record import NamedTuple
 
 Item = TypeVar("Item")
 
-BLOCK = 64
-KEPT_BYTES = 4 << 20  # pickled, in memory; some two thousand reports
+BLOCK = 64  # items in a block
+KEPT_BYTES = 4 << 20  # of pickled blocks in memory: some two thousand reports
 
 
 class _Place(NamedTuple):
-    """Where a compressed block lies in the temporary file."""
+    """The position of a compressed block in the temporary file."""
 
     start: int
     length: int
 
 
 class _Compressed(NamedTuple):
-    """A block that no disk took."""
+    """A compressed block in memory: the temporary file could not be written."""
 
     data: bytes
 
 
 class PackedSequence(Sequence[Item], Generic[Item]):
-    """A sequence for iteration from the front. Each pass unpacks again and yields equal, not identical, items."""
+    """A sequence to iterate over from the front. Each pass unpickles again: its items are equal, not identical."""
 
     def __init__(self, items: Iterable[Item] = ()) -> None:
         self._blocks: list[_Place | _Compressed | bytes | list[Item]] = []
@@ -52,7 +52,8 @@ class PackedSequence(Sequence[Item], Generic[Item]):
             self._last = []
 
     def _stored(self, pickled: bytes) -> _Place | _Compressed | bytes:
-        """The block itself while there is room; else it is compressed, for the temporary file where a disk takes it."""
+        """The block as it is while there is room in memory; else compressed, in the temporary file if one can be
+        written."""
         self._room -= len(pickled)
         if self._room >= 0:
             return pickled

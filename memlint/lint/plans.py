@@ -27,8 +27,11 @@ _FIELDS = {"batch": BATCH, "length": LENGTH}
 
 
 class PlanRequest(NamedTuple):
-    """What to plan for. `goal`: one of `fixes.goals.GOALS`, "" for a run that fits. `only`: "batch" or "length" for the
-    largest value alone. `keep`: keys that no plan may change. `most_cards`: no plan names more cards."""
+    """What to plan for.
+
+    `goal`: one of `fixes.goals.GOALS`, "" for a run that fits. `only`: "batch" or "length" to search only the largest
+    such value, without plans. `keep`: keys that no plan may change. `most_cards`: no plan uses more cards.
+    """
 
     goal: str = ""
     only: str = ""
@@ -37,7 +40,7 @@ class PlanRequest(NamedTuple):
 
 
 class PlanTarget(NamedTuple):
-    """A config to plan for. `reanalyse` analyses it under changed contents of files."""
+    """A config to plan for. `reanalyse` analyses it again with changed contents of files."""
 
     path: str
     analysis: Analysis
@@ -45,18 +48,18 @@ class PlanTarget(NamedTuple):
     reanalyse: Reanalyse
 
     def hooks(self, kept: tuple[str, ...]) -> SearchHooks:
-        """What the search asks; `kept`: keys that it leaves alone."""
+        """The functions that the search calls. `kept`: keys that it must not change."""
         return SearchHooks(self.estimator, goals.keeping(edit_writer(self.analysis), kept))
 
 
 class RunPlans(NamedTuple):
-    """What is told of a run, as plain values, and the plans behind it."""
+    """The result for one run: `row` as JSON shows it, and the plans with their edits."""
 
     row: dict[str, Any]
     plans: tuple[WrittenPlan, ...] = ()
 
     def patches(self, number: int) -> Iterator[bytes]:
-        """The plan with this number, from 1, as patches of files."""
+        """Plan `number` (from 1) as unified diffs, one per file."""
         tried = self.plans[number - 1].tried
         for path, new in tried.contents.items():
             yield patch(path.replace(os.sep, "/"), tried.before[path], new)
@@ -88,7 +91,7 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
     row: dict[str, Any] = {"path": target.path, "verdict": estimate.verdict, "device_bytes": estimate.device_bytes}
     row |= {"device_high_bytes": estimate.device_high_bytes, "budget_bytes": estimate.budget_bytes}
-    row["peak"] = _bytes(estimate.on_card)
+    row["peak"] = _bytes_row(estimate.on_card)
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
@@ -103,7 +106,7 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if wanted.goal == "cards":
         row["cards"] = _cards(run, estimate, hooks, wanted.most_cards)
     found = plans_of(target, number, wanted, hooks)
-    row["plans"] = [_plan(fix_of(target.analysis, number, option)) for option in found.options]
+    row["plans"] = [_plan_row(fix_of(target.analysis, number, option)) for option in found.options]
     row["advice"] = [_advice_row(fix) for fix in found.advice if _is_within(fix, wanted.most_cards)]
     if estimate.verdict != "fits":
         row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
@@ -111,7 +114,10 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
 
 
 def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: SearchHooks) -> PlanOptions:
-    """Plans as `check` shows and `fix --plan N` writes them; with a goal, those that reach it, in its order."""
+    """The plans of run `number`, numbered as `check` shows and `fix --plan N` writes them.
+
+    With a goal, only plans that reach it, best first.
+    """
     run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
     if wanted.goal in _FIELDS:
         plan = goals.largest_plan(run, estimate, hooks, _FIELDS[wanted.goal])
@@ -128,7 +134,7 @@ def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: Search
 
 
 def _is_within(fix: Fix, most: int) -> bool:
-    """Whether the advice names no more cards than are allowed."""
+    """Whether advice such as "use 8 x A100-80GB" names at most `most` cards."""
     words = fix.title.split()
     return not (words[0] == "use" and words[1].isdigit() and int(words[1]) > most)
 
@@ -145,21 +151,21 @@ def _cards(run: Run, estimate: Estimate, hooks: SearchHooks, most: int) -> dict[
     return {"as_it_is": found.as_it_is, "with_changes": found.cards, "changes": changes}
 
 
-def _plan(fix: Fix) -> dict[str, Any]:
+def _plan_row(fix: Fix) -> dict[str, Any]:
     changes = {name: value for name, value in fix.changes.items() if value is not UNKNOWN}
     plain = {name: value if isinstance(value, (int, float, str)) else str(value) for name, value in changes.items()}
     summary = {"title": fix.title, "safe": fix.safe, "speed": fix.speed, "quality": fix.quality, "note": fix.note}
-    return {**summary, "after": _bytes(fix.after), "verdict_after": fix.verdict_after, "changes": plain}
+    return {**summary, "after": _bytes_row(fix.after), "verdict_after": fix.verdict_after, "changes": plain}
 
 
 def _advice_row(fix: Fix) -> dict[str, Any]:
-    """Advice that no edit can carry out: other hardware or another release with which the run fits."""
-    return {"title": fix.title, "note": fix.note, "after": _bytes(fix.after)}
+    """Advice that no edit of a file carries out: hardware or a release with which the run fits."""
+    return {"title": fix.title, "note": fix.note, "after": _bytes_row(fix.after)}
 
 
 def _tried_row(tried: Tried) -> dict[str, Any]:
-    return {"title": tried.title, "after": _bytes(tried.after), "fits": tried.fits}
+    return {"title": tried.title, "after": _bytes_row(tried.after), "fits": tried.fits}
 
 
-def _bytes(found: CardBytes | None) -> dict[str, int] | None:
+def _bytes_row(found: CardBytes | None) -> dict[str, int] | None:
     return found._asdict() if found else None

@@ -1,4 +1,4 @@
-"""Chooses the plug-ins to load: the command line's, the user's own, and a repository's if that is allowed."""
+"""Chooses the plug-ins to load: those of the command line, of the user, and of the repository if that is allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST_ROOTS = 64
 
 
 class PluginChoice(NamedTuple):
-    """Plug-ins to load, in order, files by their absolute path; and those of a repository that are not loaded."""
+    """`names`: plug-ins to load, in order; files by absolute path. `refused`: those of a repository, not loaded."""
 
     names: tuple[str, ...]
     refused: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class PluginChoice(NamedTuple):
 def choose_plugins(
     from_command_line: Sequence[str], roots: Sequence[str], settings_file: str | None, isolated: bool, allowed: bool
 ) -> PluginChoice:
-    """Chooses the plug-ins. `allowed`: whether those that the repository's own settings name are loaded, too.
+    """Chooses the plug-ins. `allowed`: whether to load those that the repository's own settings name.
 
     A plug-in is Python code that runs with the rights of the user, and a linted repository is often somebody else's.
     Raises UsageError.
@@ -60,5 +60,5 @@ def _of_repositories(roots: Sequence[str], settings_file: str | None) -> Iterabl
 
 
 def full_name(name: str) -> str:
-    """A plug-in of the command line by a name that stays valid elsewhere: files by their absolute path."""
+    """The name of a plug-in, valid in any working directory: a file by its absolute path, a module unchanged."""
     return os.path.abspath(name) if name.endswith(".py") else name

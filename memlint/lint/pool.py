@@ -1,4 +1,4 @@
-"""Lints many files, in worker processes where that is sooner done. The order of the reports does not depend on it."""
+"""Lints many files, in worker processes where that is faster. The reports come in the same order either way."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from memlint.lint.request import LintRequest
 from memlint.report.progress import watched
 from memlint.repository.discovery import FoundFile
 
-# Files that this process checks before it starts workers. A worker that is forked has what these left behind: modules,
-# rules, schemas, layers. They also tell how long the others will take.
+# Files that this process checks before it starts workers. Forked workers inherit what these loaded: modules, rules,
+# schemas, layers. The time that they took also predicts the time of the others.
 FIRST = 64
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
-ALONE = 0.75  # the part of the time that a process has a processor to itself where nobody else wants it
+UNCONTENDED = 0.75  # processor time / wall time of a process that does not compete for a processor
 QUOTA = "/sys/fs/cgroup/cpu.max"
 
 
 def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
-    """Yields one report per file, lazily and in the order of `files`. `jobs`: processes at work; by default as many as
-    there are processors, where there is work for them. Raises UsageError."""
+    """Yields one report per file, lazily and in the order of `files`. Raises UsageError.
+
+    `jobs`: the number of processes, this one included; None: up to one per processor, as far as the work pays for it.
+    """
     return watched(_linted(Linter(request), files, jobs), len(files))
 
 
@@ -35,7 +37,7 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
     others = files[FIRST:]
     processes = jobs or _processes(len(others), time.perf_counter() - wall, time.process_time() - processor)
     if others:
-        gc.freeze()  # what stays is not visited at each collection, nor copied by a worker that visits it
+        gc.freeze()  # collections skip what is loaded by now; forked workers do not copy its pages either
     if others and processes > 1:
         from memlint.lint.workers import lint_with_workers  # only where there are many files
 
@@ -46,28 +48,30 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
 
 
 def _processes(others: int, wall: float, processor: float) -> int:
-    """How many processes pay for the other files, this one among them. `wall`, `processor`: seconds that the first ones
-    took."""
+    """How many processes are worthwhile for `others` files, this one included. `wall`, `processor`: seconds of wall
+    time and of processor time that the first files took."""
     processors = _processors()
-    if processor < ALONE * wall and _load() > processors:
-        return 1  # this process waits for others already
+    if processor < UNCONTENDED * wall and _load() > processors:
+        return 1  # the machine is busy: this process already waits for a processor
     return min(processors, int(processor / FIRST * others / WORTH_A_WORKER))
 
 
 def _load() -> float:
-    """Processes that ran or waited for a processor, on average over the last minute; 0 where nobody counts them."""
+    """The load average of the last minute (processes that run or wait for a processor); 0 where there is none."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def _processors() -> int:
-    """The number of processors that this process may use; in a container often fewer than the machine has."""
+    """The number of processors that this process may use. A container often has fewer than the machine."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, math.ceil(min(allowed, _quota(QUOTA))))
 
 
 def _quota(path: str) -> float:
-    """How many processors' time a container may use (Linux, control groups 2): "200000 100000" is two, "max 100000" no
-    limit."""
+    """The number of processors that a container's quota allows (Linux, cgroup v2 `cpu.max`, in microseconds).
+
+    "200000 100000" (quota, period) is 2.0; "max 100000", or no such file, is infinity.
+    """
     try:
         with open(path) as stream:
             most, period = map(int, stream.read().split())

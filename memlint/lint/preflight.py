@@ -1,4 +1,4 @@
-"""What a command would start: its launches, the configs and scripts that it names, the card that a job asks for."""
+"""Checks a command before it runs: its launches, the configs and scripts that it names, the card that it requests."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ from memlint.repository.scripts.slurm import job
 from memlint.repository.workspace import read_bytes
 from memlint.source.encoding import decode
 
-COMMAND = "command.sh"  # the name that the command itself goes by
+COMMAND = "command.sh"  # the file name under which the command line is linted
 CONFIGS = (".yaml", ".yml", ".json")
 _CONFIG = re.compile(r"[\w./-]+\.(?:ya?ml|json)\b")
 
 
 class Preflight(NamedTuple):
-    """`reports`: of the command and of the files that it names. `notes`: why something was not judged."""
+    """`reports`: about the command and the files that it names. `notes`: why something was not judged."""
 
     reports: tuple[FileReport, ...]
     notes: tuple[str, ...] = ()
 
 
 def preflight(words: Sequence[str], request: LintRequest) -> Preflight:
-    """Checks what the command `words` would start, as one line of a script in the working directory. Nothing is run.
+    """Checks the command `words` like a one-line script in the working directory. Nothing is run.
 
-    The launches that stand in the command come first; files that it names are judged by themselves where the command
-    says nothing of them. A card that the job asks for counts where the caller named none.
+    If the command line itself determines a run, only that is reported; else the configs that it names, else the
+    scripts. The card that the job requests is used if the caller named none.
     """
     named = _named_files(words)
     notes: tuple[str, ...] = ()
     if request.facts.gpu is None:
-        request, notes = _with_the_jobs_card(words, named, request)
+        request, notes = _with_card_of_job(words, named, request)
     text = (shlex.join(words) + "\n").encode("utf-8", "surrogateescape")
     linter = Linter(request._replace(contents=(*request.contents, (COMMAND, text))))
     first = linter.report_file(COMMAND)
     if _is_estimated(first):
         return Preflight((first,), notes)
     scripts = tuple(path for path in named if not path.endswith(CONFIGS))
-    configs = dict.fromkeys((*(path for path in named if path.endswith(CONFIGS)), *_named_in(scripts)))
-    for paths in (configs, scripts):  # what a script's launch leaves to a config stands there
+    configs = dict.fromkeys((*(path for path in named if path.endswith(CONFIGS)), *_configs_named_in(scripts)))
+    for paths in (configs, scripts):  # configs first: a script's launch leaves most values to its config
         reports = tuple(filter(_is_estimated, map(linter.report_file, paths)))
         if reports:
             return Preflight(reports, notes)
@@ -57,18 +57,18 @@ def preflight(words: Sequence[str], request: LintRequest) -> Preflight:
 
 
 def _is_estimated(report: FileReport) -> bool:
-    """Whether a file has a whole run, and not a part of one (a DeepSpeed JSON), whose memory is known."""
+    """Whether a file has a complete run (not only a part, such as a DeepSpeed JSON) whose memory is known."""
     return any(run.purpose != PART and run.estimate.allocated_bytes is not None for run in report.runs)
 
 
 def _named_files(words: Sequence[str]) -> tuple[str, ...]:
-    """The configs and scripts among the words, and behind the `=` of options."""
+    """The existing configs and scripts among the words, also after the `=` of an option (`--config=a.yaml`)."""
     candidates = (word.rpartition("=")[2] if word.startswith("-") else word for word in words[1:])
     files = (word for word in candidates if word.endswith(SUFFIXES) and os.path.isfile(word))
     return tuple(dict.fromkeys(posixpath.normpath(name.replace(os.sep, "/")) for name in files))
 
 
-def _named_in(scripts: Sequence[str]) -> Iterator[str]:
+def _configs_named_in(scripts: Sequence[str]) -> Iterator[str]:
     """The configs that the text of job scripts names, from the working directory or the script's folder."""
     for path in scripts:
         if path.endswith(PYTHON):
@@ -79,10 +79,11 @@ def _named_in(scripts: Sequence[str]) -> Iterator[str]:
             yield from list(filter(os.path.isfile, places))[:1]
 
 
-def _with_the_jobs_card(
+def _with_card_of_job(
     words: Sequence[str], named: Sequence[str], request: LintRequest
 ) -> tuple[LintRequest, tuple[str, ...]]:
-    """The request with the card of `--gres=gpu:h100:4`: of the command line, else of a job script's header."""
+    """(the request with the card that the Slurm job asks for, notes): `--gres=gpu:h100:4` on the command line, else in
+    the header of a job script."""
     texts = ["#SBATCH " + " ".join(words[1:])] if posixpath.basename(words[0]) in ("sbatch", "srun", "salloc") else []
     texts += [decode(read_bytes(os.path.abspath(path))).text for path in named if not path.endswith(PYTHON)]
     name = next((asked.card for text in texts if (asked := job(text)) and asked.card), "")

@@ -14,7 +14,7 @@ class Workspaces:
     """Workspaces by project. Files in the repository of `cwd` are one project; a path outside belongs to its own.
 
     `contents`: bytes by path that replace files on disk (standard input). `only`: a workspace to use for every path.
-    `unsaved`: what an editor holds, by real path; it may change, and `forget` says so.
+    `unsaved`: the contents of an editor's buffers, by real path. They may change; `forget` must then be called.
     """
 
     def __init__(
@@ -44,17 +44,17 @@ class Workspaces:
             self._root_of[folder] = project_root(folder, self.cwd)
         root = self._root_of[folder]
         if root not in self._by_root:
-            workspace = self._made(root)
+            workspace = self._new_workspace(root)
             self._by_root[root] = workspace.overlaid(self._contents) if self._contents else workspace
         return self._by_root[root]
 
-    def _made(self, root: str) -> Workspace:
+    def _new_workspace(self, root: str) -> Workspace:
         if self._unsaved is not None:
             return in_editor(root, self.cwd, self._unsaved, self._hub, self._exact)
         return on_disk(root, self.cwd, hub=self._hub, exact=self._exact)
 
     def forget(self, path: str) -> None:
-        """The file at `path` holds something else than when it was read."""
+        """Drops what is cached about the file at `path`, because its content has changed."""
         for workspace in self._by_root.values():
             workspace.forget(path)
 

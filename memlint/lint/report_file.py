@@ -27,10 +27,9 @@ from memlint.suppressions.waiver import Waiver
 
 
 class LintedFile(NamedTuple):
-    """A file's report, and what the waivers of its settings did.
+    """A file's report, and the waivers (suppressions in settings) that apply to it.
 
-    `waivers`: those that apply to the file. `used`: those that suppressed something. `require_reason`: whether its
-    settings require a reason for each.
+    `used`: the waivers that suppressed a finding. `require_reason`: whether its settings require a reason for each.
     """
 
     report: FileReport
@@ -66,7 +65,7 @@ class FileReporter:
             _run_report(run, estimate, self._request)._replace(stopped_by=stopped)
             for analysis in analysed.analyses
             for run, estimate in zip(analysis.runs, analysis.estimates)
-            if not alone or run.path != analysed.path  # the order of files goes by runs of other files
+            if not alone or run.path != analysed.path  # merge_reports orders files by the runs of other files
         )
         report = FileReport(
             analysed.path,
@@ -84,12 +83,12 @@ class FileReporter:
     def _can_name(self, name: str, path: str) -> bool:
         """Whether the file at `path` can name `name` as its companion."""
         found = self._workspaces.of(path).context().read(name, path)
-        return not isinstance(found, MissingFile) or found.code == "cyclic"  # the companion itself is checked
+        return not isinstance(found, MissingFile) or found.code == "cyclic"  # cyclic: the companion itself is checked
 
     def _refuse_missing(self, path: str, settings: FileSettings) -> None:
         """Raises UsageError for a file or folder that settings name and that does not exist.
 
-        Not for the settings of another commit: the working tree may no longer have what they name.
+        Settings of another commit are not checked: the working tree may no longer have what they name.
         """
         if not self._settings.is_on_disk:
             return
@@ -110,7 +109,7 @@ def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport
 
 
 def _with_settings_severity(findings: tuple[Finding, ...], settings: FileSettings) -> Iterator[Finding]:
-    """The findings of selected rules, each with the severity that settings give it."""
+    """The findings of the selected rules, with the severities that settings assign."""
     for item in findings:
         severity = severity_of(settings, item.rule, item.name)
         if severity != "off" and is_chosen(settings.select, settings.ignore, item.rule, item.name):

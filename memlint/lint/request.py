@@ -14,8 +14,8 @@ COMMAND_LINE = Origin("command_line")
 class StatedFacts(NamedTuple):
     """Facts that the command line states about every file.
 
-    `models`: names that files have for models of their own, which nobody knows, and the model of `--model`.
-    `settings_file`: None for the nearest one. `isolated`: read no settings file and no versions of the repository.
+    `models`: unknown model names of the files -> the model to take for each (`--model`). `settings_file`: None for the
+    nearest one. `isolated`: read neither settings files nor the versions that the repository pins.
     """
 
     gpu: Gpu | None = None
@@ -33,9 +33,10 @@ class StatedFacts(NamedTuple):
 
 
 class LintRequest(NamedTuple):
-    """How to lint: facts, selection of rules, contents of reports. `contents`: files to read from here, not from disk.
+    """How to lint: facts, selection of rules, contents of reports.
 
-    `cwd`: the folder that paths are relative to ("": the working directory).
+    `contents`: (path, bytes) of files that are not read from disk. `cwd`: the folder that paths are relative to ("":
+    the working directory).
     """
 
     facts: StatedFacts
@@ -48,7 +49,7 @@ class LintRequest(NamedTuple):
     contents: tuple[tuple[str, bytes], ...] = ()
     what_if: str = ""  # how fine the what-if grids are: see lint.what_if
     plugins: tuple[str, ...] = ()
-    first_fix: bool = False  # whether each finding's first fix is all that is shown of them
-    findings_alone: bool = False  # whether reports show neither runs nor lines of files
-    assumptions: bool = False  # whether reports say what each estimate rests on
-    keeps_suppressed: bool = False  # report what comments and settings suppress, too
+    first_fix: bool = False  # whether reports show only the first fix of each finding
+    findings_alone: bool = False  # whether reports show neither runs nor excerpts of files
+    assumptions: bool = False  # whether reports list the assumptions of each estimate
+    keeps_suppressed: bool = False  # whether reports include suppressed findings

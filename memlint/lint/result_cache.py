@@ -1,13 +1,13 @@
-"""Keeps the results of a check, so that an unchanged tree is answered from them.
+"""Caches the results of a check, so that an unchanged tree is not checked again.
 
-One file in the cache folder for each way of asking: working directory, paths, options, version of memlint and of what
-it stands on, environment. It holds what the results rest on (memlint.file_access) with the answers that the disk
-gave: files that were read, files that were looked for in vain, lists of files; and the dates of suppressions, with
-whether they are past. If all of these answers are the same
-now, the results hold of each file that has the same content as then. Else nothing holds, and everything is checked.
+There is one cache file per invocation: working directory, paths, options, environment, versions of memlint and of the
+packages that it imports. It stores everything that the check asked the disk (recorded by memlint.file_access), with
+the answers: contents of files, absent files, lists of files; also whether the date of each suppression had passed. If
+all of these answers are the same now, the stored result of each file with unchanged content is valid. If any differs,
+none is, and everything is checked.
 
-A cache file is read with care: it may be damaged, of another program or another user. Nothing in it is executed; what
-is not as it should be counts as not there. One that cannot be written is not written, and nothing is said.
+A cache file is not trusted: it may be damaged, or written by another program or user. Nothing in it is executed, and
+anything malformed counts as absent. Failures to write it are ignored.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from memlint.source.encoding import MAX_BYTES
 
 FORMAT = b"memlint results 1\n"
 SUFFIX = ".results"
-_CHECKED = f"bytes {MAX_BYTES + 1}"  # how a checked file is read
-MOST_FILES = 20_000  # results that are kept of one check
-KEPT_DAYS = 30  # a cache file that was not written for so long is deleted
+_CHECKED = f"bytes {MAX_BYTES + 1}"  # the question under which file_access records the reading of a checked file
+MOST_FILES = 20_000  # results in a cache file; a check with more is not cached
+KEPT_DAYS = 30  # a cache file that was last written longer ago is deleted
 _ENVIRONMENT = ("HOME", "USERPROFILE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PATH")
 _Lint = Callable[[Sequence[FoundFile]], Iterable[LintedFile]]
 
@@ -62,20 +62,23 @@ def default_folder() -> str:
 
 
 def is_cacheable(request: LintRequest) -> bool:
-    """Whether results rest on files and options alone: no network, plug-in, PyTorch, standard input."""
+    """Whether results depend only on files and options: not on the network, plug-ins, PyTorch or standard input."""
     facts = request.facts
     return not (facts.hub or facts.exact or request.plugins or request.contents or request.what_if)
 
 
 class ResultCache:
-    """The results of one way of asking. `lint` checks the files that have none."""
+    """The cached results of one invocation: `request` for `paths`."""
 
     def __init__(self, cache_folder: str, request: LintRequest, paths: Sequence[str]) -> None:
         file_access.shorten(digest)
         self._path = os.path.join(cache_folder, f"{_key(request, paths)}{SUFFIX}")
 
     def lint(self, files: Sequence[FoundFile], lint: _Lint) -> Iterator[LintedFile]:
-        """The result of each file, in their order, then keeps them. Raises what `lint` raises."""
+        """Yields the result of each file, in order, and at the end writes the cache file.
+
+        `lint`: checks the files that have no valid result. Raises what it raises.
+        """
         stored = _read(self._path)
         asked = {item: _file_key(item) for item in files}
         held = {key for key in asked.values() if stored is not None and stored.holds(key)}
@@ -102,7 +105,7 @@ class ResultCache:
         shared = dict(stored.shared) if stored is not None and held else {}
         contents = {path: str(answer) for (_, path), answer in recorded.own.items()}
         wanted = {key[1:] for key in (*held, *blobs)}
-        for (kind, path), answer in _texts(recorded.shared):
+        for (kind, path), answer in _as_stored(recorded.shared):
             if kind != "share":
                 shared[kind, path] = answer
             elif path in contents:
@@ -117,8 +120,8 @@ class ResultCache:
             _write(self._path, shared, found)
 
 
-def _texts(answers: file_access.Answers) -> Iterator[tuple[tuple[str, str], str]]:
-    """The answers as they are kept: bytes by their digest."""
+def _as_stored(answers: file_access.Answers) -> Iterator[tuple[tuple[str, str], str]]:
+    """The answers as the cache file stores them: the digest in place of contents."""
     return ((key, answer if isinstance(answer, str) else digest(answer)) for key, answer in answers.items())
 
 
@@ -127,21 +130,24 @@ def digest(data: bytes) -> str:
 
 
 def _file_key(item: FoundFile) -> str:
-    """The file's absolute path, and before it whether the user named it (1), and as a link (2): versions that hold for
-    a link are those of the repository that it leads to."""
+    """The key of a file's result: a digit and the absolute path, such as "1/home/alice/train.yaml".
+
+    0: found in a folder. 1: named by the user. 2: named, and a symbolic link, for which the versions count that the
+    repository of its target pins.
+    """
     return f"{int(item.named) + int(item.named and os.path.islink(item.path))}{os.path.abspath(item.path)}"
 
 
 def _key(request: LintRequest, paths: Sequence[str]) -> str:
-    """Names the way of asking."""
+    """The digest of everything that identifies an invocation: the name of its cache file."""
     environment = {name: os.environ.get(name) for name in _ENVIRONMENT}
     python = (sys.version, sys.platform, sys.flags.utf8_mode, sys.getfilesystemencoding())
-    asked = (FORMAT, __version__, _code(), request, os.getcwd(), tuple(paths), environment, python)
+    asked = (FORMAT, __version__, _code_state(), request, os.getcwd(), tuple(paths), environment, python)
     return digest(repr(asked).encode("utf-8", "backslashreplace"))
 
 
-def _code() -> list[str]:
-    """Size and time of each file of memlint, and the time of the folder that other packages were installed in."""
+def _code_state() -> list[str]:
+    """Size and modification time of each file of memlint, and the time of the folder where its dependencies are."""
     found = []
     for top in (PACKAGE, folder("rules"), folder("schemas")):
         for above, folders, names in os.walk(top):
@@ -154,15 +160,19 @@ def _code() -> list[str]:
 
 
 class _Stored(NamedTuple):
-    """A cache file. `files`: digest, place and length of the result of each file."""
+    """A cache file that was read.
+
+    `shared`: (question, path) -> answer, for what all results depend on. `files`: key of the file -> (digest of its
+    content, offset and length of its result in `data`).
+    """
 
     data: bytes
     shared: Mapping[tuple[str, str], str]
     files: Mapping[str, tuple[str, int, int]]
 
     def holds(self, key: str) -> bool:
-        """Whether there is a result for the content that the file has now."""
-        return key in self.files and _answer(_CHECKED, key[1:]) == self.files[key][0]
+        """Whether there is a result for the file's present content."""
+        return key in self.files and _answer_now(_CHECKED, key[1:]) == self.files[key][0]
 
     def blob(self, key: str) -> bytes:
         _, start, length = self.files[key]
@@ -173,7 +183,7 @@ class _Stored(NamedTuple):
 
 
 def _read(path: str) -> _Stored | None:
-    """The cache file, if all that its results rest on is as it was."""
+    """The cache file at `path`; None if it is unusable or if any answer in it differs from the present one."""
     try:
         if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
             return None
@@ -187,38 +197,41 @@ def _read(path: str) -> _Stored | None:
         files = {str(key): (str(one), int(start), int(length)) for key, (one, start, length) in head["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
         return None
-    return _Stored(data, shared, files) if all(_answer(*key) == answer for key, answer in shared.items()) else None
+    return _Stored(data, shared, files) if all(_answer_now(*key) == answer for key, answer in shared.items()) else None
 
 
-def _answer(kind: str, path: str) -> str | None:
-    """What the disk, or the calendar, answers now."""
+def _answer_now(kind: str, path: str) -> str | None:
+    """The present answer of the disk (or, to "past", of the calendar) to one question about `path`.
+
+    "": the path cannot be read. None: a question that this version does not know.
+    """
     question, _, about = kind.partition(" ")
     try:
         if question == "bytes":
             return digest(file_access.regular(path, int(about)))
         if question == "among":
             return "/".join(sorted(file_access.names_among(path, frozenset(about.split("/")))))
-        return _ANSWERS[kind](path)
+        return _QUESTIONS[kind](path)
     except (OSError, ValueError):
         return ""
     except KeyError:
         return None
 
 
-def _names(found: Iterable[str]) -> str:
+def _names_digest(found: Iterable[str]) -> str:
     return digest(os.fsencode("\0".join(found)))
 
 
-_ANSWERS: Mapping[str, Callable[[str], str]] = {
+_QUESTIONS: Mapping[str, Callable[[str], str]] = {
     "file": lambda path: str(os.path.isfile(path)),
     "folder": lambda path: str(os.path.isdir(path)),
     "exists": lambda path: str(os.path.exists(path)),
     "real": os.path.realpath,
-    "listed": lambda path: _names(sorted(os.listdir(path))),
+    "listed": lambda path: _names_digest(sorted(os.listdir(path))),
     "repository": lambda path: str(Tracked(path).is_repository),
-    "below": lambda path: _names(files_below(path)),
-    "tracked": lambda path: _names(Tracked(path).files()),
-    "python": lambda path: _names(python_files(path)),
+    "below": lambda path: _names_digest(files_below(path)),
+    "tracked": lambda path: _names_digest(Tracked(path).files()),
+    "python": lambda path: _names_digest(python_files(path)),
     "past": lambda date: str(date < today()),
 }
 
@@ -249,8 +262,8 @@ def _packed(linted: LintedFile) -> bytes:
     return zlib.compress(pickle.dumps(linted, pickle.HIGHEST_PROTOCOL), 1)
 
 
-class _Records(pickle.Unpickler):
-    """Reads memlint's own records and plain values, and nothing that could run."""
+class _RecordUnpickler(pickle.Unpickler):
+    """An unpickler that refuses everything but plain values and memlint's own records, so that nothing is executed."""
 
     def find_class(self, module: str, name: str) -> Any:
         known = _CLASSES.get((module, name))
@@ -274,9 +287,9 @@ _DAMAGED = (
 
 
 def _unpacked(blob: bytes) -> LintedFile | None:
-    """The result; None where the bytes are damaged, or hold something else."""
+    """The result in `blob`; None if the bytes are damaged or hold something else."""
     try:
-        found = _Records(io.BytesIO(zlib.decompress(blob))).load()
+        found = _RecordUnpickler(io.BytesIO(zlib.decompress(blob))).load()
     except _DAMAGED:
         return None
     return found if isinstance(found, LintedFile) else None

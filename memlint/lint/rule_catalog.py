@@ -38,7 +38,7 @@ _BUILT_IN: RuleNames = (
 class RuleCatalog:
     """The rules of each set of folders, and an engine for each set of rules in force.
 
-    `like`: a catalog of this process whose rules and engines are used again, so that nothing is read or indexed twice.
+    `like`: an earlier catalog of this process, whose rules and engines are reused.
     """
 
     def __init__(self, request: LintRequest, settings: SettingsLookup, like: RuleCatalog | None = None) -> None:
@@ -48,7 +48,7 @@ class RuleCatalog:
         self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = like._rules if like else {}
         self._engines: dict[tuple[object, ...], Engine] = like._engines if like else {}
         self._names: dict[int, RuleNames] = like._names if like else {}
-        self._measurements = lru_cache(maxsize=64)(self._measurements_of)  # called about three times a file
+        self._measurements = lru_cache(maxsize=64)(self._measurements_of)  # called about three times per file
 
     def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
         """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
@@ -64,8 +64,8 @@ class RuleCatalog:
         return self.engine_of(self._settings.of(path), self._measurements(path))
 
     def judge_for(self, path: str) -> Engine:
-        """The engine that judges plans for a file: with every rule of the profile, whichever are selected, so that the
-        same plans are offered whatever a report is about."""
+        """The engine that judges plans for a file. It has all rules of the profile, selected or not, so that `--select`
+        does not change which plans are offered."""
         every = self._settings.of(path)._replace(select=("all",), ignore=())
         return self.engine_of(every, self._measurements(path))
 
@@ -97,7 +97,8 @@ class RuleCatalog:
         return read_measurements(measurements_folder(os.path.join(self._cwd, path), self._request.facts.settings_file))
 
     def _names_of(self, rules: tuple[Rule, ...]) -> RuleNames:
-        """(id, name) of `rules` and of the built-in rules; cached by the tuple's identity, as engines keep it alive."""
+        """(id, name) of `rules` and of the built-in rules. Cached by the tuple's `id`, which stays valid because an
+        engine keeps the tuple alive."""
         found = self._names.get(id(rules))
         if found is None:
             found = self._names[id(rules)] = (*((rule.id, rule.name) for rule in rules), *_BUILT_IN)
@@ -105,14 +106,14 @@ class RuleCatalog:
 
 
 def _calibrated_engine(rules: tuple[Rule, ...], measured: tuple[Measurement, ...]) -> Engine:
-    from memlint.memory.card.calibrated import calibrated  # only where somebody measured
+    from memlint.memory.card.calibrated import calibrated  # late: only needed with measurements
 
     return Engine(rules, calibrated(measured))
 
 
 def _with_user_rules(folders: tuple[str, ...]) -> tuple[Rule, ...]:
     """The shipped rules, those of plug-ins and those of `folders`. Raises RuleError."""
-    from memlint.ruleset.folder import ordered, read_folder  # only where somebody has rules of their own
+    from memlint.ruleset.folder import ordered, read_folder  # late: only needed for the user's own rules
 
-    file_access.cannot_record()  # rule files are read without a record
+    file_access.cannot_record()  # rule files are not read through file_access, so the results must not be cached
     return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])

@@ -22,7 +22,7 @@ _SUPPRESSIONS = {
 
 
 def rule_facts(catalog: RuleCatalog, folders: tuple[str, ...] = ()) -> tuple[RuleFacts, ...]:
-    """All rules that a finding can have, ordered by id; those of `folders` (settings: `rules_dirs`) are among them."""
+    """All rules that a finding can have, ordered by id. `folders`: folders with rules of the user (`rules_dirs`)."""
     by_id = {rule.id: rule for rule in (*built_in_rules(), *_from_rule_files(catalog, folders))}
     return tuple(by_id[rule] for rule in sorted(by_id))
 

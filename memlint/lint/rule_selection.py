@@ -16,7 +16,8 @@ def check_selection(
 ) -> None:
     """Raises UsageError for a selector in settings or on the command line that matches no rule.
 
-    `rules`: (id, name) of all rules. `from_command_line`: selectors that the error message gives no place for.
+    `rules`: (id, name) of all rules. `from_command_line`: selectors for which the error message names no place in a
+    settings file.
     """
     selectors = [("select", selector) for selector in settings.select] + [
         ("ignore", selector) for selector in settings.ignore
@@ -31,12 +32,12 @@ def check_selection(
 
 
 def place_of(settings: FileSettings, key: str) -> str:
-    """The place of a setting for an error message: "settings: memlint.yaml:3:5: "; "" if no settings file sets it."""
+    """The place of a setting, as an error message begins: "settings: memlint.yaml:3:5: ". "" if no file sets it."""
     origin = settings.origins.get(key)
     return f"settings: {os.path.relpath(origin.path)}:{origin.line}:{origin.column}: " if origin and origin.path else ""
 
 
 def _names(rules: Iterable[tuple[str, str]]) -> list[str]:
-    """Ids, names and families."""
+    """Every selector that matches: ids (MEM001), names (memory/over-the-card) and families (memory)."""
     words = {word for rule, name in rules for word in (rule, name, name.partition("/")[0], rule[:3])}
     return sorted(words)

@@ -46,11 +46,11 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
 
 
 def _similar_path(path: str) -> str:
-    """ "; did you mean configs/train.yaml?": what lies in its folder under a name like that of a missing `path`."""
+    """ "; did you mean configs/train.yaml?": the file with the most similar name in the folder of a missing `path`."""
     folder, name = os.path.split(path)
     try:
         beside = () if os.path.exists(path) else os.listdir(folder or ".")
-        near = nearest(name, [other for other in beside if other != name])  # `path` itself may be a broken link
+        near = nearest(name, [other for other in beside if other != name])  # a broken link is listed under its own name
     except OSError:
         return ""
     return f"; did you mean {os.path.join(folder, near)}?" if near else ""

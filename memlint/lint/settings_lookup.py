@@ -14,8 +14,10 @@ ReadSettings = Callable[[str], FileSettings]
 
 
 def read_settings(path: str, facts: StatedFacts, is_file: bool = True) -> FileSettings:
-    """The settings on disk that apply to a file (or, without `is_file`, to a folder). Raises UsageError with the place
-    of each mistake."""
+    """The settings on disk that apply to a file, or to a folder if not `is_file`.
+
+    Raises UsageError, with the place of each mistake in a settings file.
+    """
     if facts.isolated:
         return FileSettings(path)
     try:
@@ -27,8 +29,8 @@ def read_settings(path: str, facts: StatedFacts, is_file: bool = True) -> FileSe
 class SettingsLookup:
     """Settings by path. `read` replaces the files on disk, for example by those of another commit.
 
-    `from_files(path)`: what settings files say. `of(path)`: the same with the options of the command line. Both cache
-    their last 64 results, as they are called about five times per file.
+    `from_files(path)`: the settings of files. `of(path)`: the same, overridden by the options of the command line. Both
+    cache their last 64 results, because they are called about five times per file.
     """
 
     def __init__(self, request: LintRequest, read: ReadSettings | None = None) -> None:

@@ -23,7 +23,7 @@ from memlint.suppressions.waiver import Waiver
 def settings_table(path: str, request: LintRequest, option_values: Mapping[str, Any]) -> str:
     """The settings of a file as a table. Its comments override settings files, the command line overrides both.
 
-    `option_values`: settings that have an option of their own name. Raises UsageError.
+    `option_values`: the values of options that have the name of a setting. Raises UsageError.
     """
     rows = {row.name: row for row in show(_settings(path, request))}
     rows |= {row.name: row for row in _from_comments(path)}
@@ -65,7 +65,7 @@ def _from_comments(path: str) -> Iterator[SettingRow]:
     try:
         with open(path, "rb") as stream:
             document = load(stream.read(MAX_BYTES + 1), os.path.relpath(path).replace(os.sep, "/"))[0]
-    except OSError:  # settings hold for files that are yet to be written
+    except OSError:  # the file need not exist: the table then shows what would apply to it
         return
     for name, (value, span) in read_directives(document).facts.items():
         row = {"with": "companions"}.get(name, f"versions.{name}" if name in PACKAGES else name)

@@ -12,7 +12,7 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
-    """The report of one run. `with_assumptions`: include the origin of each value, for reports that show it."""
+    """The report of one run. `with_assumptions`: include each value's origin, for reports that show it."""
     if with_assumptions:
         estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
     launch = run.origins.get(LAUNCH)

@@ -19,7 +19,8 @@ from memlint.suppressions.waiver import Waiver
 
 
 class Suppressed(NamedTuple):
-    """The findings that stay, including those about suppressions; how many were suppressed; the waivers that did."""
+    """`findings`: those that remain, and those about the suppressions themselves. `suppressed`: how many were removed.
+    `used`: the waivers that removed one."""
 
     findings: tuple[Finding, ...]
     suppressed: int = 0
@@ -33,9 +34,10 @@ def suppress(
     in_force: Known,
     can_name: Callable[[str, str], bool],
 ) -> Suppressed:
-    """The findings of a file after the suppressions in comments and settings of every file that belongs to the run.
+    """The findings of a file after suppression, by comments and settings of every file that takes part in its runs.
 
-    `can_name(name, path)`: whether the file at `path` can name the file `name`.
+    `known`, `in_force`: all rules, and those that run. `can_name(name, path)`: whether the file at `path` can name the
+    file `name` as a companion.
     """
     findings, suppressed, used = analysed.findings, 0, frozenset[Waiver]()
     extra: list[Finding] = []
@@ -64,7 +66,7 @@ def _documents(analysed: FileAnalysis) -> Iterator[Document]:
 
 
 def _unusable_directives(document: Document, can_name: Callable[[str, str], bool]) -> Iterator[Finding]:
-    """Findings about comments that name an unknown GPU, no size or no file; the estimate ignores such a comment."""
+    """Findings about comments that name an unknown GPU, an invalid size or a missing file; estimates ignore them."""
     directives = read_directives(document)
     for name, (value, span) in directives.facts.items():
         if name in _VALUE_CHECKS and (message := _VALUE_CHECKS[name](value)):

@@ -1,4 +1,4 @@
-"""The file that `memlint.train` writes of a training (`memlint-run.json`), and when a measurement is credible."""
+"""Reads the file that `memlint.train` writes about a training (`memlint-run.json`) and judges its credibility."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from memlint.memory.card.measurements import Measurement
 KIND = "memlint training record"
 SCHEMA_VERSION = 1
 MAX_BYTES = 10 * 2**20
-MOST_APART = 2.0  # a measurement this many times more or less than the estimate is of something else
-_MIN_STEPS = 2  # optimizer states are made in the first
+MOST_APART = 2.0  # measured / estimated: beyond this factor (or its inverse) it measures something else
+_MIN_STEPS = 2  # the first step creates the optimizer states; only later ones show the peak
 
 
 def is_training_record(data: bytes) -> bool:
@@ -22,8 +22,10 @@ def is_training_record(data: bytes) -> bool:
 
 
 def measurements_of(data: bytes, path: str) -> tuple[Measurement, ...]:
-    """The measurements in a record: tensors, and what the allocator reserved. Raises UsageError, with the reason, for a
-    record that is damaged or that contradicts itself."""
+    """The measurements in a record: bytes of tensors, and bytes that the allocator reserved.
+
+    Raises UsageError, with the reason, for a record that is damaged or not credible.
+    """
     try:
         record = json.loads(data)
         reasons = tuple(_doubts(record))

@@ -22,7 +22,7 @@ AXES = ("batch.micro_batch_size", "sequence.length", "checkpointing.mode", "atte
 
 
 def detail_for(files: int) -> str:
-    """The detail of grids, "full" or "small": for many files full grids would take longer than everything else."""
+    """The detail of grids: "full", or "small" for many files, where full grids would take longer than all the rest."""
     return "full" if files <= MANY_FILES else "small"
 
 
@@ -61,11 +61,11 @@ def _small_axes(now: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _cell(run: Run, values: tuple[Any, ...]) -> tuple[int, int, int, str] | None:
-    """(low, middle, high, verdict in words) in KiB; None if it cannot be estimated."""
+    """(low, central, high, verdict in words), KiB on the card; None if it cannot be estimated."""
     try:
         result = estimate(replace(run, dict(zip(AXES, values))))
     except Exception:
-        return None  # a combination that the model has no meaning for
+        return None  # a combination that the model does not support
     if result.device_bytes is None or result.device_low_bytes is None or result.device_high_bytes is None:
         return None
     sizes = (result.device_low_bytes, result.device_bytes, result.device_high_bytes)

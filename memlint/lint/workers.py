@@ -1,7 +1,7 @@
-"""Lints files in this process and in workers beside it; the reports come in the order of the files.
+"""Lints files in this process and in worker processes; the reports come in the order of the files.
 
-Each process lints a task at a time: some files that lie beside each other. This process does too: one that only waited
-would hold its memory for nothing.
+Each process lints one task at a time: a range of neighbouring files. This process works too, because one that only
+waited would use its memory for nothing.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.repository.discovery import FoundFile
 
-# Files of a task: handing over costs little, and neighbours are read by one process. Fewer of few files (so many tasks
-# for each process), so that no process is the last for long.
+# FILES_A_TASK: the most files of a task. Large tasks cost little to hand over, and neighbours are read by one process.
+# TASKS: the least number of tasks per process. Of few files tasks are smaller, so that no process finishes much later.
 FILES_A_TASK, TASKS = 16, 8
 FORKS = hasattr(os, "fork")
 Outcome = Union[LintedFile, UsageError]  # a file's report, or what is wrong with its settings
 
 
 def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int) -> Iterator[LintedFile]:
-    """Yields one report per file. `processes`: how many are at work, this one among them. Raises UsageError."""
+    """Yields one report per file. `processes`: how many work, this one included. Raises UsageError."""
     at_once = min(FILES_A_TASK, max(1, len(files) // (processes * TASKS)))
     tasks = (range(start, min(start + at_once, len(files))) for start in range(0, len(files), at_once))
     done: dict[int, Outcome] = {}
@@ -61,7 +61,7 @@ def _outcome(linter: Linter, item: FoundFile) -> Outcome:
 
 
 class _Worker:
-    """A process that lints the files that it is sent. `asked`: the numbers of those that it has not answered."""
+    """A process that lints the files sent to it. `asked`: the numbers of the files that it has not answered yet."""
 
     def __init__(self, request: LintRequest, inherited: Linter | None) -> None:
         context = get_context("fork") if FORKS else get_context("spawn")
@@ -72,8 +72,8 @@ class _Worker:
         self.asked: deque[int] = deque()
 
     def keep_busy(self, tasks: Iterator[range], files: Sequence[FoundFile], least: int) -> None:
-        """Sends tasks until the worker has more than `least` files to do: it never waits until this process has time
-        for it."""
+        """Sends tasks until more than `least` files are pending, so that the worker never idles while this process
+        lints a file of its own."""
         while len(self.asked) <= least and (task := next(tasks, None)):
             self.asked.extend(task)
             self.connection.send(files[task.start : task.stop])
@@ -89,7 +89,7 @@ class _Worker:
 
 
 def _answers(workers: Iterable[_Worker], waits: bool) -> Iterator[tuple[int, Outcome]]:
-    """One answer of each worker that has one. `waits`: until there is one."""
+    """One answer of each worker that has one ready. `waits`: block until there is at least one."""
     asked = [worker for worker in workers if worker.asked]
     ready = wait([worker.connection for worker in asked], None if waits else 0)
     for worker in asked:
@@ -99,8 +99,8 @@ def _answers(workers: Iterable[_Worker], waits: bool) -> Iterator[tuple[int, Out
 
 @contextmanager
 def _workers(linter: Linter, number: int) -> Iterator[Sequence[_Worker]]:
-    """Workers, which end when the block does. One that is forked inherits what `linter` has read."""
-    with _interrupts_wait():
+    """`number` worker processes, which end with the `with` block. Forked ones inherit what `linter` has read."""
+    with _sigint_blocked():
         workers = [_Worker(linter.request, linter if FORKS else None) for _ in range(number)]
     try:
         yield workers
@@ -116,8 +116,8 @@ def _workers(linter: Linter, number: int) -> Iterator[Sequence[_Worker]]:
 
 
 @contextmanager
-def _interrupts_wait() -> Iterator[None]:
-    """Ctrl-C waits meanwhile. Processes that are forked meanwhile never hear it: who started them ends them."""
+def _sigint_blocked() -> Iterator[None]:
+    """Blocks SIGINT (Ctrl-C) until the block ends. Workers forked in it inherit that: their parent ends them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -129,14 +129,15 @@ def _interrupts_wait() -> Iterator[None]:
 
 
 def _work(connection: Connection, asker: Connection, request: LintRequest, inherited: Linter | None) -> None:
-    """What a worker does: answers each file with its outcome and what was read for it, until nobody asks any more.
+    """The main function of a worker: answers each file with (outcome, record of what was read), until the connection
+    closes.
 
-    `asker`: the other end, which must be open in the asking process alone. `inherited`: the linter of a process that
-    was forked.
+    `asker`: the parent's end of the connection; closed here, because a copy that stays open would hide that the parent
+    is gone. `inherited`: the parent's linter, None in a process that was not forked.
     """
     asker.close()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # where they are not forked
-    file_access.take()  # what was recorded before the fork
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for processes that are not forked
+    file_access.take()  # discards what was recorded before the fork
     linter = inherited or Linter(request)
     with suppress(EOFError, ConnectionError):
         while True:

@@ -1,4 +1,4 @@
-"""What can be done about a finding: its fixes with their figures, a suppression with a reason, an explanation."""
+"""Code actions for a finding: its fixes with their figures, a suppression with a reason, an explanation."""
 
 from __future__ import annotations
 
@@ -76,10 +76,10 @@ def _workspace_edit(
 
 
 def suppression(finding: Finding, positions: Positions) -> types.TextEdit | None:
-    """The comment that suppresses a finding; None in files that have no comments, and for what no comment suppresses.
+    """The edit that adds a suppression comment; None if the file cannot have comments or the finding is about comments.
 
-    It stands behind a line of YAML or Python, and above a line of a script. Where it would end a command that goes on
-    behind a backslash, it stands above the command, for the whole file.
+    In YAML and Python the comment goes to the end of the line, in a shell script above it. Inside of a command that is
+    continued with backslashes, a comment would end it: there it goes above the command and covers the whole file.
     """
     path, number = finding.location.path, finding.location.line - 1
     if finding.rule in NEVER or finding.rule in _ABOUT_COMMENTS or path.endswith((".json", ".ipynb")):

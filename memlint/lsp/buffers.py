@@ -1,7 +1,7 @@
-"""Documents that an editor holds open, and the bytes that stand for their files while these differ.
+"""The documents that an editor has open, and the bytes that replace their files while they have unsaved changes.
 
-A document whose text is that of its file is read from the file, so that its encoding, its byte order mark and its
-broken bytes are judged as `memlint check` judges them. Any other is written in the encoding of its file.
+A document whose text equals that of its file is read from the file, so that encoding, byte order mark and invalid
+bytes are judged as by `memlint check`. Any other document is encoded like its file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from memlint.source.encoding import Decoded, decode
 
 
 class Buffer(NamedTuple):
-    """An open document. `path`: as reports show it. `real`: the file, links resolved. `saved`: what the file holds."""
+    """An open document. `path`: as in reports. `real`: the path with links resolved. `saved`: the file's content."""
 
     uri: str
     path: str
@@ -48,7 +48,7 @@ class Buffers:
         return tuple(reversed(self._by_path))
 
     def put(self, uri: str, version: int | None, text: str, from_disk: bool = False) -> Buffer | None:
-        """Opens or changes a document; None for one that is no file. `from_disk`: its file may have changed, too."""
+        """Opens or changes a document; None if it is not a file. `from_disk`: read the file again as well."""
         path = path_of(uri)
         if path is None:
             return None
@@ -63,12 +63,12 @@ class Buffers:
         return buffer
 
     def reread(self, path: str) -> None:
-        """The file of an open document may have changed."""
+        """Reads the file of an open document again, because it may have changed."""
         buffer = self._by_path[path]
         self.put(buffer.uri, buffer.version, buffer.text, from_disk=True)
 
     def close(self, uri: str) -> str | None:
-        """Closes a document and returns its path, None where it was not open. Its file counts again."""
+        """Closes a document, so that its file is read from disk again. Returns its path, None if it was not open."""
         path = path_of(uri)
         buffer = self._by_path.pop(path, None) if path is not None else None
         if buffer is None:
@@ -78,7 +78,7 @@ class Buffers:
 
 
 def path_of(uri: str) -> str | None:
-    """The path of a document as reports show it; None for one that is no file (an untitled one, a notebook's cell)."""
+    """The path of a document as in reports; None if it is not a file (untitled, or a cell of a notebook)."""
     if not uri.startswith("file:"):
         return None
     path = to_fs_path(uri)
@@ -86,7 +86,7 @@ def path_of(uri: str) -> str | None:
 
 
 def uri_of(path: str) -> str:
-    """The URI of the file that reports call `path`."""
+    """The URI of the file at `path` (as in reports)."""
     return str(from_fs_path(os.path.abspath(path)))
 
 

@@ -1,7 +1,7 @@
-"""Keys and values of the framework whose file is typed in.
+"""Completes keys and values of the framework whose file is being edited.
 
-While a key is typed the file has no value, so the place is found in the text: by indentation in YAML, by brackets in
-JSON. The framework is that of the last text that could be read.
+While a key is typed the file cannot be parsed. So the place of the cursor is found in the text: by indentation in YAML,
+by brackets in JSON. The framework is that of the last text that could be parsed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _YAML_VALUE = re.compile(r"(?P<indent> *)(?:- +)*(?P<key>[\w.-]+): +(?P<word>[^\
 _YAML_PARENT = re.compile(r"(?P<indent> *)(?P<dash>(?:- +)*)(?P<key>[\w.-]+):\s*(?:#.*)?$")
 _YAML_SIBLING = re.compile(r"(?P<indent> *)(?P<key>[\w.-]+):(?:\s|$)")
 _FLAG = re.compile(r"(?:^|\s)--(?P<word>[\w-]*)$")
-MOST_LINES = 2_000  # above the cursor that are looked at for the sections around it
-MOST_LETTERS = 200_000  # as above, of JSON
+MOST_LINES = 2_000  # lines of YAML above the cursor that are searched for the sections around it
+MOST_LETTERS = 200_000  # characters of JSON before the cursor that are searched
 
 
 class Cursor(NamedTuple):
-    """What is typed: a key (`key` is "") of the section at `pointer`, or the value of `key` there.
+    """What is being typed: a key of the section at `pointer` (then `key` is ""), or the value of `key` there.
 
-    `word`: what of it is there already. `siblings`: keys that the section has. `syntax`: yaml, json, shell.
+    `word`: the part typed so far. `siblings`: the keys that the section has. `syntax`: yaml, json, shell.
     """
 
     syntax: str
@@ -41,14 +41,14 @@ class Cursor(NamedTuple):
 
 
 class KeySource(NamedTuple):
-    """Whose keys they are, and the run that tells which releases are in force."""
+    """The framework whose keys are offered, and the run whose releases decide which of them exist."""
 
     format: Format
     run: Run | None = None
 
 
 def cursor(path: str, text: str, offset: int) -> Cursor | None:
-    """What is typed at `offset`; None where no key or value may stand."""
+    """What is being typed at `offset`; None if neither a key nor a value may stand there."""
     before = text[:offset]
     if path.endswith((".yaml", ".yml")):
         return _in_yaml(before, text[offset:])
@@ -78,7 +78,7 @@ def _in_yaml(before: str, after: str) -> Cursor | None:
 
 
 def _yaml_parents(above: list[str], indent: int) -> Path | None:
-    """The keys of the sections around a line with this indentation; None inside of something else."""
+    """The keys of the sections around a line with this indentation; None if it is not in a mapping (a block scalar)."""
     found: list[str | int] = []
     for line in reversed(above):
         content = line.lstrip(" ")
@@ -154,7 +154,7 @@ def _json_cursor(stack: list[tuple[str, str]], keys: set[str], key: str, word: s
 
 
 def completions(at: Cursor, source: KeySource) -> Iterator[types.CompletionItem]:
-    """The keys that the section may have and does not, or the values of the key."""
+    """The keys that the section may have and does not have yet, or the possible values of the key."""
     listed = keys_at(source.format.SCHEMA, at.pointer)
     if at.key:
         facts = listed.key(at.key)
@@ -167,7 +167,7 @@ def completions(at: Cursor, source: KeySource) -> Iterator[types.CompletionItem]
 
 
 def _default(at: Cursor, name: str, facts: KeyFacts, source: KeySource) -> str:
-    """The default of the release in force, else the newest one's."""
+    """The default in the release in use, else that of the newest release."""
     full = ".".join(map(str, (*at.pointer, name)))
     in_force = default_in_force(source.format.NAME, full, source.run) if source.run is not None else ""
     return in_force or facts.default
@@ -178,7 +178,7 @@ def _key_item(at: Cursor, facts: KeyFacts, default: str) -> types.CompletionItem
     return types.CompletionItem(
         facts.name,
         kind=types.CompletionItemKind.Property,
-        detail=facts._replace(default=default).told() or None,
+        detail=facts._replace(default=default).description() or None,
         documentation=types.MarkupContent(types.MarkupKind.Markdown, facts.about) if facts.about else None,
         insert_text=text,
         sort_text=f"{0 if facts.about else 1}{facts.name}",  # keys that move memory first

@@ -1,4 +1,4 @@
-"""What an editor's settings say, as a request of the linter. They count as the options of the command line do.
+"""Converts an editor's settings to a request of the linter. They have the same rank as command line options.
 
 {"gpu": "H100-80GB", "gpus": 8, "gpusPerNode": 8, "model": "org/name", "with": ["accelerate.yaml"],
  "versions": {"transformers": "4.48"}, "images": 1, "hub": false, "settings": "memlint.yaml", "isolated": false,
@@ -22,7 +22,7 @@ PROFILES = ("", "default", "strict", "ci")
 
 
 class Configuration(NamedTuple):
-    """A request, and what was wrong with the settings that it was made of."""
+    """A request, and the mistakes in the settings that it was made from."""
 
     request: LintRequest
     mistakes: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class _Wrong(Exception):
 
 
 def configuration(settings: Any, cwd: str) -> Configuration:
-    """The request that an editor's settings describe. A setting that is wrong is left out, and named in `mistakes`."""
+    """The request that an editor's settings describe. A wrong setting is ignored and listed in `mistakes`."""
     given = settings if isinstance(settings, Mapping) else {}
     mistakes = [f"unknown setting `{name}`{_hint(name)}" for name in given if name not in _MEANING]
     found: dict[str, Any] = {}

@@ -21,16 +21,16 @@ _SEVERITIES = {
     "warning": types.DiagnosticSeverity.Warning,
     "info": types.DiagnosticSeverity.Information,
 }
-PositionsOf = Callable[[str], Positions]  # of the file at a path, as it was when it was checked
+PositionsOf = Callable[[str], Positions]  # path -> positions in the text of the file that was checked
 
 
 def pointed_at(report: FileReport) -> set[str]:
-    """The files that the findings of a report point to, and its own."""
+    """The paths of the report's own file and of the files that its findings point to."""
     return {report.path, *(item.location.path for item in report.findings)}
 
 
 def diagnostics(path: str, known: Iterable[CheckedFile], positions_of: PositionsOf) -> Iterator[types.Diagnostic]:
-    """What all checked files say of the file at `path`, each finding once, as `memlint check` merges them."""
+    """The findings of all checked files about the file at `path`, each once, merged as `memlint check` does."""
     concerned = [one for one in known if path in pointed_at(one.report)]
     merged = merge_reports(one.report for one in concerned)
     for finding in next((report.findings for report in merged if report.path == path), ()):

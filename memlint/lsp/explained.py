@@ -12,7 +12,7 @@ from memlint.ruleset import page
 
 
 def explanation(session: EditorSession, rule: str, path: str, line: int) -> str:
-    """The page of a rule, below the finding of it at a line of a file where there is one. Raises UsageError."""
+    """The page of a rule; above it, the rule's finding at `line` of the file, if there is one. Raises UsageError."""
     return "\n".join([*_finding(session, rule, path, line), *_page(session, rule, path)]) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""The handlers: what each message of an editor asks for. `make_server` puts them into a server.
+"""The handlers of the editor's messages. `make_server` registers them with a server.
 
-An exception in a request becomes a line in the editor's log, and the request is answered with nothing.
+An exception in a handler becomes a line in the editor's log, and the answer to the request is empty.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ async def initialized(server: MemlintServer, params: types.InitializedParams) ->
 
 
 async def read_settings(server: MemlintServer) -> None:
-    """Asks the editor for its settings, and puts them in force where they differ."""
+    """Asks the editor for its settings, and applies them if they have changed."""
     wanted = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
     answers = await server.workspace_configuration_async(wanted)
     found = answers[0] if answers else None
@@ -132,7 +132,7 @@ async def _put(server: MemlintServer, uri: str, version: int, text: str) -> None
     buffer = server.buffers.put(uri, version, text)
     server.file_changed(path)
     if is_new and buffer is not None and buffer.saved is None:
-        server.check_all()  # a file that is not on disk: others may have missed it
+        server.check_all()  # a new file that is not on disk: other files may refer to it
     if buffer is not None and may_be_config(os.path.basename(path)):
         server.check_soon(path)
 
@@ -156,7 +156,8 @@ async def files_changed(server: MemlintServer, params: types.DidChangeWatchedFil
 
 
 def on_disk_changed(server: MemlintServer, paths: list[str], came_or_went: bool = False) -> None:
-    """Files on disk hold something else. Settings, and files that come or go, may concern every file."""
+    """Reacts to changed files. Settings, and files that were created or deleted (`came_or_went`), may affect every open
+    file."""
     for path in paths:
         if path in server.buffers:
             server.buffers.reread(path)
@@ -220,7 +221,7 @@ async def completed(server: MemlintServer, params: types.CompletionParams) -> li
 
 
 def _key_source(server: MemlintServer, path: str) -> KeySource | None:
-    """Whose keys a file has, by its last text that could be read."""
+    """The framework whose keys a file has, by its last text that could be parsed."""
     for one in server.known.values():
         for analysis, document in documents_at(path, one.analyses):
             format_ = format_of(analysis, document)
@@ -243,7 +244,7 @@ async def explain(server: MemlintServer, rule: str, path: str = "", line: int = 
 
 
 async def select_card(server: MemlintServer, name: str = "") -> str:
-    """Every run is held against this card; "" for what files and settings say."""
+    """Compares every run with this card from now on; "" for the card that files and settings name."""
     server.card = name
     server.configure()
     return name

@@ -1,6 +1,6 @@
-"""What a key does to memory in this run: its bytes by phase, and what another value would make of them.
+"""The hover text of a key: the run's memory by phase, now and with other values of the key.
 
-Other values are written into the file in memory and the file is read and estimated again, as fixes are.
+As with fixes, another value is written into the file in memory, and the file is parsed and estimated again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HEADINGS = {"optimizer_step": "optimizer"}
 
 
 class HoveredKey(NamedTuple):
-    """A key in a document, the analysis and the run it belongs to, and what its framework says of it."""
+    """A key in a document, the analysis and the run that it belongs to, and the framework's facts about it."""
 
     analysis: Analysis
     document: Document
@@ -54,7 +54,7 @@ class HoveredKey(NamedTuple):
 
 
 def key_at(path: str, offset: int, known: Iterable[CheckedFile]) -> HoveredKey | None:
-    """The key at a place of a file. A file that takes part in another file's run is seen as a part of that one."""
+    """The key at an offset of a file. If the file takes part in another file's run, the key is one of that run."""
     found = [key for one in known for key in _keys_at(path, offset, one.analyses)]
     return min(found, key=lambda key: _is_part(key.analysis), default=None)
 
@@ -65,7 +65,7 @@ def _keys_at(path: str, offset: int, analyses: tuple[Analysis, ...]) -> Iterator
         if pointer is None or not analysis.runs:
             continue
         while isinstance(pointer[-1], int) and len(pointer) > 1:
-            pointer = pointer[:-1]  # an item of a list: the key is the list's
+            pointer = pointer[:-1]  # an item of a list belongs to the key of the list
         format_ = format_of(analysis, document)
         facts = keys_at(format_.SCHEMA, pointer[:-1]).key(str(pointer[-1])) if format_ is not None else None
         yield HoveredKey(analysis, document, pointer, 0, facts, format_.NAME if format_ is not None else "")
@@ -84,12 +84,12 @@ def _heading(key: HoveredKey) -> str:
     name = ".".join(map(str, key.pointer))
     facts = key.facts or KeyFacts(name)
     in_force = default_in_force(key.format, name, key.analysis.runs[key.run])
-    told = facts._replace(default=in_force or facts.default).told()
-    return f"**{name}**" + (f" ({told})" if told else "")
+    description = facts._replace(default=in_force or facts.default).description()
+    return f"**{name}**" + (f" ({description})" if description else "")
 
 
 def effect(key: HoveredKey, reanalyse: Callable[[Analysis], Reanalyse]) -> str:
-    """The table of the run as it is and with other values; one line where no value that was tried changes anything."""
+    """The table of the run as it is and with other values; one line if no tried value changes anything."""
     now = key.analysis.estimates[key.run]
     if _is_part(key.analysis) or now.on_card is None:
         return ""
@@ -108,7 +108,7 @@ def _named(tried: list[tuple[Any, Estimate]]) -> Iterator[tuple[str, Estimate]]:
 
 
 def other_values(key: HoveredKey) -> tuple[Any, ...]:
-    """The other value of a flag, the first others where a key lists its values, half and double of a number."""
+    """The values to try: the opposite of a flag, the first others that the schema lists, else half and double."""
     value, facts = key.value, key.facts
     if isinstance(value, bool):
         return (not value,)
@@ -123,12 +123,12 @@ def other_values(key: HoveredKey) -> tuple[Any, ...]:
 
 
 def figures(estimate: Estimate) -> tuple[object, ...]:
-    """What a hover shows of an estimate."""
+    """The figures of an estimate that a hover shows."""
     return estimate.on_card, tuple((phase.name, phase.allocated_bytes) for phase in estimate.phases)
 
 
 def _with_value(key: HoveredKey, value: Any, reanalyse: Reanalyse) -> Estimate | None:
-    """The run with another value of the key; None where the file cannot say it, or the run is another one then."""
+    """The estimate with another value of the key; None if the file cannot express it or no longer has this run."""
     tried = attempt(key.analysis, (Edit(key.document.path, key.pointer, "set", value),), None, reanalyse)
     if not tried.holds or tried.after is None or len(tried.after.estimates) != len(key.analysis.estimates):
         return None
@@ -137,7 +137,7 @@ def _with_value(key: HoveredKey, value: Any, reanalyse: Reanalyse) -> Estimate |
 
 
 def _table(columns: list[tuple[str, Estimate]]) -> Iterator[str]:
-    """A row a phase, a column a value; GiB of tensors, and at the end what the card shows."""
+    """A row per phase and a column per value, in GiB of tensors; the last row is the total on the card."""
     yield f"| GiB | {' | '.join(name for name, _ in columns)} |"
     yield "|---" + "|--:" * len(columns) + "|"
     phases = [{phase.name: phase.allocated_bytes for phase in found.phases} for _, found in columns]

@@ -1,4 +1,4 @@
-"""What is known of a framework's key: from its schema, and from the run in which it stands."""
+"""Facts about a framework's key: from its schema, and from the run whose file has it."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _TABLES: Mapping[str, Keys] = {
 class KeyFacts(NamedTuple):
     """A key of a framework.
 
-    `kind`: "integer", "true or false". `default`: the framework's own as it is written, "" where it has none.
-    `values`: those that it takes, where these are listed. `since`, `removed`, `renamed`: releases in which it came or
-    went ("transformers 5.0"), and its new name.
+    `kind`: "integer", "true or false". `default`: the framework's own, as a file would write it, "" if none.
+    `values`: the permitted ones, if the schema lists them. `since`, `removed`: the releases that added and removed it
+    ("transformers 5.0"). `renamed`: its new name.
     """
 
     name: str
@@ -53,7 +53,7 @@ class KeyFacts(NamedTuple):
     removed: str = ""
     renamed: str = ""
 
-    def told(self) -> str:
+    def description(self) -> str:
         """ "integer, default 8, since transformers 4.46"."""
         parts = [
             self.kind,
@@ -112,7 +112,7 @@ def _alternatives(schema: Schema, compiled: CompiledSchema, depth: int = 0) -> I
 
 
 def key_facts(name: str, schema: Schema, compiled: CompiledSchema) -> KeyFacts:
-    """What a property's schema says of its key."""
+    """The facts about a key in the schema of its property."""
     parts = [schema, *_alternatives(schema, compiled)]
     default = next((as_written(part["default"]) for part in parts if part.get("default") is not None), "")
     return KeyFacts(
@@ -144,7 +144,7 @@ def _values(part: Schema) -> list[Any]:
 
 
 def stack_versions(run: Run) -> dict[str, tuple[int, ...]]:
-    """The releases that a run was read for, by package."""
+    """Package -> the release for which the run was read."""
     stack = run.stack
     found = {name: getattr(stack, name) for name in ("transformers", "deepspeed", "accelerate", "trl", "peft", "torch")}
     found[stack.framework] = stack.framework_version
@@ -152,8 +152,8 @@ def stack_versions(run: Run) -> dict[str, tuple[int, ...]]:
 
 
 def default_in_force(format_name: str, key: str, run: Run) -> str:
-    """The default that a run took for a key, as the file would say it; "" where another value is in force, or where
-    the key has no field of its own."""
+    """The default that a run uses for a key, as a file would write it; "" if the value does not come from a default, or
+    the key has no field of its own in the run."""
     table = _TABLES.get(format_name)
     row = table[key] if table is not None and key in table else None
     origin = run.origins.get(row.field) if row is not None and row.field else None
@@ -179,23 +179,23 @@ def documents_at(path: str, analyses: tuple[Analysis, ...]) -> Iterator[tuple[An
 
 
 def pointer_at(document: Document, offset: int) -> Path | None:
-    """The path of the key, or of the plain value, that the text at `offset` belongs to; None in a gap."""
+    """The path of the key or plain value at `offset`; None between them."""
     best: Path | None = None
     width = len(document.text) + 1
     for path, place in document.places.items():
-        for span in (place.key, None if _is_open(document, path) else place.value):
+        for span in (place.key, None if _is_container(document, path) else place.value):
             if path and span is not None and span.start <= offset <= span.end and span.end - span.start < width:
                 best, width = path, span.end - span.start
     return best
 
 
-def _is_open(document: Document, path: Path) -> bool:
-    """Whether a value has places of its own inside."""
+def _is_container(document: Document, path: Path) -> bool:
+    """Whether a value has values with places of their own inside (a mapping, a list)."""
     return isinstance(value_at(document, path), (dict, list))
 
 
 def value_at(document: Document, path: Path) -> Any:
-    """The value at `path`, None where there is none."""
+    """The value at `path`; None if there is none."""
     value = document.value
     for step in path:
         try:

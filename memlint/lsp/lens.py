@@ -1,4 +1,4 @@
-"""The line above a run: what it takes of its card, and the verdict, in the words of the command line."""
+"""The code lens above a run: the memory that it takes of its card, and the verdict, worded as on the command line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOW_TABLE = "memlint.showTable"
 
 
 class RunLine(NamedTuple):
-    """A run of the file `owner`: its `number` in the report, and the line from 0 that it is shown above."""
+    """A run of the file `owner`: its `number` in the report, and the line (from 0) above which it is shown."""
 
     owner: str
     number: int
@@ -27,7 +27,7 @@ class RunLine(NamedTuple):
 
 
 def lenses(path: str, known: Iterable[CheckedFile], positions: Positions) -> Iterator[types.CodeLens]:
-    """A line for each run that the file at `path` is, or is a part of."""
+    """A code lens for each run of the file at `path`, and for each run that the file takes part in."""
     for run in runs_in(path, known):
         place = positions.at(positions.offset(types.Position(run.line, 0)))
         prefix = "" if run.owner == path else f"{one_line(run.owner)}: "
@@ -36,7 +36,7 @@ def lenses(path: str, known: Iterable[CheckedFile], positions: Positions) -> Ite
 
 
 def runs_in(path: str, known: Iterable[CheckedFile]) -> Iterator[RunLine]:
-    """The runs of a file, each at its first line; and those of other files that it is a companion of."""
+    """The runs of a file, each at its first line, and the runs of other files for which it is a companion."""
     for one in known:
         reports = iter(enumerate(one.report.runs))
         for analysis in one.analyses:

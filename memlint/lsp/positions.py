@@ -1,7 +1,7 @@
-"""Offsets of a text as the lines and columns of the Language Server Protocol, and back.
+"""Converts offsets in a text to lines and columns of the Language Server Protocol, and back.
 
-An editor counts lines from 0, and columns in code units of the encoding that it agreed on with the server: UTF-16
-unless it said otherwise. memlint counts lines and columns from 1, in characters. Both end a line at LF, CRLF and CR.
+An editor counts lines from 0, and columns in code units of the encoding that it negotiated with the server (UTF-16 by
+default). memlint counts lines and columns from 1, in characters. Both end a line at LF, CRLF and CR.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Positions:
         return Range(self.at(start), self.at(max(start, end)))
 
     def of(self, place: Location | Span) -> Range:
-        """The range of a finding. One that spans lines or has no width is shown as what is on its first line."""
+        """The range of a finding. If it spans several lines or is empty, the range ends with its first line."""
         start = self._position(place.line, place.column)
         if place.end_line == place.line and place.end_column > place.column:
             return Range(start, self._position(place.line, place.end_column))
@@ -41,7 +41,7 @@ class Positions:
         return Range(start, self._position(place.line, max(place.column, len(line.rstrip()) + 1)))
 
     def offset(self, position: Position) -> int:
-        """The character at a position; the end of the line for a column behind it, of the text for a line behind it."""
+        """The offset of a position, limited to the end of its line, and of the text."""
         starts = self._lines.starts()
         if position.line >= len(starts):
             return len(self.text)
@@ -61,7 +61,7 @@ class Positions:
         return len(text.encode(_CODECS[self.encoding], "surrogatepass")) // UNITS[self.encoding]
 
     def _characters(self, line: str, units: int) -> int:
-        """How many characters of `line` lie before the code unit `units`; one that it splits does not."""
+        """How many characters of `line` lie wholly before the code unit number `units`."""
         if line.isascii() or self.encoding == "utf-32":
             return min(units, len(line))
         data = line.encode(_CODECS[self.encoding], "surrogatepass")[: units * UNITS[self.encoding]]

@@ -1,7 +1,7 @@
-"""One thread for all work of the server, and a queue in which the most urgent job is next.
+"""Runs all work of the server on one thread, the most urgent job first.
 
-The linter is not made for several threads, and Python would not run them at once. A job that nobody waits for any more
-is not started; one that runs ends early where it asks `Schedule.superseded`.
+The linter is not thread-safe, and Python would not run several threads in parallel. A job that nobody waits for any
+more is not started. A running job can check `Schedule.superseded` and end early.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# How urgent a job is: what somebody waits for, the document that is typed in, others that depend on it, all others.
+# How urgent a job is: an answer that somebody waits for, the edited document, documents that depend on it, all others.
 ASKED, EDITED, DEPENDENT, OTHERS = range(4)
 
 Job = tuple[int, int, "asyncio.Future[Any]", Callable[[], Any]]
 
 
 class Superseded(BaseException):
-    """A job ends early: an edit made it useless. No `Exception`, so that no stage takes it for a failure of its own."""
+    """Ends a job early that an edit made useless. Not an `Exception`, so that no stage treats it as a failure."""
 
 
 class Schedule:
@@ -34,10 +34,10 @@ class Schedule:
         self._numbers = count()
         self._executor = ThreadPoolExecutor(1, "memlint")
         self._is_running = False
-        self.superseded = False  # whether what runs now, and may end early, should
+        self.superseded = False  # whether the running job should end early
 
     async def run(self, urgency: int, work: Callable[[], T]) -> T:
-        """The result of `work`, once it had its turn. Raises what it raises, and Superseded."""
+        """Queues `work` and returns its result. Raises what it raises, and Superseded."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
         heapq.heappush(self._jobs, (urgency, next(self._numbers), future, work))

@@ -1,6 +1,6 @@
-"""One editor's session: what is open, what was found in it, and what is sent to the editor.
+"""The server of one editor: its open documents, their findings, and the messages to the editor.
 
-All of it lives on the event loop; what reads or estimates a file runs on the thread of schedule.py.
+All of it runs on the event loop; reading and estimating files runs on the thread of schedule.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from memlint.lsp.schedule import ASKED, DEPENDENT, EDITED, OTHERS, Schedule, Sup
 from memlint.lsp.session import CheckedFile, EditorSession, dependents
 
 STATUS = "memlint/status"  # sent to clients that ask for it: the verdict for a status bar
-MOST_DELAY = 0.5  # seconds that a check waits for the next edit: half of what the last one took, and at most this
+MOST_DELAY = 0.5  # seconds: a check waits for further edits half as long as the last check took, at most this long
 MOST_FUTURES = 100
 
 T = TypeVar("T")
@@ -45,10 +45,10 @@ class MemlintServer(LanguageServer):
         self.buffers = Buffers()
         self.schedule = Schedule()
         self.session = EditorSession(self.buffers.unsaved, lambda: self.schedule.superseded)
-        self.known: dict[str, CheckedFile] = {}  # what was found last in each open file
+        self.known: dict[str, CheckedFile] = {}  # the result of the last check of each open file
         self.settings: dict[str, Any] = {}
-        self.card = ""  # selected in the editor, above every setting
-        self.key_sources: dict[str, KeySource] = {}  # of open files: by their last text that could be read
+        self.card = ""  # selected in the editor; overrides every setting
+        self.key_sources: dict[str, KeySource] = {}  # of open files, from their last text that could be parsed
         self.sends_status = False
         self._checks: dict[str, asyncio.Task[None]] = {}
         self._crashes: set[str] = set()
@@ -57,7 +57,7 @@ class MemlintServer(LanguageServer):
     # --- settings
 
     def configure(self) -> None:
-        """Puts the settings in force and checks every open file again."""
+        """Applies the settings and checks every open file again."""
         settings = {**self.settings, **({"gpu": self.card} if self.card else {})}
         made: Configuration = configuration(settings, os.getcwd())
         for mistake in made.mistakes:
@@ -68,7 +68,7 @@ class MemlintServer(LanguageServer):
     # --- checks
 
     def check_soon(self, path: str, urgency: int = EDITED) -> None:
-        """Checks an open file; an older check of it that waits is dropped, the result of one that runs is not shown."""
+        """Checks an open file. An older check of it is dropped if it waits; if it runs, its result is not shown."""
         running = self._checks.get(path)
         if running is not None:
             running.cancel()
@@ -82,7 +82,7 @@ class MemlintServer(LanguageServer):
             self.check_soon(path, EDITED if number == 0 else OTHERS)
 
     def file_changed(self, path: str) -> None:
-        """The file at `path` holds something else: what it takes part in is checked again."""
+        """Checks again the files that depend on the file at `path`, because its content has changed."""
         self.session.changed(path)
         for other in list(dependents(path, self.known.values())):
             if other in self.buffers:
@@ -115,7 +115,7 @@ class MemlintServer(LanguageServer):
             self.workspace_code_lens_refresh(None)
 
     def publish(self, path: str) -> None:
-        """Sends the diagnostics of a file where they differ from those that the editor shows."""
+        """Sends the diagnostics of a file if they differ from those that the editor shows."""
         known = tuple(self.known.values())
         found = list(shown.diagnostics(path, known, self.checked_positions))
         if found == self._published.get(path, []):
@@ -138,7 +138,8 @@ class MemlintServer(LanguageServer):
         self.file_changed(path)
 
     async def checked(self, uri: str) -> str | None:
-        """The path of an open document once its newest text is checked; None for one that memlint does not read."""
+        """Waits until the newest text of an open document is checked, and returns its path; None for a document that
+        memlint does not read."""
         path = path_of(uri)
         if path is None or path not in self.buffers:
             return None
@@ -147,7 +148,7 @@ class MemlintServer(LanguageServer):
         return path
 
     async def asked(self, work: Callable[[], T]) -> T | None:
-        """The result of work that somebody waits for; None where an edit came in between."""
+        """The result of work that somebody waits for; None if an edit superseded it."""
         try:
             return await self.schedule.run(ASKED, work)
         except (Superseded, UsageError):
@@ -163,11 +164,11 @@ class MemlintServer(LanguageServer):
     # --- positions
 
     def positions(self, path: str) -> Positions:
-        """Those of the text in the editor."""
+        """The positions of the text in the editor."""
         return Positions(self.buffers[path].text if path in self.buffers else "", self.encoding)
 
     def checked_positions(self, path: str) -> Positions:
-        """Those of the text that was checked."""
+        """The positions of the text that was checked."""
         for one in self.known.values():
             text = one.report.texts.get(path)
             if text is not None:
@@ -188,16 +189,16 @@ class MemlintServer(LanguageServer):
 
     def log_crash(self, what: str, error: BaseException) -> None:
         trace = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        if trace not in self._crashes:  # each once: the next edit may meet it again
+        if trace not in self._crashes:  # each only once: every edit may repeat it
             self._crashes.add(trace)
             self.log(f"{what} failed; this is a bug in memlint. {trace}", types.MessageType.Error)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """pygls shows a pop-up for each error of its own; a line in the log disturbs nobody."""
+        """Logs an error of pygls, which would by default show it in a pop-up."""
         self.log_crash("a message", error)
 
     async def show_text(self, name: str, text: str) -> str:
-        """Shows a text as a file where the editor can, else as a message. Returns it, for the extension."""
+        """Shows a text as a file if the editor can, else as a message. Returns the text, for the extension."""
         window = self.client_capabilities.window
         if window is not None and window.show_document is not None and window.show_document.support:
             path = os.path.join(_folder(), name)
@@ -215,6 +216,6 @@ def _folder() -> str:
 
 
 def status(found: CheckedFile) -> dict[str, Any]:
-    """What a status bar shows of a file."""
+    """The content of the status bar for a file."""
     runs = [{"text": lens.title(run), "verdict": run.estimate.verdict} for run in found.report.runs]
     return {"uri": uri_of(found.path), "runs": runs, "findings": len(found.report.findings)}

@@ -1,4 +1,4 @@
-"""The linter of a session, kept between edits: rules, settings and the repository are read once.
+"""Keeps the linter of a session between edits, so that rules, settings and the repository are read once.
 
 Everything here runs on the one thread of schedule.py.
 """
@@ -24,7 +24,7 @@ from memlint.source.document import Document
 
 
 class CheckedFile(NamedTuple):
-    """What is known of one file. `mistake`: why its settings cannot be used. `seconds`: how long the check took."""
+    """The result of checking one file. `mistake`: why its settings cannot be used. `seconds`: duration of the check."""
 
     path: str
     report: FileReport
@@ -33,7 +33,7 @@ class CheckedFile(NamedTuple):
     seconds: float = 0.0
 
     def reads(self, path: str) -> bool:
-        """Whether the file at `path` had, or may have had, a part in what was found."""
+        """Whether the result depends, or may depend, on the file at `path`."""
         if path.endswith(PYTHON) and any(one.format is None or one.document.start for one in self.analyses):
             return True  # a script that the analysis may have followed
         return path in self._parts()
@@ -48,7 +48,7 @@ class CheckedFile(NamedTuple):
 
 
 class EditorSession:
-    """`unsaved`: what the editor holds, by real path. `superseded()`: whether the job that runs should end early."""
+    """`unsaved`: contents of edited documents, by real path. `superseded()`: whether the running job should end."""
 
     def __init__(self, unsaved: Mapping[str, bytes], superseded: Callable[[], bool]) -> None:
         self._unsaved = unsaved
@@ -59,11 +59,11 @@ class EditorSession:
         self._changed: set[str] = set()
 
     def configure(self, request: LintRequest) -> None:
-        """From the next job on, `request` counts, and settings, rules and the repository are read again."""
+        """Makes the next job use `request` and read settings, rules and the repository again."""
         self._request, self._linter = request, None
 
     def changed(self, path: str) -> None:
-        """The file at `path` holds something else. May be called from any thread."""
+        """Notes that the file at `path` has changed. May be called from any thread."""
         self._changed.add(path)
 
     def check(self, path: str) -> CheckedFile:
@@ -82,15 +82,15 @@ class EditorSession:
     def with_fixes(self, path: str) -> FileReport:
         """The report of a file with the fixes of its findings. Raises UsageError, Superseded."""
         linter = self.linter()
-        return linter.report(self._stoppable(linter).analyse(path, named=False, fixes=True)).report
+        return linter.report(self._interruptible(linter).analyse(path, named=False, fixes=True)).report
 
     def reanalysis(self, analysis: Analysis) -> Reanalyse:
-        """A function that analyses a document under other contents of files. It raises Superseded."""
-        analyser = self._stoppable(self.linter())
+        """A function that analyses a document again with changed contents of files. It raises Superseded."""
+        analyser = self._interruptible(self.linter())
         return analyser.reanalysis(analysis, analyser.workspaces.of(analysis.document.path))
 
     def linter(self) -> Linter:
-        """The linter, with what changed since it was last asked for. Raises UsageError."""
+        """The linter, up to date with all changes since the last call. Raises UsageError."""
         if self._linter is None:
             assert self._request is not None
             settings_files.forget()
@@ -101,18 +101,18 @@ class EditorSession:
             self._linter.analyser.workspaces.forget(self._changed.pop())
         return self._linter
 
-    def _stoppable(self, linter: Linter) -> FileAnalyser:
-        """The linter's analyser, which ends early where an edit makes its answer useless."""
+    def _interruptible(self, linter: Linter) -> FileAnalyser:
+        """The linter's analyser, made to end early (Superseded) when an edit makes its answer useless."""
         own = linter.analyser
         return FileAnalyser(
             own.workspaces,
-            lambda path: self._watched(linter.rules.engine_for(path)),
+            lambda path: self._interruptible_engine(linter.rules.engine_for(path)),
             own.context_for,
-            lambda path: self._watched(linter.rules.judge_for(path)),
+            lambda path: self._interruptible_engine(linter.rules.judge_for(path)),
             own.keys_for,
         )
 
-    def _watched(self, engine: Engine) -> Engine:
+    def _interruptible_engine(self, engine: Engine) -> Engine:
         if id(engine) not in self._engines:
 
             def estimate(run: Run) -> Estimate:
@@ -125,10 +125,10 @@ class EditorSession:
 
 
 def documents_of(analysis: Analysis) -> tuple[Document, ...]:
-    """The analysed document, and those that were read for it."""
+    """The analysed document and those that take part in its runs."""
     return (analysis.document, *(analysis.parsed.documents if analysis.parsed else ()))
 
 
 def dependents(changed: str, known: Iterable[CheckedFile]) -> Iterator[str]:
-    """The files whose findings the file at `changed` may have a part in, without itself."""
+    """The other files whose findings may depend on the file at `changed`."""
     return (one.path for one in known if one.path != changed and one.reads(changed))

@@ -1,4 +1,4 @@
-"""What an adapter method adds to one base weight."""
+"""The tensors that an adapter method (LoRA, OFT, ...) adds to a base weight."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class AdapterTensor(NamedTuple):
 
 
 def with_stacked_experts(run: Run) -> Method:
-    """The method as PEFT applies it where experts are stacked: target modules that name an expert projection become
-    target parameters (peft 0.21.2 utils/transformers_weight_conversion.py:333)."""
+    """The method as PEFT applies it to stacked experts: target modules that name an expert projection become target
+    parameters (peft 0.21.2 utils/transformers_weight_conversion.py:333)."""
     method, architecture = run.method, run.model.architecture
     expert_names = families.of(architecture).experts.peft_stacked_targets
     holds_linears = () < run.stack.transformers < (5,) or () < run.stack.peft < (0, 19)
@@ -43,8 +43,9 @@ def with_stacked_experts(run: Run) -> Method:
 
 
 def _ranks_of_fused(method: Method, parameters: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
-    """Two projections that became one parameter have an adapter of twice the rank (peft 0.21.2
-    utils/transformers_weight_conversion.py:460). One that `target_parameters` names by itself has the plain rank."""
+    """The rank pattern for parameters that fuse two projections: their adapter has twice the rank (peft 0.21.2
+    utils/transformers_weight_conversion.py:460). A parameter that `target_parameters` names itself has the plain rank.
+    """
     return tuple((name, 2 * method.rank) for name in dict.fromkeys(parameters) if parameters.count(name) > 1)
 
 
@@ -92,7 +93,7 @@ def matches(module: str, names: tuple[str, ...]) -> bool:
 
 
 def rank_of(module: str, method: Method) -> int:
-    """The rank in force for one module (`rank_pattern` first)."""
+    """The adapter's rank for one module: from `rank_pattern`, else the general one."""
     for pattern, rank in method.rank_pattern:
         if matches(module, (pattern,)):
             return rank
@@ -100,7 +101,7 @@ def rank_of(module: str, method: Method) -> int:
 
 
 def branches(weight: Weight, method: Method) -> tuple[AdapterTensor, ...]:
-    """The adapter tensors of one base weight; empty where the method adds none."""
+    """The adapter tensors of one base weight; empty if the method adds none."""
     if len(weight.shape) < 2:
         return ()
     if method.kind in LORA_KINDS:

@@ -1,8 +1,8 @@
 """The arithmetic behind an estimate: each component of a phase as products and sums that a person can redo.
 
 A term is `tensors x [factor x factor x ...] / divisor` bytes. With `tensors` above 0, the product in brackets is one
-tensor, which the allocator rounds up to 512 bytes. The terms of a component add up to what the table says; what no
-formula of this module gives is a term of its own, "the rest", with its reason.
+tensor, which the allocator rounds up to 512 bytes. The terms of a component add up to its figure in the table; a part
+without a formula in this module is a separate term, "the rest", with a reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _STATE_WIDTHS: Mapping[str, float] = {
     "aofp8": 1 + 4 / 256,
 }
 _BITS = {"nf4": 4, "fp4": 4, "int8": 8}
-_BUFFERS = 1 << 20  # what is larger than this is gradients or buffers of whole tensors
+_BUFFERS = 1 << 20  # bytes; larger sizes are gradients or buffers of whole tensors
 
 
 class Factor(NamedTuple):
@@ -76,7 +76,7 @@ class Arithmetic(NamedTuple):
 
 
 def arithmetic(run: Run, estimate: Estimate) -> Arithmetic | None:
-    """The arithmetic of the peak phase of `estimate`, which is that of `run`; None where there is no figure."""
+    """The arithmetic of the peak phase of `estimate`, the estimate of `run`; None if it has no figure."""
     peak = next((phase for phase in estimate.phases if phase.name == estimate.peak_phase), None)
     if peak is None:
         return None
@@ -105,7 +105,7 @@ _UNTOLD = {
 
 
 def _rest_of(name: str, run: Run, rest: int) -> str:
-    """What the remainder of a component is."""
+    """The description of a component's remainder."""
     if rest < 0:
         return "of these, not on the card in this phase: in host memory or on other cards"
     if name == "weights" and run.method.extra_models:
@@ -119,14 +119,14 @@ def _rest_of(name: str, run: Run, rest: int) -> str:
 
 
 def _in_elements(label: str, size: int, width: int = 2) -> Term:
-    """A size as elements of `width` bytes, where it is a whole number of them and large enough to be buffers."""
+    """A size as a number of elements of `width` bytes, if it is a multiple and large enough to be buffers."""
     if size < _BUFFERS or size % width:
         return Term(label, size)
     return Term(label, size, (Factor(size // width, "elements"), Factor(width, "bytes")))
 
 
 def _resident(name: str, run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
-    """The terms of a component that do not depend on which layer is at work."""
+    """The terms of a component that do not depend on which layer is running."""
     if name == "weights":
         yield from _weights(run, parts)
         yield from _reference(run, parts)
@@ -162,14 +162,14 @@ def _facts(run: Run) -> tuple[Factor, ...]:
 
 
 def _each(parts: StepParts) -> Iterator[tuple[Tensor, int]]:
-    """Every tensor of the model on this card before sharding, with how many there are."""
+    """(tensor, how many there are) for every tensor of the model on this card before sharding."""
     for unit in parts.units:
         for tensor in unit.tensors:
             yield tensor, tensor.copies * unit.repeat
 
 
 def _cards(run: Run, from_stage: int) -> int:
-    """Cards that divide what ZeRO shares from this stage on; 1 where each has all of it."""
+    """The number of cards over which ZeRO shards a component from this stage on; 1 if it is not sharded."""
     parallelism = run.parallelism
     world = parallelism.data_parallel_size if isinstance(parallelism.data_parallel_size, int) else 1
     stage = parallelism.zero.stage if parallelism.engine == "deepspeed" else 3 if parallelism.engine == "fsdp" else 0
@@ -246,7 +246,7 @@ def _gradients(run: Run, parts: StepParts) -> Iterator[Term]:
 
 
 def _inputs(parts: StepParts, beside: str) -> Iterator[Term]:
-    """Input ids and what is beside them, rotary tables, eager attention's masks until the recomputation."""
+    """Input ids and labels or padding mask, rotary tables, eager attention's masks until the recomputation."""
     step = parts.step
     if step is None:
         return
@@ -270,7 +270,7 @@ def _positions(step: TrainingStep, size: int) -> Term:
 
 
 def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
-    """What is alive at the peak of a forward or a backward: what other layers saved, and the layer that runs."""
+    """The tensors alive at the peak of a forward or backward: saved by other layers, and of the layer that runs."""
     if parts.step is None or not parts.segments:
         return
     if parts.walk is None:
@@ -307,7 +307,7 @@ def _at_work(parts: StepParts, position: int, backward: bool) -> Iterator[Term]:
 
 
 def _resident_gradients(run: Run, parts: StepParts) -> Iterator[Term]:
-    """Gradients that are there before the backward: of earlier micro batches, or an engine's flat buffers."""
+    """Gradients that exist before the backward: of earlier micro batches, or in an engine's flat buffers."""
     resident = parts.state.gradients_resident
     every = tuple(_gradients(run, parts))
     if resident and sum(one.bytes for one in every) == resident:
@@ -323,7 +323,7 @@ def _done_gradients(label: str, run: Run, parts: StepParts, size: int) -> Term:
 
 
 def _saved_by_others(parts: StepParts, position: PeakPosition, backward: bool) -> Iterator[Term]:
-    """What the segments before the one at work saved, and the repetitions of it that wait for their turn."""
+    """The tensors saved by earlier segments, and by repetitions of the running segment that wait for their backward."""
     left = position.activations
     for index, segment in enumerate(parts.segments[: position.position + 1]):
         profile = segment.profile
@@ -349,7 +349,7 @@ def _live(parts: StepParts, sizes: TensorBytes, candidates: PeakCandidates, labe
 
 
 def _elements(parts: StepParts, count: int, extent: str) -> tuple[Factor, ...]:
-    """A number of elements, by token where it is a multiple of the tokens."""
+    """A number of elements as factors: (tokens, elements per token) if it is a multiple of the tokens."""
     tokens = parts.step.tokens.count if parts.step is not None else 0
     if tokens and count >= tokens and count % tokens == 0 and not extent.startswith("w:"):
         return Factor(tokens, "tokens"), Factor(count // tokens, "a token")
@@ -378,7 +378,7 @@ def _words(extent: str) -> str:
 
 
 def _cache(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
-    """Layers x keys and values x positions, by kind of layer; a server's cache is what its share leaves."""
+    """Layers x keys and values x positions, by kind of layer; for a server, what remains of its share of the card."""
     if run.parallelism.engine in SERVERS:
         yield from _share_left(run, peak)
         return
@@ -399,7 +399,7 @@ def _cache(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
 
 
 def _share_left(run: Run, peak: Phase) -> Iterator[Term]:
-    """A server's cache: its share of the card, less what is in the share besides."""
+    """A server's cache: its share of the card minus everything else in the share."""
     gpu, share = run.hardware.gpu, run.serving.memory_share
     if gpu is None or not isinstance(share, float):
         return
@@ -412,7 +412,7 @@ def _share_left(run: Run, peak: Phase) -> Iterator[Term]:
 
 
 def _cached(shape: TokenMixer, length: int, decodes: bool) -> tuple[Factor, ...]:
-    """Elements of one sequence in one layer, as factors; nothing for states that do not grow."""
+    """The cached elements of one sequence in one layer, as factors; () for states of constant size."""
     if shape.kind == "mla" and not shape.shares_kv:
         return Factor(length, "positions"), Factor(shape.kv_lora_rank + shape.rope_head_dim, "of a latent")
     if shape.kind != "attention" or shape.shares_kv:

@@ -1,4 +1,5 @@
-"""The fields of a run that its memory does not depend on. Runs that differ in these alone have one estimate."""
+"""Replaces the fields of a run that do not affect its memory, so that runs that only differ in them share an
+estimate."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ _SECTIONS = tuple(_section(name, fields) for name, fields in UNREAD.items())
 
 
 def canonical(run: Run) -> Run:
-    """The run with a default for each value that its memory does not depend on, and the newest of equal releases."""
+    """The run with defaults for all values that do not affect its memory, and with the newest of releases that are
+    equal in memory."""
     changes: dict[str, Any] = {"stack": canonical_stack(run), "planning": _PLANNING}
     for section in _SECTIONS:
         part = getattr(run, section.name)

@@ -1,4 +1,5 @@
-"""Host memory of offloaded activation checkpoints: the inputs of recomputed layers, kept there until the backward."""
+"""Host memory of offloaded activation checkpoints: the inputs of recomputed layers, which wait there for the
+backward."""
 
 from __future__ import annotations
 

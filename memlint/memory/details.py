@@ -29,7 +29,7 @@ def details_of(run: Run, state: ModelState, walk: Walk, peak: Phase) -> dict[str
 
 
 def image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
-    """How many images, and tokens of them, the central figure and the upper end stand for in each sample."""
+    """The number of images per sample, and of their tokens, that the central figure and the high end assume."""
     architecture: Architecture = run.model.architecture
     tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
     if tower is None or not isinstance(run.sequence.length, int):

@@ -1,4 +1,4 @@
-"""`device_map: auto`: whole layers of one model spread over the cards of a machine, for inference.
+"""`device_map: auto`: distributes whole layers of one model over the cards of a machine, for inference.
 
 accelerate 1.15 utils/modeling.py (get_balanced_memory, infer_auto_device_map), which transformers 5.23 has as well
 (integrations/accelerate.py): each card but the last takes modules in their order up to an equal share and 1.25 layers

@@ -34,29 +34,31 @@ else:
 _GENERATING_STAGES = ("ppo", "grpo", "online_dpo")  # write completions between steps; `gkd` may
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
-# An estimate depends on the model and on these fields of a run: not on the format, the paths and the origins.
+# An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
 
 def estimate(run: Run) -> Estimate:
-    """Per-GPU peak of `run`; never raises on a Run: what is missing is listed in `unknown`."""
+    """The peak of `run` per GPU. Never raises on a Run: missing values are listed in `unknown`."""
     return over_readings(run, estimate_as_it_stands)
 
 
 def estimate_as_it_stands(run: Run) -> Estimate:
-    """The estimate without regard to the other ways in which the files may be read."""
+    """The estimate of the run itself, ignoring its other readings."""
     return _cached(canonical(run), estimate_uncached)
 
 
 def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
-    """The estimate of a canonical run, from `make` where it is not known."""
+    """The cached estimate of a canonical run, computed by `make` if there is none."""
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: make(run), _is_known)
     return found
 
 
 def estimate_unless_over(run: Run) -> Estimate | None:
-    """The estimate of a training run, or None as soon as it is sure that the run needs more than its card has: all that
-    is still to be counted then can only add to that."""
+    """The estimate of a training run; None if it certainly does not fit its card.
+
+    The computation stops as soon as that is certain: later parts can only add to the total.
+    """
     usable = device.usable_bytes(run)
     if run.readings:
         return None if usable and least_bytes(run) > usable else estimate(run)
@@ -67,7 +69,7 @@ def estimate_unless_over(run: Run) -> Estimate | None:
 
 
 class _SurelyOver(Exception):
-    """A run needs more than its card has, whatever would still be counted."""
+    """A run needs more than its card has, even without what is not counted yet."""
 
 
 def _uncached_unless_over(run: Run) -> Estimate:
@@ -76,15 +78,15 @@ def _uncached_unless_over(run: Run) -> Estimate:
 
 
 def _stop_where_over(run: Run, least: int) -> None:
-    """Raises `_SurelyOver` where so many bytes are more than the card has."""
+    """Raises `_SurelyOver` if `least` bytes are more than the card has."""
     if least > device.usable_bytes(run) > 0:
         raise _SurelyOver
 
 
 def least_bytes(run: Run) -> int:
-    """Bytes that the card of a training run shows at least, without its activations; 0 where that is not modelled.
+    """A lower bound of the bytes that the card of a training run shows: without activations. 0 if that is not modelled.
 
-    A fraction of the price of an estimate: a run that needs more than its card has without activations does not fit.
+    Much cheaper than an estimate. A run that needs more than its card has without activations does not fit.
     """
     return _least_bytes(canonical(run))
 
@@ -100,13 +102,13 @@ def _least_bytes(run: Run) -> int:
 
 
 def _is_known(found: Estimate) -> bool:
-    """Unknown estimates are not cached: their reasons quote the file."""
+    """Whether to cache an estimate. Those without figures are not cached, because their reasons quote the file."""
     return not found.unknown
 
 
 def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
-    """The estimate without the cache. `simulated`: as a step on fake tensors shows it, without the memory that CUDA
-    kernels allocate for themselves. `may_stop`: raises `_SurelyOver` as soon as the run is over its budget."""
+    """The estimate without the cache. `simulated`: comparable to a step on fake tensors, that is without the memory
+    that CUDA kernels allocate internally. `may_stop`: raise `_SurelyOver` as soon as the run is over its budget."""
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop)
     except MissingValue as missing:
@@ -119,7 +121,7 @@ def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False)
 
 
 def _without_bounds(run: Run) -> Estimate:
-    """The estimate, or the field that is missing alone."""
+    """The estimate; if a value is missing, one that only names the missing field."""
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)))
     except MissingValue as missing:
@@ -135,7 +137,7 @@ def _patched_by_unsloth(run: Run) -> Run:
 
 
 def with_effective_attention(run: Run) -> Run:
-    """The run with eager attention where this release of transformers has no sdpa for the model."""
+    """The run, with eager attention if this release of transformers has no sdpa for the model."""
     has_sdpa = families.of(run.model.architecture).attention.sdpa
     if run.attention.implementation != "sdpa" or has_sdpa.include(run.stack.transformers):
         return run
@@ -143,7 +145,7 @@ def with_effective_attention(run: Run) -> Run:
 
 
 def _reason(run: Run, missing: MissingValue) -> str:
-    """Why the value is missing: the format's reason where it gives one, else the estimator's."""
+    """Why the value is missing: the format's reason if there is one, else the estimator's."""
     origin = run.origins.get(missing.field)
     return origin.detail if origin is not None and origin.kind == "unknown" and origin.detail else missing.reason
 
@@ -153,8 +155,8 @@ def _is_divided_into_stages(run: Run) -> bool:
 
 
 class _Models(NamedTuple):
-    """The models that a run has on one GPU. `policy`: the state of the trained and the frozen ones; `state`: with the
-    value model, where there is one."""
+    """The models that a run has on one GPU. `policy`: the state of the trained and the frozen models. `state`: the same
+    with the value model, if there is one."""
 
     placed: PlacedModel
     frozen: tuple[FrozenModel, ...]
@@ -173,7 +175,7 @@ def _models(run: Run, placed: PlacedModel) -> _Models:
 
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
-    """The frozen models that the run loads as well, placed by its engine."""
+    """The other, frozen models that the run loads, placed by its engine."""
     if not run.method.extra_models:
         return ()
     from memlint.memory.frozen_models import frozen_models
@@ -182,7 +184,7 @@ def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
 
 
 def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel, ...]) -> ModelState:
-    """The state of the trained model with a copy of it as reference, and with the frozen models."""
+    """The state of the trained model, plus a copy of it as reference (if there is one) and the frozen models."""
     state = with_reference_copy(run, placed.units, placed.state)
     if not frozen:
         return state
@@ -238,7 +240,7 @@ def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Est
 
 
 def _value_update(run: Run, models: _Models) -> Phase | None:
-    """The update of a value model that has a step of its own."""
+    """The phase of a value model's own update; None if it has none."""
     if models.critic is None or run.method.value_model.in_one_step:
         return None
     return rollout.value_update(models.critic, models.policy, run)
@@ -254,7 +256,7 @@ def _with_value_update(
 
 
 class StepParts(NamedTuple):
-    """What the estimate of a run is made of. `units`: as they are stored. A run that trains nothing has no step."""
+    """The parts of a run's estimate. `units`: as stored. An inference run has no `step`."""
 
     units: tuple[Unit, ...]
     state: ModelState
@@ -356,7 +358,7 @@ def _bounds(run: Run, models: _Models, found: tuple[Phase, ...]) -> tuple[int, i
 def _with_images(
     run: Run, simulated: bool, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]
 ) -> tuple[Phase, ...]:
-    """The phases with the images that the central figure stands for."""
+    """The phases with the number of images that the central figure assumes."""
     count = interval.images_counted(run, units)
     if not count:
         return found
@@ -366,7 +368,7 @@ def _with_images(
 
 
 def writes_completions(run: Run) -> bool:
-    """Whether completions are written between steps."""
+    """Whether the run generates completions between steps."""
     return run.method.stage in _GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
 
 

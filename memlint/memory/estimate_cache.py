@@ -1,8 +1,8 @@
-"""A cache of estimates, and of their part that does not depend on lengths and batch sizes. Keys are values.
+"""A cache of estimates, and of model states (which do not depend on lengths and batch sizes), by the values of a run.
 
-Most runs equal an earlier one in every value that matters: a fix changes the learning rate, a plan is read back from
-the file it was written to, a version differs that changes nothing. Equal values have equal estimates. Many files of a
-repository train one model in one way and differ in lengths and batch sizes.
+Most runs equal an earlier one in all values that affect memory: a fix changes the learning rate, a plan is read back
+from the file it was written to, a version without effect differs. Many files of a repository train one model in the
+same way and only differ in lengths and batch sizes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _ARCHITECTURE = Model._fields.index("architecture")
 
 
 class EstimateCache:
-    """Results by the values that they depend on. Emptied when it holds more than `size`.
+    """Results by the values that they depend on. It is cleared when it has more than `size` entries.
 
-    An architecture is part of the key by its identity: hashing one costs more than all the rest.
+    The architecture is in the key by its identity, because hashing it would cost more than everything else.
     """
 
     __slots__ = ("_known", "_size")

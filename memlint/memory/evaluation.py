@@ -40,7 +40,7 @@ def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: 
 def _with_evaluation_loss(run: Run) -> Run:
     """The run with the loss that evaluation computes.
 
-    Liger's models fuse it in training mode only and build the logits elsewhere, unless they get `skip_logits`
+    Liger's models only fuse it in training mode, and else build the logits, unless they get `skip_logits`
     (liger_kernel 0.8.5 transformers/model/qwen2.py; the same since 0.1, `if self.training`). LLaMA-Factory, which
     patches models by itself, never passes it.
     """
@@ -50,8 +50,8 @@ def _with_evaluation_loss(run: Run) -> Run:
 
 
 def collected_logits(run: Run, step: TrainingStep) -> int:
-    """Bytes of the logits that the Trainer collects on the GPU until `eval_accumulation_steps` or the end; fp32 where
-    accelerate converts the model's outputs."""
+    """Bytes of the logits that the Trainer collects on the GPU until `eval_accumulation_steps` or the end. They are
+    fp32 if accelerate converts the model's outputs."""
     if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate:
         return 0
     batches = run.evaluation.accumulation_steps or 1
@@ -76,14 +76,13 @@ def forward_without_gradients(
 
 
 def forward_inputs(step: TrainingStep) -> int:
-    """Bytes of token ids and what is beside them (labels, or the padding mask), rotary tables, and the masks of eager
-    attention."""
+    """Bytes of token ids and labels (or the padding mask), rotary tables, and the masks of eager attention."""
     counted = step.run.checkpointing.mode != "none"  # `inputs_bytes` has the masks then
     return inputs_bytes(step) + (0 if counted else masks_bytes(step))
 
 
 def segments_without_gradients(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> list[Segment]:
-    """The segments of a forward under `no_grad`: each leaves its output and nothing else."""
+    """The segments of a forward under `no_grad`. Each only leaves its output."""
     run = step.run
     no_grad_run = run._replace(checkpointing=run.checkpointing._replace(mode="full"))
     return segments(step._replace(run=no_grad_run, needs_gradient=False), units, state)
@@ -109,7 +108,7 @@ def _forward_peaks(found: Sequence[Segment], step: TrainingStep) -> list[int]:
 
 
 def held_while_layers_run(step: TrainingStep) -> int:
-    """Bytes that the model's code holds while its layers run, beside the input of the layer at work.
+    """Bytes that the model's code holds while its layers run, besides the input of the running layer.
 
     The embedding's output (transformers 5.23 models/llama/modeling_llama.py, `inputs_embeds` in LlamaModel.forward),
     and the weights of attention that the layer before returned (models/bloom/modeling_bloom.py:531, `outputs`).
@@ -123,8 +122,8 @@ def held_while_layers_run(step: TrainingStep) -> int:
 
 
 def with_reference_forward(step: TrainingStep, forward: Phase, activations: int, reference_peak: int) -> Phase:
-    """The forward phase where a reference model runs while the policy's graph and fp32 logits are alive (LLaMA-Factory
-    0.9.5 train/dpo/trainer.py:215-260). Its logits are counted with the loss. Returns `forward` where that is higher.
+    """The forward phase while a reference model runs and the policy's graph and fp32 logits are alive (LLaMA-Factory
+    0.9.5 train/dpo/trainer.py:215-260). Its logits are counted with the loss. Returns `forward` if that is higher.
 
     `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """

@@ -1,4 +1,4 @@
-"""Frozen models that a run loads as well, each with its own architecture: a reference model, a reward model.
+"""The other, frozen models of a run, each with its own architecture: a reference model, a reward model.
 
 Each is loaded in its own dtype or quantisation and placed by the run's engine. LLaMA-Factory 0.9.5 loads them in
 train/trainer_utils.py (create_ref_model:116, create_reward_model:151) and prepares them in train/dpo/trainer.py:89-102,
@@ -26,11 +26,11 @@ class FrozenModel(NamedTuple):
     run: Run
     units: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
-    stays_on_card: bool = True  # else its parameters come layer by layer
+    stays_on_card: bool = True  # False: its parameters are moved to the card layer by layer
 
 
 def frozen_models(run: Run) -> tuple[FrozenModel, ...]:
-    """The run's extra models, the reference first where one is named.
+    """The run's extra models, a named reference first.
 
     Raises `MissingValue` where the size of one is unknown.
     """

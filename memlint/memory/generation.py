@@ -14,8 +14,8 @@ _MOVES_ONE_PARAMETER_AT_A_TIME = (0, 19)
 
 
 def generation(run: Run, units: tuple[Unit, ...], state: ModelState, beside: tuple[Unit, ...] = ()) -> Phase | None:
-    """The peak while completions are generated. None where lengths are not known. `beside`: units of a model that is
-    gathered with the trained one.
+    """The peak while completions are generated; None if lengths are unknown. `beside`: units of a second model that is
+    gathered together with the trained one.
 
     Under ZeRO-3 the whole model is gathered on each GPU first (trl 1.16 models/utils.py, unwrap_model_for_generation:
     `deepspeed.zero.GatheredParameters(model.parameters())`; LLaMA-Factory 0.9.5 train/ppo/trainer.py:358).
@@ -38,11 +38,11 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState, beside: tup
     return phase("generation", parts)
 
 
-_COPIES_OF_SCORES = 2  # one of each token, and all of them stacked (trl 0.22 trainer/utils.py, generate)
+_COPIES_OF_SCORES = 2  # a tensor per token, and all of them stacked (trl 0.22 trainer/utils.py, generate)
 
 
 def scores_bytes(run: Run, micro_batch: int, units: tuple[Unit, ...]) -> int:
-    """Bytes of the fp32 logits of every token that is written, where they are kept."""
+    """Bytes of the fp32 logits of all generated tokens; 0 if they are not kept."""
     if not run.rollout.keeps_scores:
         return 0
     rows = run.rollout.sequences if isinstance(run.rollout.sequences, int) and run.rollout.sequences else micro_batch
@@ -67,7 +67,7 @@ def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _as_inference(run: Run, micro_batch: int) -> Run:
-    """The run as `inference.phases` reads it: the prompt's length, and the sequences of a training step."""
+    """The run for `inference.phases`: with the prompt's length, and the sequences of a training step as batch."""
     length = run.sequence.length if isinstance(run.sequence.length, int) else 0
     prompt = run.sequence.max_prompt_length
     sequence = run.sequence._replace(length=prompt if isinstance(prompt, int) and 0 < prompt < length else length)

@@ -1,4 +1,4 @@
-"""Host memory of what runs before, after or instead of training: loading, saving a full state dict, merging an adapter.
+"""Host memory of loading, of saving a full state dict, and of merging an adapter, on one node.
 Bytes on one node."""
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Estimates without a central figure: the reason why there is none, and what the run allocates at least, where that is
-known. Bytes on one GPU.
+"""Estimates without a central figure: with the reason, and a lower bound of the allocated bytes if there is one.
+
+Bytes on one GPU.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ def unknown(*fields: UnknownField, **facts: Any) -> Estimate:
 
 
 def with_completions_alone(run: Run, found: Estimate, estimate: _Estimator) -> Estimate:
-    """The estimate of a run whose prompts have no bound: what it allocates at least.
+    """A lower bound for a run whose prompts have no maximum length: completions without prompts.
 
-    The reason says what completions as long as they may be need. They may all be shorter, so the lower bound that
-    rules rely on is that of a single token.
+    The reason (for people) names the memory for completions of maximum length. Since all may be shorter, the lower
+    bound (for rules) is that of one token.
     """
     written = run.sequence.max_new_tokens
     if not isinstance(written, int) or not written:
@@ -46,8 +47,10 @@ def _with_completions(run: Run, length: int) -> Run:
 
 
 class _Least(NamedTuple):
-    """What a field that nobody knows is at least, as memory goes, in words. `ways`: the changes of the run that say so;
-    where which of several needs least depends on the run, all of them."""
+    """The value of an unknown field that needs the least memory, and its name in messages.
+
+    `ways`: the changes of the run that set it. Where it depends on the run which of several needs least, all of them.
+    """
 
     words: str
     ways: tuple[Mapping[str, object], ...]
@@ -102,8 +105,10 @@ class _Bound(NamedTuple):
 
 
 def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estimate:
-    """The estimate of a run with fields that nobody knows: what it allocates where each of them has its least value.
-    As it was found where another field is missing as well."""
+    """A lower bound for a run with unknown fields: the estimate with the value of each that needs the least memory.
+
+    `found` if a field without such a value is unknown, too.
+    """
     (missing,) = found.unknown
     is_named = missing.field == "model.architecture"
     bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
@@ -178,7 +183,7 @@ def with_merged_model(run: Run, found: Estimate) -> Estimate:
 
 
 def fullest_stage(run: Run) -> Estimate:
-    """The least that a GPU of the fullest pipeline stage holds, as an estimate without a central figure."""
+    """A lower bound for a run with pipeline stages: what a GPU of the fullest stage holds at least."""
     import memlint.memory.sharding.pipeline as pipeline
 
     bound = pipeline.fullest_stage(run)
@@ -203,11 +208,10 @@ def fullest_stage(run: Run) -> Estimate:
 
 
 def state_alone(run: Run, placed: PlacedModel, missing: MissingValue) -> Estimate:
-    """An estimate of the model state alone: a lower bound, where activations are not modelled."""
+    """A lower bound for a run whose activations are not modelled: its model state."""
     state = placed.state
     bound = state.weights + state.optimizer_states + max(state.gradients_at_step, state.gradients_resident)
-    # A feature that is not modelled may change the model state as well (layers that are swapped in): no lower bound
-    # then.
+    # A feature that is not modelled may also reduce the model state (layers that are swapped in): no lower bound then.
     low = None if run.stack.unmodelled and not run.stack.unmodelled_adds else bound
     least = f": at least {_gib(low)} of weights, gradients and optimizer states" if low else ""
     field = UnknownField(missing.field, f"{missing.reason}{least}")

@@ -26,9 +26,9 @@ else:
     fsdp = Lazy("memlint.memory.sharding.fsdp.placement")
     zero = Lazy("memlint.memory.sharding.zero.placement")
 
-# They shard as FSDP 2 does; layers and loss are their own.
+# Engines that shard like FSDP 2, but have layers and losses of their own.
 OVER_FSDP2 = ("veomni", "automodel", "fsdp_turbo")
-_ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # none of them shares optimizer states
+_ENGINES_OF_INFERENCE = ("device_map", *SERVERS)  # they have no optimizer states to shard
 
 
 class PlacedModel(NamedTuple):
@@ -46,8 +46,8 @@ _PLACED_MODELS = EstimateCache(128)
 
 
 def placed_model(run: Run, at_rest: bool = False) -> PlacedModel:
-    """The model state of `run`, cached: runs that differ in lengths and batches alone share it. `at_rest`: under
-    DeepSpeed without what a backward needs."""
+    """The model state of `run`, cached: runs that only differ in lengths and batches share it. `at_rest`: under
+    DeepSpeed, without the buffers for the backward."""
     replays = run.parallelism.engine == "deepspeed" and not run.stack.use_ktransformers
     key = (
         run.method,
@@ -69,7 +69,7 @@ def placed_model(run: Run, at_rest: bool = False) -> PlacedModel:
 
 
 def _with_units(run: Run) -> PlacedModel:
-    """The placed model of a run under DeepSpeed, whose units are made of what it has at rest."""
+    """The placed model of a run under DeepSpeed, with the states of its units added to those at rest."""
     placed = placed_model(run, at_rest=True)
     return placed._replace(state=zero.with_units(run, placed.units, placed.state))
 
@@ -86,8 +86,8 @@ _WHOLE_MODELS = EstimateCache(128)
 
 
 def _whole_model(run: Run) -> _WholeModel:
-    """The run's tensors, cached: they are the same under every engine, optimizer and offload. To be sure of that, they
-    are made of a run that says no more than the key."""
+    """The run's tensors, cached, as they do not depend on engine, optimizer and offload. To guarantee that, they are
+    made from a run that only has the fields of the cache key."""
     method, precision, stack, block = run.method, run.precision, run.stack, run.optimizer.badam_mode
     bare = Run("", "", run.model, method, precision, optimizer=Optimizer(badam_mode=block), stack=stack)
     found: _WholeModel = _WHOLE_MODELS.get(run.model, (method, precision, stack, block), lambda: _counted_model(bare))
@@ -116,7 +116,7 @@ def _place_model(run: Run) -> PlacedModel:
 
 
 def _backward_passes(run: Run) -> int | Unknown:
-    """Backward passes of a step, as far as they matter here: 0, 1, 2 (two or more), or UNKNOWN."""
+    """The number of backward passes of a step: 0, 1, 2 (two or more), or UNKNOWN."""
     steps = run.batch.gradient_accumulation_steps
     return min(steps, 2) if isinstance(steps, int) else UNKNOWN
 
@@ -136,8 +136,8 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
 
 
 def _over_all_gpus(run: Run) -> Run:
-    """The run under FSDP 2 over all of its GPUs, which reduces gradients at once: no engine over FSDP 2 leaves less on
-    each."""
+    """The run under FSDP 2 over all of its GPUs, with gradients reduced after each micro-batch: a lower bound for every
+    engine based on FSDP 2."""
     parallelism = run.parallelism
     fsdp = parallelism.fsdp._replace(version=2, strategy="FULL_SHARD", reshard_after_forward=True)
     whole = fsdp._replace(reduces_each_backward=True)
@@ -166,7 +166,7 @@ def with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) ->
 
 
 def with_counts(found: Estimate, placed: PlacedModel) -> Estimate:
-    """The estimate with the model's parameters, and those on one GPU where they are fewer."""
+    """The estimate with the number of the model's parameters, and of those on one GPU if they are fewer."""
     divided = placed.on_one_gpu != placed.parameters
     details = {**found.details, "parameters_per_gpu": placed.on_one_gpu} if divided else found.details
     return found._replace(parameters=placed.parameters, trainable_parameters=placed.trainable, details=details)

@@ -22,7 +22,7 @@ VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
 
 
 class MissingValue(Exception):
-    """A field without which parameters cannot be placed. `field` is dotted, `reason` says what to do."""
+    """A value is unknown without which parameters cannot be placed. `field`: dotted name. `reason`: what to do."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(field, reason)
@@ -31,13 +31,13 @@ class MissingValue(Exception):
 
 
 def required(value: Maybe[T], field: str, reason: str) -> T:
-    """`value` where it is known. Raises `MissingValue` with `field` and `reason` where it is not."""
+    """`value` if it is known. Raises `MissingValue` with `field` and `reason` if it is not."""
     if isinstance(value, Unknown):
         raise MissingValue(field, reason)
     return value
 
 
-# Fields of the method that must be known to say what trains. A placeholder such as ${rank} leaves one unknown.
+# Fields of the method that determine what trains. A placeholder such as ${rank} leaves one unknown.
 _TRAINING_FIELDS = ("kind", "rank", "targets", "dropout")
 
 
@@ -182,7 +182,8 @@ class _UnitBuilder:
         return str(run.precision.trainable_dtype or "float32")
 
     def layer_mode(self, index: int) -> str:
-        """What distinguishes layers of one type: trained by freeze tuning, adapted or not, matched by a pattern."""
+        """A key that differs between layers of one type: trained by freeze tuning, adapted or not, matched by a
+        pattern."""
         if self.layers_are_equal:
             return ""
         mode = "u" if index in self.unfrozen else ""
@@ -306,8 +307,8 @@ class _UnitBuilder:
 
 
 def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
-    """Experts held as a list of linears are quantised one by one; a stack that Axolotl packs, as one matrix of all
-    their rows (axolotl 0.19.0 monkeypatch/moe_quant.py:47 and 118)."""
+    """Bytes of a quantised weight. Experts in a list of linears are quantised one by one; a stack that Axolotl packs is
+    quantised as one matrix of all rows (axolotl 0.19.0 monkeypatch/moe_quant.py:47 and 118)."""
     if quantized_on_load(weight, quantization):
         return quantized_bytes((numel(weight.shape[:-1]), weight.shape[-1]), quantization)
     if weight.kind == "experts" and len(weight.shape) == 3:
@@ -316,7 +317,7 @@ def _quantized_bytes(weight: Weight, quantization: Quantization) -> int:
 
 
 def stacks_experts(run: Run) -> bool:
-    """Whether this stack holds a layer's experts in 3-D parameters: transformers 5 does, before they were linears."""
+    """Whether the software stack holds a layer's experts as 3-D parameters: transformers 5 does; before, as linears."""
     return families.of(run.model.architecture).experts.stacked.include(run.stack.transformers)
 
 

@@ -1,4 +1,4 @@
-"""The phases of a run on one GPU. Each has components, in bytes, that sum to what is allocated."""
+"""The phases of a run on one GPU. Each has components, in bytes, that sum to the allocated memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def phases(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tu
 
 
 def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
-    """The same phases when every token belongs to an image, which a vision tower with gradients encodes first."""
+    """The same phases if every token belongs to an image, which a vision tower with gradients encodes first."""
     import memlint.memory.vision.towers as towers
 
     images = towers.image_segments(step, units, state)
@@ -60,8 +60,10 @@ def _position_biases(step: TrainingStep) -> int:
 
 
 def _shared_key_values(step: TrainingStep) -> int:
-    """Bytes of the keys and values that later layers read, one pair for layers with a window and one for the others.
-    Without checkpointing the layer that makes them keeps them anyway."""
+    """Bytes of the keys and values that later layers reuse: one pair for layers with a window, one for the others.
+
+    Only counted with checkpointing: without it, the layer that makes them saves them anyway.
+    """
     shapes = {kind.attention.sliding_window > 0: kind.attention for kind in step.architecture.layer_types}
     if not any(kind.attention.shares_kv for kind in step.architecture.layer_types):
         return 0
@@ -70,7 +72,7 @@ def _shared_key_values(step: TrainingStep) -> int:
 
 
 def _rotary_tables(step: TrainingStep) -> int:
-    """How many pairs of cosine and sine tables a step holds. Gemma 3 has one more for layers with a sliding window
+    """The number of pairs of cosine and sine tables in a step. Gemma 3 has one more for layers with a sliding window
     (transformers 5.23 models/gemma3/modeling_gemma3.py:549)."""
     kinds = step.architecture.layer_types
     if not families.of_layer(kinds[0].class_name).rotary.separate_for_windows:
@@ -105,8 +107,8 @@ def phase(name: str, parts: dict[str, int]) -> Phase:
 
 
 def least_allocated(state: ModelState) -> int:
-    """Bytes that a step allocates whatever its activations are: once the model is loaded, and in the optimizer's
-    step."""
+    """A lower bound of the bytes that a step allocates, independent of its activations: after loading, and in the
+    optimizer's step."""
     return max(_load(state).allocated_bytes, _optimizer_step(state).allocated_bytes)
 
 

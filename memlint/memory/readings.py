@@ -1,4 +1,7 @@
-"""Estimates of a run that may be read in several ways: a verdict only where all of them agree."""
+"""Estimates a run whose files can be read in several ways. It has a verdict only if all readings agree.
+
+For example a Trainer config without a known launcher: the model is whole on each GPU, or sharded with ZeRO-3.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,10 @@ Estimator = Callable[[Run], Estimate]
 
 
 def over_readings(run: Run, estimator: Estimator) -> Estimate:
-    """The estimate of `run` as it stands. Its verdict is `unknown` where another reading of the files has another one.
+    """The estimate of `run` itself. Its verdict becomes `unknown` if another reading of the files gives a different
+    one.
 
-    Readings are tried in their order, and no further than the first that disagrees.
+    Readings are tried in order, up to the first one that disagrees.
     """
     found = estimator(run)
     if not run.readings:
@@ -35,8 +39,11 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
 
 
 def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
-    """The estimate of a run that lacks a value which each of its readings has: that of the reading that needs most;
-    the least bound where another value is missing, too. `found` where there is none."""
+    """The estimate of a run that lacks a value (such as the ZeRO stage) which each of its readings supplies.
+
+    It is that of the reading that needs most memory; if the readings only give lower bounds, because another value is
+    missing, too, that of the lowest bound; if they give none, `found`.
+    """
     tried = [(one, estimator(replace(run, dict(one.changes)))) for one in _possible(run) if _fills_in(one)]
     if not tried or any(other.device_bytes is None for _, other in tried):
         bounds = [other for _, other in tried if other.allocated_low_bytes]
@@ -67,14 +74,14 @@ def _figures(label: str, found: Estimate) -> ReadingEstimate:
 
 
 def doubt(found: Estimate) -> str:
-    """What nobody says and the verdict hangs on, "launcher not known"; "" where the readings agree or there is one."""
+    """The unknown fact that the verdict depends on, such as "launcher not known"; "" if all readings agree."""
     if not found.readings or found.verdict != "unknown" or not found.unknown:
         return ""
     return found.unknown[-1].reason.partition(":")[0]
 
 
 def in_words(readings: Iterable[ReadingEstimate]) -> str:
-    """ "12.9 GiB (12.3 - 14.0) sharded over 8 GPUs, 135 GiB (130 - 140) whole on each GPU": the smallest first."""
+    """The readings as text, smallest first: "12.9 GiB (12.3 - 14.0) sharded over 8 GPUs, 135 GiB (130 - 140) ..."."""
     ordered = sorted(readings, key=lambda one: one.device_bytes or 0)
     return ", ".join(f"{span(one)} {one.label}" for one in ordered)
 

@@ -1,9 +1,9 @@
 """The phases of reinforcement learning between two updates, on one GPU, in bytes.
 
-A step writes completions, computes log-probabilities of the policy and of the reference in micro-batches of their own,
-updates the policy, and hands the new weights to what writes the completions. An inference engine on the same card
-(vLLM, SGLang) takes its share of the card while it writes and may give it back meanwhile; weights and optimizer states
-may wait in host memory. A value model has an update of its own.
+A step generates completions, computes log-probabilities of the policy and of the reference in separate micro-batches,
+updates the policy, and sends the new weights to the generator. An inference engine on the same card (vLLM, SGLang)
+takes its share of the card while it generates, and may release it at other times. Weights and optimizer states may be
+offloaded to host memory meanwhile. A value model has its own update.
 
 Read in verl 0.9.1 (workers/engine_workers.py, update_weights: weights of the engine, the model's parameters one by one
 through a bucket, then its cache) and trl 1.16 (generation/vllm_generation.py).
@@ -28,7 +28,7 @@ from memlint.memory.step import required_count, training_step
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Checkpointing, Loss, Method, Parallelism, Rollout, Run, ValueModel
 
-ENGINE = "engine"  # the component of a phase that an inference engine on the card takes
+ENGINE = "engine"  # the component of a phase for the memory of an inference engine on the card
 _HALF_BYTES = 2
 
 
@@ -42,7 +42,7 @@ class Critic(NamedTuple):
 
 
 def critic(run: Run) -> Critic | None:
-    """The run's value model, placed by its engine; None where it has none. Raises `MissingValue`."""
+    """The run's value model, placed by its engine; None if it has none. Raises `MissingValue`."""
     value: ValueModel | None = run.method.value_model
     if value is None:
         return None
@@ -65,13 +65,13 @@ def critic(run: Run) -> Critic | None:
 
 
 def _own_cards(parallelism: Parallelism, gpus: int) -> Parallelism:
-    """The same degrees over other GPUs."""
+    """The same degrees of parallelism, over `gpus` GPUs."""
     shared = parallelism.sequence_parallel_size * parallelism.tensor_parallel_size
     return parallelism._replace(world_size=gpus, data_parallel_size=max(1, gpus // shared))
 
 
 def _critic_method(run: Run, value: ValueModel) -> Method:
-    """Its own head trains in full or with an adapter, as the policy does."""
+    """The method of the value model: full, or with an adapter like the policy's; its own head always trains."""
     if not value.trains_adapter:
         return Method(kind="full", stage="rm", reward_head="score")
     own = run.method._replace(stage="rm", reward_head="score", reference_model="none")
@@ -79,7 +79,7 @@ def _critic_method(run: Run, value: ValueModel) -> Method:
 
 
 def at_once(updated: Phase, found: Critic, peak: Phase, run: Run) -> int:
-    """Bytes that both updates may reach together, where they run at the same time; 0 where they do not."""
+    """Bytes that both updates may reach together if they run at the same time; 0 if they do not."""
     if not run.method.value_model.trains_at_once:
         return 0
     resting = found.state.weights + found.state.optimizer_states
@@ -88,7 +88,7 @@ def at_once(updated: Phase, found: Critic, peak: Phase, run: Run) -> int:
 
 
 def with_critic(state: ModelState, found: Critic | None, value: ValueModel | None) -> ModelState:
-    """The policy's state beside what the value model leaves on the card."""
+    """The policy's state, plus what the value model keeps on the card outside of its own phases."""
     if found is None or value is None or value.gpus:
         return state
     weights = 0 if value.offloads_weights else found.state.weights
@@ -97,8 +97,8 @@ def with_critic(state: ModelState, found: Critic | None, value: ValueModel | Non
 
 
 def value_update(found: Critic, policy: ModelState, run: Run) -> Phase:
-    """The highest moment of the value model's update, beside what the policy leaves on the card; alone on cards of its
-    own."""
+    """The peak of the value model's update, plus what the policy keeps on the card meanwhile (nothing if the value
+    model has its own cards)."""
     # A scalar per sample and no pairs: one sequence is one row.
     step = training_step(found.run, found.computed, sequences=_rows(found.run.batch.micro_batch_size, "critic"))
     own, _ = phases(step, found.computed, found.state)
@@ -112,8 +112,8 @@ def value_update(found: Critic, policy: ModelState, run: Run) -> Phase:
 
 
 def in_one_step(found: tuple[Phase, ...], learner: Critic) -> tuple[Phase, ...]:
-    """The phases of a step whose loss is the policy's and the value model's. The value model runs first, so that its
-    backward is the last (trl 0.22 trainer/ppo_trainer.py, PolicyAndValueWrapper)."""
+    """The phases of a step with a joint loss of policy and value model. The value model's forward runs first, so its
+    backward runs last (trl 0.22 trainer/ppo_trainer.py, PolicyAndValueWrapper)."""
     step = training_step(learner.run, learner.computed, sequences=_rows(learner.run.batch.micro_batch_size, "critic"))
     own, walk = phases(step, learner.computed, learner.state)
     others = {one.name: one.components for one in own}
@@ -131,7 +131,7 @@ def in_one_step(found: tuple[Phase, ...], learner: Critic) -> tuple[Phase, ...]:
 
 
 def _beside(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Both models' bytes of a phase: weights and optimizer states of both are among the policy's already."""
+    """The components of a phase for both models. Weights and optimizer states of both are in the policy's already."""
     return {
         name: size + (0 if name in ("weights", "optimizer_states") else other.get(name, 0))
         for name, size in mine.items()
@@ -154,7 +154,7 @@ def log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> t
 
 
 def beside_engine(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
-    """The phases in which an engine on the same card has its memory back: `rollout` and `weight_sync`.
+    """The phases in which an engine on the same card is awake: `rollout` and `weight_sync`.
 
     An engine that never sleeps has its share in every phase, outside of the model's allocator (`card.device`).
     """
@@ -162,7 +162,7 @@ def beside_engine(run: Run, units: tuple[Unit, ...], state: ModelState) -> tuple
 
 
 def with_engine_beside(found: Estimate, run: Run, engine_phases: tuple[Phase, ...], woken: int) -> Estimate:
-    """The estimate for a card with the phases in which an inference engine shares it: what is higher counts.
+    """The estimate for a card, with the phases in which an inference engine shares it. The higher peak is taken.
 
     `woken`: the most that such a phase may need.
 
@@ -199,9 +199,9 @@ def with_engine_beside(found: Estimate, run: Run, engine_phases: tuple[Phase, ..
 
 
 def shortest(run: Run) -> Run | None:
-    """The run as it is when a micro-batch without padding has the fewest tokens that it may: one sequence of full
-    length. A bound on tokens is filled by halves at least (verl 0.9.1 utils/seqlen_balancing.py,
-    rearrange_micro_batches: sequences are spread evenly over the fewest micro-batches)."""
+    """The run with the fewest tokens that an unpadded micro-batch may have: those of one sequence of full length. With
+    a limit on tokens, at least half of the limit (verl 0.9.1 utils/seqlen_balancing.py, rearrange_micro_batches:
+    sequences are distributed evenly over the fewest micro-batches)."""
     length = run.sequence.length
     if not isinstance(length, int):
         return None
@@ -227,9 +227,9 @@ _LEFT_IN_CACHES = 0.15
 
 
 def beyond_the_share(found: Phase) -> int:
-    """Bytes that the card may show beyond such a phase: CUDA graphs, and what is left in the trainer's caches.
+    """Bytes that the card may show beyond such a phase: CUDA graphs, and the rest in the trainer's allocator caches.
 
-    An engine captures its graphs when its share is filled already, unless its release leaves room for an estimate of
+    An engine captures its graphs when its share is already full, unless its release leaves room for an estimate of
     them (vllm 0.33.0 v1/worker/gpu_worker.py:720). A log in verl-project/verl#3992 has 52.16 GB reserved for 45.14 GB
     of tensors after the caches were emptied.
     """
@@ -238,8 +238,8 @@ def beyond_the_share(found: Phase) -> int:
 
 
 def when_woken_at_once(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
-    """Bytes of the card, without contexts, while an engine that woke as a whole gets its weights: its share, the
-    trainer's state with a copy of its weights, and the largest parameter gathered. 0 for other engines."""
+    """Bytes of the card, without contexts, while an engine that takes its whole share at once gets its weights: the
+    share, the trainer's state with a copy of its weights, and the largest gathered parameter. 0 for other engines."""
     if not run.rollout.wakes_at_once:
         return 0
     sync = _weight_sync(run, units, state)
@@ -248,7 +248,7 @@ def when_woken_at_once(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
 
 
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
-    """Whether a card holds the phases of `beside_engine`, with the most that it may show in them."""
+    """A function that tells whether a card holds the phases of `beside_engine`, even with the most they may show."""
 
     def fits(gpu: Gpu) -> bool:
         writing = next(one for one in found if one.name == "rollout")
@@ -261,7 +261,7 @@ def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bo
 
 
 def sleeps(run: Run) -> bool:
-    """Whether an engine on the same card gives its memory back while the model trains."""
+    """Whether an engine on the same card releases its memory while the model trains."""
     return run.rollout.generator == "vllm_colocate" and bool(run.rollout.sleep_level)
 
 
@@ -280,7 +280,8 @@ def _rollout(run: Run, state: ModelState) -> Phase:
 
 
 def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
-    """The engine's weights are back, its cache is not: parameters are gathered one by one and copied into it."""
+    """The phase in which the engine has its weights, but not its cache: parameters are gathered and copied one by
+    one."""
     parts = _resident(run, state, True)
     tensors = [tensor for unit in units for tensor in unit.tensors]
     parts["temporaries"] = max(tensor.stored_bytes for tensor in tensors) + run.rollout.sync_bucket_bytes
@@ -304,7 +305,7 @@ def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
 
 
 def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
-    """The reference's forward. The policy's weights may wait in host memory meanwhile."""
+    """The reference's forward. The policy's weights may be in host memory meanwhile."""
     away = run.rollout.offloads_weights and run.rollout.offloads_reference and run.method.reference_model != "shared"
     state = state._replace(weights=0) if away else state
     rows, length = run.rollout.reference_micro_batch_size, run.rollout.reference_length

@@ -1,6 +1,6 @@
 """The segments of a run's training step: the embedding, the decoder layers, the head with the loss.
 
-`training_step` collects what all segments share. `segments` turns the model's units into segments, which
+`training_step` collects the values that all segments share. `segments` turns the model's units into segments, which
 `memlint.memory.autograd.walk` adds up. Counts are elements on one GPU and for one micro-batch; memory is in bytes.
 """
 
@@ -46,7 +46,7 @@ _COPY_PREFIX = "adapter_copy."  # of the names of copies that `modules_to_save` 
 
 
 class TrainingStep(NamedTuple):
-    """What all segments of one training step share. `counts`: number of elements by extent."""
+    """The values that all segments of one training step share. `counts`: number of elements by extent."""
 
     run: Run
     architecture: Architecture
@@ -55,21 +55,21 @@ class TrainingStep(NamedTuple):
     width: int  # bytes of one element of the residual stream
     counts: dict[str, int]
     vocabulary: int
-    needs_gradient: bool = True  # else the head runs under `no_grad`
+    needs_gradient: bool = True  # False: the head runs under `no_grad`
 
 
 def required_count(value: object, field: str, reason: str) -> int:
-    """`value` where it is a count. Raises `MissingValue` with `field` and `reason` where it is not known."""
+    """`value` as a count. Raises `MissingValue` with `field` and `reason` if it is unknown."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise MissingValue(field, reason)
 
 
 def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, sequences: int = 0) -> TrainingStep:
-    """What the segments of a step share. Raises `MissingValue` where a value is not known.
+    """The values that the segments of a step share. Raises `MissingValue` if one is unknown.
 
-    `simulated`: as a step on fake tensors shows it, without the memory that CUDA kernels allocate for themselves.
-    `sequences`: in one forward; 0 takes the run's micro-batch.
+    `simulated`: comparable to a step on fake tensors, without the memory that CUDA kernels allocate internally.
+    `sequences`: sequences in one forward; 0: those of the run's micro-batch.
     """
     architecture: Architecture = run.model.architecture
     micro_batch = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
@@ -107,17 +107,17 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
 
 
 def _scores_completions_alone(run: Run) -> bool:
-    """Whether logits are asked for of the completions alone."""
+    """Whether only the logits of completions are computed."""
     return bool(run.method.stage == "grpo" and run.sequence.max_new_tokens and not run.loss.prompt_logits)
 
 
 def _scored_tokens(run: Run, tokens: Tokens) -> int:
-    """Tokens whose log-softmax a loss over log-probabilities takes."""
+    """The number of tokens whose log-softmax a loss over log-probabilities computes."""
     return _completion_tokens(run, tokens, 0) if run.loss.scores_completions else tokens.count
 
 
 def _completion_tokens(run: Run, tokens: Tokens, before: int) -> int:
-    """Tokens of the completions of one forward, with `before` tokens in front of each."""
+    """The number of tokens of the completions in one forward, plus `before` tokens in front of each."""
     written = run.sequence.max_new_tokens
     return tokens.sequences * min(tokens.length, written + before) if isinstance(written, int) else tokens.count
 
@@ -134,7 +134,7 @@ def sequences_per_sample(run: Run) -> int:
 
 
 def _embedding(unit: Unit) -> Tensor:
-    """The token embedding that the forward reads: its trainable copy where `modules_to_save` made one."""
+    """The token embedding that the forward reads: the trainable copy if `modules_to_save` made one."""
     found = [tensor for tensor in unit.tensors if tensor.kind == "embedding"]
     if found:
         return next((tensor for tensor in found if tensor.name.startswith(_COPY_PREFIX)), found[0])
@@ -182,9 +182,9 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
 
 
 def _keeps_linear_inputs(run: Run) -> bool:
-    """ZeRO-3 replaces `torch.nn.functional.linear` for good by a function that saves its input whether or not the
-    weight trains (deepspeed 0.19.8 runtime/zero/linear.py:100-105, LinearFunctionForZeroStage3.setup_context;
-    partition_parameters.py:412)."""
+    """Whether linear layers save their input even for a frozen weight. ZeRO-3 permanently replaces
+    `torch.nn.functional.linear` by a function that does (deepspeed 0.19.8 runtime/zero/linear.py:100-105,
+    LinearFunctionForZeroStage3.setup_context; partition_parameters.py:412)."""
     zero = run.parallelism.zero
     return run.parallelism.engine == "deepspeed" and zero.stage == 3 and zero.memory_efficient_linear
 
@@ -209,9 +209,9 @@ def _dequantized_width(run: Run) -> int:
 
 
 def _mixes_halves(run: Run) -> bool:
-    """Whether experts of one half precision meet scores of the other: autocast casts what the router multiplies, and
-    leaves the grouped products in the dtype of the experts (transformers 5.23 integrations/moe.py:373). Engines that
-    cast weights themselves make both alike."""
+    """Whether experts have one half precision and router scores the other. Autocast casts the router's product, but
+    leaves grouped products in the dtype of the experts (transformers 5.23 integrations/moe.py:373). Engines that cast
+    weights themselves give both the same dtype."""
     weights = run.precision.trainable_dtype if run.method.kind == "full" else run.model.weights_dtype
     alone = run.parallelism.engine in ("single", "ddp") and run.precision.autocast is True
     return alone and {run.precision.compute, weights} == {"float16", "bfloat16"}
@@ -225,19 +225,19 @@ def _softmax_keeps_dtype(run: Run) -> bool:
 
 
 def _delta_rule_implementation(run: Run) -> str:
-    """What computes the gated delta rule: fla's kernels, or transformers' own code, which solved row by row in a loop
-    before 5.17 (models/qwen3_5/modeling_qwen3_5.py, torch_chunk_gated_delta_rule, of 5.16.0 and 5.17.0)."""
+    """The implementation of the gated delta rule: fla's kernels, or transformers' own code, which solved row by row in
+    a loop before 5.17 (models/qwen3_5/modeling_qwen3_5.py, torch_chunk_gated_delta_rule, of 5.16.0 and 5.17.0)."""
     if run.stack.linear_attention in ("fla", "kernels"):
         return "fla"
     return "loop" if () < run.stack.transformers < (5, 17) else "torch"
 
 
 def _scan_implementation(run: Run) -> str:
-    """What runs Mamba 2's scan: mamba_ssm's kernel, or transformers' own code.
+    """The implementation of Mamba 2's scan: mamba_ssm's kernel, or transformers' own code.
 
     Before 5.18 transformers' code kept the product of every position with every other one's states
-    (models/granitemoehybrid of 5.14.0: 17 GB per layer for 2,048 tokens). Nobody can train with that, so a run on such
-    a release is taken to have the kernel.
+    (models/granitemoehybrid of 5.14.0: 17 GB per layer for 2,048 tokens). Training with that is impossible, so a run on
+    such a release is assumed to have the kernel.
     """
     version = run.stack.transformers
     return "kernel" if run.stack.linear_attention == "kernels" or () < version < (5, 18) else "torch"
@@ -282,7 +282,7 @@ def segments(
 
 
 class _LayerKind:
-    """What equal layers share: their code and parameters, and the bytes of their tensors, without and with gradients
+    """The values that equal layers share: code, parameters, and the bytes of their tensors, without and with gradients
     that stay where autograd made them."""
 
     __slots__ = ("_profiles", "kernels", "roles", "shape", "sizes")
@@ -297,7 +297,7 @@ class _LayerKind:
         self._profiles: dict[LayerMode, Profile] = {}
 
     def profile(self, mode: LayerMode) -> Profile:
-        """The recording of such a layer; kept here since the mode alone is cheaper to look up than all of it."""
+        """The recording of such a layer. Cached here by the mode, which is a cheaper key than all values together."""
         found = self._profiles.get(mode)
         if found is None:
             found = self._profiles[mode] = layer_profile(self.shape, self.roles, self.kernels, mode)
@@ -326,8 +326,8 @@ def _trains(unit: Unit) -> bool:
 
 
 def _split_every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
-    """Equal layers with the run that says how they are checkpointed: all alike, or every n-th one (transformers 5.23
-    modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
+    """(run, unit) of equal layers, where the run tells whether they are checkpointed: one pair, or two if only every
+    n-th layer is (transformers 5.23 modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
     checkpointed, every = step.run, step.run.checkpointing.every
     if checkpointed.checkpointing.mode != "every_n" or every < 2:
         return [(checkpointed, unit)]
@@ -401,7 +401,7 @@ def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
 
 
 def autograd_owns_grads(run: Run, unit_state: UnitState) -> bool:
-    """Whether gradients of parameters stay the tensors that autograd made: no engine moves them elsewhere."""
+    """Whether gradients of parameters remain the tensors that autograd made, so that no engine moves them."""
     return unit_state.gradient_kept > 0 and run.parallelism.engine in ("single", "ddp")
 
 
@@ -451,7 +451,7 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
 
 
 def _own_projection(unit: Unit) -> Parameter | None:
-    """The projection of the embedding to every layer's own one (Gemma 3n, Gemma 4); None without one."""
+    """The projection of the embedding to per-layer embeddings (Gemma 3n, Gemma 4); None without one."""
     found = next((one for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")), None)
     if found is None:
         return None
@@ -498,7 +498,7 @@ def _head_product(step: TrainingStep, unit_state: UnitState, kept: int) -> HeadP
 
 
 def _at_loss(unit_state: UnitState, state: ModelState) -> UnitState:
-    """The head's state while the loss runs: no gradient has come, and its parameters may be gathered no more."""
+    """The head's state while the loss runs: it has no gradients yet, and its parameters may already be released."""
     return unit_state._replace(
         gathered_forward=state.gathered_at_loss,
         gathered_backward=state.gathered_at_loss_backward,
@@ -508,7 +508,7 @@ def _at_loss(unit_state: UnitState, state: ModelState) -> UnitState:
 
 
 def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
-    """Bytes of the logits where the training loop holds the model's output until the backward ends."""
+    """Bytes of the logits that the training loop holds until the backward ends; 0 if it does not."""
     run = step.run
     if not run.loss.keeps_logits or loss_kind(run) in FUSED_LOSSES:
         return 0
@@ -574,7 +574,7 @@ def _loss_stage(run: Run) -> str:
 
 
 def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
-    """Tokens whose logits a fused loss holds at once.
+    """The number of tokens whose logits a fused loss holds at once.
 
     Liger: tokens / ceil(vocabulary / hidden), rounded up to a power of two (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py). Chunked losses have a setting for it. Cut cross entropy holds one block.

@@ -1,4 +1,4 @@
-"""How many bytes a tensor occupies: by dtype, rounded as PyTorch's allocator rounds, and when quantised."""
+"""The bytes of a tensor: by dtype, rounded like PyTorch's allocator, and quantised."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BLOCK_ABSMAX = 256  # second level of `compress_statistics`, functional.py:940
 # transformers 5.23 quantizers/base.py:259.
 _LINEAR_ONLY = ("bnb", "hqq", "eetq", "gptq", "awq", "aqlm", "quanto")
 _STACKED_TOO = ("fp8", "mxfp4", "nvfp4")  # these checkpoints store 3-D experts quantised as well
-SIZED = (*_LINEAR_ONLY, *_STACKED_TOO)  # what weights take by these methods is known
+SIZED = (*_LINEAR_ONLY, *_STACKED_TOO)  # methods for which the size of weights is known
 
 
 def rounded(count: int) -> int:

@@ -40,13 +40,13 @@ _COMPONENT_WORDS: Mapping[str, str] = {"kv_cache": "KV cache", "engine": "infere
 
 
 def component_words(component: str) -> str:
-    """How every output calls a component of a phase."""
+    """The name of a component in all outputs."""
     return _COMPONENT_WORDS.get(component, component.replace("_", " "))
 
 
 def with_tensors(units: tuple[Unit, ...], change: Callable[[Tensor], Tensor]) -> tuple[Unit, ...]:
-    """The units with `change` of each tensor. Layers that share one tuple of tensors still do: what is computed of it
-    is then computed once for all of them."""
+    """The units with `change` applied to each tensor. Layers that share one tuple of tensors still share the result, so
+    that later results can be cached by the tuple's identity."""
     known: dict[int, tuple[Tensor, ...]] = {}
     for unit in units:
         if id(unit.tensors) not in known:
@@ -55,9 +55,11 @@ def with_tensors(units: tuple[Unit, ...], change: Callable[[Tensor], Tensor]) ->
 
 
 class Moment(NamedTuple):
-    """Bytes of gradients and their buffers in one unit's backward, whatever unit left them: the most beside its
-    activations, and the most when these are gone. `released`: of the parameters that are gathered in the backward of
-    such units at most, those that are not gathered in this one's. `begin`: what is there when it begins."""
+    """Bytes of gradients and their buffers during one unit's backward, including those that other units left.
+
+    `live`: the most while its activations are alive. `end`: the most after these are freed. `begin`: when it begins.
+    `released`: how many bytes fewer parameters are gathered than the most for units of this kind.
+    """
 
     live: int
     end: int
@@ -66,14 +68,14 @@ class Moment(NamedTuple):
 
 
 class UnitState(NamedTuple):
-    """What one unit adds while it is worked on, bytes on this GPU."""
+    """The bytes that one unit adds on this GPU while its forward or backward runs."""
 
     gathered_forward: int = 0  # unsharded parameters alive during its forward (prefetched units included)
     gathered_backward: int = 0
     gradient_live: int = 0  # gradients and their buffers at the peak of its activations, beyond what later units left
     gradient_kept: int = 0  # gradients that stay after its backward (negative: what its backward frees)
     gradient_end: int = 0  # as gradient_live, at the end of its backward, when its own activations are gone
-    moments: tuple[Moment, ...] = ()  # in place of the three above, for each repetition of the unit, the last one first
+    moments: tuple[Moment, ...] = ()  # instead of the three above: one per repetition of the unit, the last one first
     gathered_entering: int = 0  # as gathered_forward, when its forward begins and has no activations of its own yet
 
 
@@ -85,7 +87,7 @@ class ModelState(NamedTuple):
     gradients_resident: int  # alive before the backward begins (accumulation, flat buffers)
     communication: int  # buckets and flat buffers alive through forward and backward
     units: tuple[UnitState, ...]
-    gradients_at_step: int  # what is alive when the optimizer steps
+    gradients_at_step: int  # alive when the optimizer steps
     step_temporaries: int
     communication_at_step: int = 0
     save_temporaries: int = 0
@@ -107,14 +109,14 @@ class Phase(NamedTuple):
 
 
 class UnknownField(NamedTuple):
-    """A field of the run that is needed and not known. `reason`: what to do about it."""
+    """A field of the run that the estimate needs and that is unknown. `reason`: why, and what to do about it."""
 
     field: str
     reason: str
 
 
 class Assumption(NamedTuple):
-    """A value that the files do not give, and where it came from."""
+    """A value that the estimate depends on, and where it came from."""
 
     field: str
     value: Any
@@ -132,7 +134,7 @@ class ReadingEstimate(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The peak on one GPU. Figures are None where a field that they need is unknown; `unknown` lists those."""
+    """The peak on one GPU. Figures are None if a field that they need is unknown; `unknown` lists those fields."""
 
     phases: tuple[Phase, ...]
     peak_phase: str
@@ -157,7 +159,7 @@ class Estimate(NamedTuple):
 
     @property
     def on_card(self) -> CardBytes | None:
-        """What the run takes of its card; None where that is unknown."""
+        """The memory that the run takes of its card; None if unknown."""
         figure, low, high = self.device_bytes, self.device_low_bytes, self.device_high_bytes
         if figure is None or low is None or high is None:
             return None

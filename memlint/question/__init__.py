@@ -1,11 +1,12 @@
-"""A question about a run that no file describes: the framework files that it stands for, and their estimate.
+"""Answers questions about a run that no file describes: writes the framework files that would describe it, and
+estimates them.
 
     question = question_of({"model": "llama-3-8b", "method": "qlora", "gpu": "RTX 4090"})
     files_of(question).contents    # the texts of train.yaml and what it names, by path
     answer(question).run.estimate  # the estimate of exactly these texts
 
-There is no second estimator: a question is answered by linting the files that it stands for. So the files that
-`--write-config` writes give the same figures.
+There is no second estimator: a question is answered by linting these files. So the files that `--write-config` writes
+give the same figures.
 """
 
 from memlint.question.answer import Answer as Answer

@@ -1,4 +1,4 @@
-"""The estimate of the files that a question stands for: they are linted like any others, from memory."""
+"""Answers a question: makes the files that describe its run, and lints them from memory like any others."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from memlint.run import Run
 
 
 class Answer(NamedTuple):
-    """`question`: as it was asked. `files`: what it stands for. `report`: what is said of these files. `neutral`: the
-    run that the report is about."""
+    """`question`: as it was asked. `files`: the files that describe its run. `report`: the report of these files.
+    `neutral`: the `Run` that the report is about."""
 
     question: Question
     files: QuestionFiles
@@ -33,27 +33,27 @@ class Answer(NamedTuple):
 
     @property
     def refused(self) -> tuple[Finding, ...]:
-        """Why the framework would refuse the run; empty where it would start."""
+        """The reasons why the framework would refuse the run; empty if it would start."""
         return tuple(one for one in self.report.findings if one.severity == "error" and one.rule in self.run.stopped_by)
 
     @property
     def warnings(self) -> tuple[Finding, ...]:
-        """What the linter warns of beside the figure, which is in the table: the length, the kernels, the precision."""
+        """The warnings, except those about memory, which the table shows: they are about length, kernels, precision."""
         found = (one for one in self.report.findings if one.severity == "warning" and one not in self.refused)
         return tuple(one for one in found if not one.name.startswith("memory/"))
 
 
 def answer(question: Question, facts: StatedFacts = StatedFacts(isolated=True)) -> Answer:  # noqa: B008 - frozen
-    """The answer to a question. Reads no file but the model's own folder. Raises UsageError.
+    """The answer to a question. Reads no file except in the model's own folder. Raises UsageError.
 
-    `facts`: versions, the hub and the settings file to use. Settings of the working directory say nothing about a
-    question: they are read where `facts.settings_file` names them.
+    `facts`: versions, use of the hub, and the settings file. Settings of the working directory do not apply unless
+    `facts.settings_file` names them.
     """
     return answer_with(question, facts, None)[0]
 
 
 def answer_with(question: Question, facts: StatedFacts, like: Linter | None) -> tuple[Answer, Linter]:
-    """The answer, and the linter that gave it. `like`: an earlier linter, whose rules are used again."""
+    """The answer, and the linter that gave it. `like`: an earlier linter, whose rules are reused."""
     files = files_of(question, facts.hub, facts.exact)
     request = LintRequest(facts._replace(isolated=facts.settings_file is None), fixes=False, cwd="/", assumptions=True)
     linter = Linter(request, in_memory(files.contents, _models(files)), like=like)

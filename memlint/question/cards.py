@@ -1,4 +1,4 @@
-"""How many cards a question needs: of the card that it names, and of each common one."""
+"""Finds how many cards the run of a question needs: of the named card, and of each common one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from memlint.question.defaults import with_defaults
 from memlint.question.model import Default, Question
 from memlint.run import SERVERS
 
-# Numbers of cards that people have: up to a machine, then whole machines of eight.
+# Numbers of cards to try: up to one machine of eight, then whole machines.
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-SHARING = (1, 2, 4, 8, 16)  # cards that share each layer: they divide its heads
+SHARING = (1, 2, 4, 8, 16)  # numbers of cards with tensor parallelism, which must divide the heads
 
 
 class CardNumbers(NamedTuple):
-    """`answer`: with the fewest of the card that was named, or of any common one, else with the most that was tried.
-    `number`: how many, 0 where none is enough. `by_card`: how many of each common card, None where none is enough.
-    `tried`: the numbers.
+    """How many cards are enough.
+
+    `number`: the fewest of the named card (if none is named, of any common card) that hold the run; 0 if none does.
+    `answer`: the answer for this number, or for the most that was tried. `by_card`: the fewest of each common card,
+    None if no number is enough. `tried`: the numbers that were tried.
     """
 
     answer: Answer
@@ -29,7 +31,7 @@ class CardNumbers(NamedTuple):
 
 def fewest_cards(question: Question, facts: StatedFacts) -> CardNumbers:
     """The smallest numbers of cards that hold the run, found by estimating it for each number. Raises UsageError."""
-    question, taken = _shared(question)
+    question, taken = _with_sharding(question)
     engine = with_defaults(question._replace(gpus=question.gpus or 2))[0].engine
     serves = question.inference and engine in SERVERS
     if serves:
@@ -41,8 +43,8 @@ def fewest_cards(question: Question, facts: StatedFacts) -> CardNumbers:
     return CardNumbers(found._replace(files=files), count, rows, counts)
 
 
-def _shared(question: Question) -> tuple[Question, tuple[Default, ...]]:
-    """The question with a way to share the model among the cards: with DDP no number of cards is ever enough."""
+def _with_sharding(question: Question) -> tuple[Question, tuple[Default, ...]]:
+    """The question, with sharding added if it has none: with DDP more cards would never help. Also the new defaults."""
     if question.inference or question.zero or question.fsdp:
         return question, ()
     why = "more cards hold a larger run only where they share the model"
@@ -50,7 +52,7 @@ def _shared(question: Question) -> tuple[Question, tuple[Default, ...]]:
 
 
 def _rows(question: Question, facts: StatedFacts) -> tuple[tuple[str, int | None], ...]:
-    """The fewest of each common card: an estimate names all cards that hold it."""
+    """The fewest of each common card. One estimate per number is enough: it lists all cards that hold the run."""
     fewest: dict[str, int] = {}
     for count in COUNTS:
         for name in answer(question._replace(gpus=count), facts).run.estimate.fits_on:
@@ -61,7 +63,8 @@ def _rows(question: Question, facts: StatedFacts) -> tuple[tuple[str, int | None
 
 
 def _served_rows(question: Question, facts: StatedFacts) -> tuple[tuple[str, int | None], ...]:
-    """The same under a server, whose cache depends on the card: it has to hold all requests at once."""
+    """The fewest of each common card for a server. Each card is estimated by itself: the server's cache depends on it,
+    and must hold all requests at once."""
     rows = []
     for gpu in common():
         asked = question._replace(gpu=gpu.name)
@@ -81,7 +84,7 @@ def _is_enough(question: Question, count: int, facts: StatedFacts) -> bool:
 def _smallest(
     question: Question, facts: StatedFacts, counts: tuple[int, ...], by_card: dict[str, int | None]
 ) -> tuple[Answer, int]:
-    """The answer for the fewest cards, and their number; 0 with the answer for the most that was tried."""
+    """(answer for the fewest sufficient cards, their number); if no number suffices, (answer for the most tried, 0)."""
     if question.gpu:
         count = next((count for count in counts if _is_enough(question, count, facts)), 0)
     else:

@@ -1,4 +1,4 @@
-"""What if: the run of a file with other values, as the framework would read the changed file. Nothing is written.
+"""Estimates the run of a file with other values, as the framework would read the changed file. Nothing is written.
 
 A change is `key=value`. The key is the framework's own (`per_device_train_batch_size`), a dotted one of a file that the
 config names (`zero_optimization.stage`), a field of the run (`batch.micro_batch_size`), or `gpu` and `gpus`.
@@ -32,12 +32,12 @@ from memlint.source.document import Document
 
 FACTS = ("gpu", "gpus")
 UNKNOWN_KEY = "config/unknown-key"
-# Findings that say that a value cannot be meant, whether or not the framework starts with it.
+# Findings about a value that is certainly wrong, even if the framework would start with it.
 WRONG_VALUES = ("config/wrong-type", "config/bad-value", "reference/missing", "model/unknown")
 NO_MODEL = "model/unknown"
-# Fields of the run that the command line states, and the word that `--set` has for them.
+# Fields of the run that only the command line states, and the names that `--set` has for them.
 STATED = {"parallelism.world_size": "gpus", "hardware.gpu": "gpu", "hardware.gpus_per_node": "gpus"}
-# Words of a question, and the field of the run that they are.
+# Fields of a question -> the fields of the run that they set.
 QUESTION_FIELDS = {
     "model": "model.name",
     "length": "sequence.length",
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """The run of a file under some changes. `refused`: why the framework would not start it; empty where it would."""
+    """The run of a file with some changes. `refused`: why the framework would not start it; empty if it would."""
 
     label: str
     run: RunReport
@@ -88,16 +88,16 @@ def _value(text: str) -> Any:
 
 
 class Variants(Protocol):
-    """What has variants: a file, or a question."""
+    """Something that has variants: a file or a question."""
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
-        """The run with the changes. Raises UsageError for a key that nobody reads."""
+        """The run with the changes. Raises UsageError for a key that is not read."""
 
 
 class FileWhatIf:
-    """The run of one file, and its variants. Raises UsageError where the file has none, or several.
+    """The run of one file, and its variants. Raises UsageError if the file has no run or several.
 
-    `request`: how the file is linted; its facts hold for the variants as well.
+    `request`: how the file is linted; its facts also hold for the variants.
     """
 
     def __init__(self, request: LintRequest, path: str) -> None:
@@ -109,10 +109,10 @@ class FileWhatIf:
             count = sum(len(one.runs) for one in with_runs)
             raise UsageError(f"{path}: holds {count} runs; what-if needs a file with one")
         self._analysis = with_runs[0]
-        self._before = frozenset(map(_said, self._analysis.findings))
+        self._before = frozenset(map(_rule_and_message, self._analysis.findings))
 
     def variant(self, label: str, changes: Iterable[Change]) -> Variant:
-        """The run with the changes. Raises UsageError for a key that nobody reads."""
+        """The run with the changes. Raises UsageError for a key that is not read."""
         changes = tuple(changes)
         _refuse_twice(changes)
         facts = _facts(self._request.facts, [one for one in changes if one.key in FACTS])
@@ -124,19 +124,21 @@ class FileWhatIf:
         if len(report.runs) != 1:
             raise UsageError(f"{label}: no run is left of {self._path}")
         stopped = set(report.runs[0].stopped_by)
-        new = [one for one in report.findings if _said(one) not in self._before]  # the others are no fault of a change
+        new = [
+            one for one in report.findings if _rule_and_message(one) not in self._before
+        ]  # those that the changes cause
         refused = (one for one in new if one.severity == "error" and one.rule in stopped)
         wrong = (one for one in new if one.name in WRONG_VALUES)
         reasons = (_reason(one, changes) for one in (*refused, *wrong))
         return Variant(label, report.runs[0], tuple(dict.fromkeys(reasons)))
 
 
-def _said(finding: Finding) -> tuple[str, str]:
+def _rule_and_message(finding: Finding) -> tuple[str, str]:
     return finding.rule, finding.message
 
 
 def _reason(finding: Finding, changes: Iterable[Change]) -> str:
-    """What a finding says of a value; of an unknown model with the names that are like it."""
+    """The message of a finding about a changed value; for an unknown model, with similar names."""
     if finding.name != NO_MODEL:
         return finding.message
     named = next((str(one.value) for one in changes if str(one.value) in finding.message), "")
@@ -145,7 +147,7 @@ def _reason(finding: Finding, changes: Iterable[Change]) -> str:
 
 
 def _refuse_twice(changes: tuple[Change, ...]) -> None:
-    """Raises UsageError where one key gets two values."""
+    """Raises UsageError if a key gets two values."""
     seen: dict[str, Change] = {}
     for one in changes:
         other = seen.setdefault(one.key, one)
@@ -168,7 +170,7 @@ def _facts(facts: StatedFacts, changes: list[Change]) -> StatedFacts:
 
 
 def changed_contents(analysis: Analysis, changes: Iterable[Change]) -> Mapping[str, bytes]:
-    """Whole files by path, as they would be with the changes. Raises UsageError where no edit says one of them."""
+    """path -> the whole file with the changes. Raises UsageError if a change cannot be written as an edit."""
     documents = _documents(analysis)
     by_path: dict[str, list[Edit]] = {}
     for change in changes:
@@ -190,7 +192,7 @@ def _documents(analysis: Analysis) -> dict[str, Document]:
 
 
 def _edits(analysis: Analysis, change: Change) -> tuple[Edit, ...]:
-    """The edits that say a change: in the config, in a file that it names, or as its format writes a field."""
+    """The edits that make a change: in the config, in a file that it names, or as its format writes a field."""
     parts = tuple(change.key.split("."))
     if at(analysis.document.value, parts) is not MISSING:
         return (_edit(analysis.document, parts, change.value),)
@@ -204,7 +206,7 @@ def _edits(analysis: Analysis, change: Change) -> tuple[Edit, ...]:
 
 
 def _edit(document: Document, pointer: tuple[str | int, ...], value: Any) -> Edit:
-    """null takes a key away."""
+    """The edit that sets a key; null removes it."""
     return Edit(document.path, pointer, "remove" if value is None else "set", value)
 
 
@@ -237,7 +239,7 @@ def _field_edits(analysis: Analysis, change: Change) -> tuple[Edit, ...]:
 
 
 def _model_edit(analysis: Analysis, run: Run, change: Change) -> Edit:
-    """The edit that names another model where the run's is named."""
+    """The edit that replaces the model's name."""
     place = run.origins.get("model.name")
     document = _documents(analysis).get(place.path) if place is not None else None
     if place is None or document is None:
@@ -260,14 +262,14 @@ def _refuse_unknown_keys(report: FileReport, changes: list[Change]) -> None:
 
 
 def _fields() -> list[str]:
-    """Every dotted name of the run's fields, two deep."""
+    """The dotted names of the run's fields, with at most one dot."""
     blank = Run("", "")
     sections = [name for name in Run._fields if hasattr(getattr(blank, name), "_fields")]
     return [f"{section}.{field}" for section in sections for field in getattr(blank, section)._fields]
 
 
 class QuestionWhatIf:
-    """The variants of a question: its fields are what changes (`batch=4`, `gpu=H100`)."""
+    """The variants of a question. Changes set its fields (`batch=4`, `gpu=H100`)."""
 
     def __init__(self, question: Question, facts: StatedFacts) -> None:
         self._question = question

@@ -1,4 +1,4 @@
-"""Plain values to a checked `Question`. Every error names the field as its option and what may have been meant."""
+"""Makes a checked `Question` from plain values. Errors name the field as its option, and what was probably meant."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MOST = 1 << 31  # no count, length or width is larger
 
 
 def question_of(values: Mapping[str, object]) -> Question:
-    """The question that `values` ask, by field name ("kv_heads" or "kv-heads"). Raises UsageError."""
+    """The question with these values, by field name ("kv_heads" or "kv-heads"). Raises UsageError."""
     named = {field.replace("-", "_"): value for field, value in values.items()}
     for field in named:
         if field not in Question._fields:
@@ -120,7 +120,7 @@ def _meant(word: str, known: tuple[str, ...], shown: Callable[[str], str] = str)
 
 
 def _refuse_contradictions(question: Question) -> None:
-    """Raises UsageError for values that cannot be meant together."""
+    """Raises UsageError for values that contradict each other."""
     dimensions = [field for field in DIMENSIONS if getattr(question, field) is not None]
     if not question.model and not dimensions:
         raise UsageError(
@@ -166,7 +166,7 @@ def _refuse_contradictions(question: Question) -> None:
 
 
 def _refuse_counts(question: Question) -> None:
-    """Raises UsageError for numbers of GPUs that do not belong together."""
+    """Raises UsageError for numbers of GPUs that contradict each other."""
     gpus, each = question.gpus, question.gpus_per_node
     if gpus and each and gpus % each:
         raise UsageError(f"--gpus {gpus} with --gpus-per-node {each}: --gpus counts those of all machines")

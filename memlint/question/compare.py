@@ -1,4 +1,4 @@
-"""Variants of a run beside the run as it is, as text: what each component becomes, and the difference."""
+"""Compares a run with its variants, as text: each component's memory and the difference."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROWS = ("peak in", *map(component_words, COMPONENTS), "allocated", "on the card"
 
 
 def compare_lines(base: RunReport, variants: tuple[Variant, ...], style: Style) -> Iterator[str]:
-    """A column for the run as it is, and one for each variant: GiB at its own peak, with the change."""
+    """One column for the run as it is and one per variant: GiB at the variant's own peak, with the change."""
     columns = (Variant("as it is", base), *variants)
     cells = [_column(one.run, base) for one in columns]
     heads = [one_line(one.label) for one in columns]
@@ -41,7 +41,7 @@ def compare_lines(base: RunReport, variants: tuple[Variant, ...], style: Style) 
 
 
 def _blank(column: dict[str, str]) -> str:
-    """The cell of a row that a column does not have: nothing of it, or not known."""
+    """The cell of a row that a column lacks: "-" (nothing of this component), or "?" if nothing is estimated."""
     return "?" if column["peak in"] == "?" else "-"
 
 
@@ -80,7 +80,7 @@ def _cell(mine: int, theirs: int, is_base: bool) -> str:
 
 
 def sweep_lines(base: RunReport, found: Sweep, style: Style) -> Iterator[str]:
-    """A row for each value: what is allocated, the figure on the card with its range, the verdict."""
+    """One row per value: allocated bytes, the figure on the card with its interval, the verdict."""
     yield style.paint(base.path, "bold")
     width = max(len(found.key), *(len(one.label) for one in found.variants))
     yield f"  {found.key:>{width}}  {'allocated':>9}  {'on the card, GiB':24}"

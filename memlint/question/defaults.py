@@ -1,4 +1,4 @@
-"""What a question leaves out, and the default that takes its place, with its reason."""
+"""The defaults for the fields that a question leaves out, each with its reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def with_defaults(question: Question, model: ModelChoice = _ANY_MODEL) -> tuple[
         partial(_of_family, model.family),
     ):
         open_ = (one for one in reversed(tuple(rules(question))) if getattr(question, one.field) in (None, ""))
-        found = tuple(reversed({one.field: one for one in open_}.values()))  # of several for a field the first
+        found = tuple(reversed({one.field: one for one in open_}.values()))  # the first default of each field
         values: dict[str, Any] = {one.field: one.value for one in found}
         question = question._replace(**values)
         taken += found

@@ -1,4 +1,4 @@
-"""The framework files that a question stands for, as texts."""
+"""Writes the framework files that describe the run of a question, as texts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAUNCH_FILE = "fsdp.yaml"
 
 
 def files_of(question: Question, hub: bool = False, exact: bool = False) -> QuestionFiles:
-    """The config, what it names (DeepSpeed's JSON, accelerate's launch file, a config.json), and the defaults taken.
+    """The config, the files that it names (DeepSpeed JSON, accelerate launch file, config.json), the defaults used.
 
     `hub` and `exact`: ways to find the model, as in architectures.resolve. Raises UsageError.
     """
@@ -43,7 +43,7 @@ def _keys(question: Question, model: str) -> dict[str, Any]:
 
 
 def _header(question: Question) -> str:
-    """The comment that says what no key does: the card, how many of them, the launch file."""
+    """The `# memlint:` comment with the facts that no key can state: the card, their number, the launch file."""
     facts = [f"gpus={question.gpus}"]
     if question.gpu:
         facts.insert(0, f'gpu="{question.gpu}"' if " " in question.gpu else f"gpu={question.gpu}")

@@ -1,4 +1,4 @@
-"""What can be asked without a file. Every field but the model may be left out."""
+"""A question about a run that no file describes. Every field but the model may be left out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import NamedTuple  # _record's has at most 35 fields; no start impor
 
 
 class Question(NamedTuple):
-    """A training run, or with `inference` a model that answers requests. None and "": not said, a default is taken.
+    """A training run, or with `inference` a model that answers requests. None and "": not stated, a default is taken.
 
     `question_of` makes one from plain values and checks them; its errors name the field.
     """
 
     model: str = ""  # a repository id, a short name (llama-3-8b), a folder with a config.json, or that file
-    framework: str = ""  # llamafactory, trl: whose files are written
+    framework: str = ""  # llamafactory, trl: the framework whose files are written
     # Training.
     method: str = ""  # full, lora, qlora, dora, freeze
     stage: str = ""  # sft, pt, rm, dpo, kto, orpo, simpo
@@ -46,16 +46,16 @@ class Question(NamedTuple):
     tied: bool | None = None  # the head shares the embedding's tensor
     # Inference.
     inference: bool = False
-    context: int | None = None  # tokens of a request, prompt and answer
-    new_tokens: int | None = None  # of these, the answer's
-    requests: int | None = None  # answered at once
+    context: int | None = None  # tokens of a request, prompt and answer together
+    new_tokens: int | None = None  # tokens of the answer among them
+    requests: int | None = None  # requests answered at once
     engine: str = ""  # transformers, vllm, sglang
     kv_dtype: str = ""  # of the KV cache: auto, fp8
-    memory_share: float | None = None  # of the card, that vLLM or SGLang fills
+    memory_share: float | None = None  # share of the card that vLLM or SGLang fills
 
 
 class Default(NamedTuple):
-    """A value that nobody gave. `why`: where it comes from."""
+    """A value that the question does not state. `why`: where the default comes from."""
 
     field: str
     value: object
@@ -63,9 +63,9 @@ class Default(NamedTuple):
 
 
 class QuestionFiles(NamedTuple):
-    """The files that a question stands for. `main`: the path of the config among `contents` (path -> text).
+    """The files that describe the run of a question. `main`: the path of the config among `contents` (path -> text).
 
-    `taken`: the defaults. `start`: the command that would start the run in the folder of these files.
+    `taken`: the defaults that were used. `start`: the command that would start the run in the folder of these files.
     """
 
     main: str

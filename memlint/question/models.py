@@ -1,4 +1,4 @@
-"""The model of a question: what its name means, near matches for a slip, and dimensions that are typed by hand."""
+"""The model of a question: resolves its name, suggests similar names, and applies dimensions typed by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from memlint.memory.storage import SIZED
 from memlint.question.check import DIMENSIONS
 from memlint.question.model import Default, Question
 
-FOLDER = "custom-model"  # of the config.json with dimensions typed by hand
+FOLDER = "custom-model"  # the folder of a config.json with dimensions typed by hand
 # The fields of a question and the names that Llama's config.json has for them.
 KEYS: Mapping[str, str] = {
     "layers": "num_hidden_layers",
@@ -37,10 +37,10 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 class ModelChoice(NamedTuple):
-    """`name`: what the config says. `config`: the config.json of a model that is none of the catalog's, or None.
+    """`name`: the name in the config. `config`: the config.json of a model that is not in the catalog, else None.
 
-    `family`: the transformers model type. `positions`: the most tokens of a sequence, 0 where nothing says it.
-    `stored`: how the checkpoint is quantised, "none" where it is not.
+    `family`: the transformers model type. `positions`: the most tokens of a sequence, 0 if unknown. `stored`: how the
+    checkpoint is quantised, "none" if it is not.
     """
 
     name: str
@@ -52,7 +52,7 @@ class ModelChoice(NamedTuple):
 
 
 def model_of(question: Question, hub: bool = False, exact: bool = False) -> ModelChoice:
-    """The model that is asked about. Raises UsageError where nobody knows it."""
+    """The model of the question. Raises UsageError for an unknown one."""
     typed = {field: getattr(question, field) for field in DIMENSIONS if getattr(question, field) is not None}
     if question.tied is not None:
         typed["tied"] = question.tied
@@ -63,12 +63,12 @@ def model_of(question: Question, hub: bool = False, exact: bool = False) -> Mode
 
 
 def known_model(name: str, hub: bool = False, exact: bool = False) -> str:
-    """The name that a config says for a model that is asked about by any of its names. Raises UsageError."""
+    """The name in a config of the model that has `name` among its names. Raises UsageError."""
     return _named(name, hub, exact).name
 
 
 def is_known(name: str) -> bool:
-    """Whether the catalog has a model of this name, or one that is meant by it."""
+    """Whether the catalog has a model with this name, or one for which it is a short name."""
     return catalog.find(name) is not None
 
 
@@ -77,14 +77,12 @@ _GGUF = re.compile(r"[-_.:](gguf|i?q[1-8]_[0-9k]\w*)(?=$|[-_.])", re.IGNORECASE)
 
 
 def _refuse_gguf(name: str) -> None:
-    """Raises UsageError: neither framework trains these files, and their weights have other sizes."""
+    """Raises UsageError for the name of a GGUF file: no framework here trains one, and its weights have other sizes."""
     if not _GGUF.search(name):
         return
     made_from = _GGUF.split(name)[0].rpartition("/")[2]
     entry = catalog.find(made_from)
-    ask = (
-        f"--model {_as_its_owner_writes(made_from, entry.name)}" if entry is not None else "the model it was made from"
-    )
+    ask = f"--model {_full_id(made_from, entry.name)}" if entry is not None else "the model it was made from"
     raise UsageError(
         f"--model {name}: files of llama.cpp (GGUF), which neither LLaMA-Factory nor TRL loads from there; "
         f"ask about {ask}, with --bits 4 for 4-bit weights"
@@ -104,21 +102,23 @@ def _named(name: str, hub: bool, exact: bool) -> ModelChoice:
     entry = catalog.find(name)
     if "/" in name or entry is None or entry.stored is not None:
         return _choice(name, found)
-    owned = _as_its_owner_writes(name, entry.name)
-    owned = owned if "/" in owned else entry.name  # a config names a repository
+    owned = _full_id(name, entry.name)
+    owned = owned if "/" in owned else entry.name  # a config needs the id of a repository
     taken = (Default("model", owned, f"the catalog's model of the name `{name}`"),) if owned != name else ()
     return _choice(owned, found, taken)
 
 
-# Endings of the copy of a model that transformers reads, and of its first release.
+# Endings of the id of the copy in transformers' format (-hf), and of a model's first release (-v0.1).
 _ENDINGS = ("", "-hf", "-v0.1")
 
 
 @lru_cache(1024)
-def _as_its_owner_writes(name: str, known: str) -> str:
-    """The id that a short name means: of those with its letters and as many parameters as the model `known` the longest
-    of the owner that has most models (`Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`); else the
-    name as it is."""
+def _full_id(name: str, known: str) -> str:
+    """The full id that a short name means: `Meta-Llama-3-8B` for `llama-3-8b`, `Llama-2-7b-hf` for `llama-2-7b`.
+
+    Candidates have the same letters and as many parameters as the model `known`. Taken is the longest one of the owner
+    with most models; without a candidate, `name` itself.
+    """
     found = _by_letters()
     alike = [one for ending in _ENDINGS for one in found.get(names.literal(name + ending), ()) if "/" in one]
     same = [one for one in alike if _parameters(one) == _parameters(known)]
@@ -128,7 +128,7 @@ def _as_its_owner_writes(name: str, known: str) -> str:
 
 @cache
 def _by_letters() -> Mapping[str, tuple[str, ...]]:
-    """The ids of the catalog by the letters of their last part."""
+    """Letters of the last part of an id -> the ids of the catalog with these letters."""
     found: dict[str, tuple[str, ...]] = {}
     for one in identifiers():
         key = names.literal(one.rpartition("/")[2])
@@ -137,7 +137,7 @@ def _by_letters() -> Mapping[str, tuple[str, ...]]:
 
 
 def _parameters(identifier: str) -> int:
-    """Parameters of a model of the catalog; 0 where its family is not modelled."""
+    """The number of parameters of a model of the catalog; 0 if its family is not modelled."""
     entry = catalog.find(identifier)
     try:
         return parameters(catalog.architecture(entry)) if entry is not None else 0
@@ -146,7 +146,7 @@ def _parameters(identifier: str) -> int:
 
 
 def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> ModelChoice:
-    """Raises UsageError for a checkpoint whose packed weights have no size here, as BitNet's."""
+    """The choice for a resolved name. Raises UsageError for packed weights of unknown size, as BitNet's."""
     architecture = found.architecture
     if architecture is None:
         return ModelChoice(name, None, taken)
@@ -159,7 +159,7 @@ def _choice(name: str, found: Resolution, taken: tuple[Default, ...] = ()) -> Mo
 
 
 def _refuse_unknown(name: str, found: Resolution) -> None:
-    """Raises UsageError for a name that nothing is known of; a model of a family that is not modelled is known."""
+    """Raises UsageError for a name that is not in the catalog. Models of unmodelled families are in it."""
     if found.architecture is not None or found.config is not None or catalog.find(name) is not None:
         return
     near = suggestions(name)
@@ -168,7 +168,7 @@ def _refuse_unknown(name: str, found: Resolution) -> None:
 
 
 def suggestions(name: str) -> list[str]:
-    """At most three models of the catalog whose names are most like `name`."""
+    """At most three models of the catalog with the names most similar to `name`."""
     found = _by_letters()
     near = difflib.get_close_matches(names.literal(name.split("/")[-1]), found, 3, 0.7)
     return [found[key][0] for key in near]
@@ -182,7 +182,7 @@ def identifiers() -> tuple[str, ...]:
 
 
 def _with_dimensions(choice: ModelChoice, question: Question, typed: Mapping[str, Any]) -> ModelChoice:
-    """The model with the dimensions that were typed: those of the named one, else of a model built like Llama."""
+    """The model with the typed dimensions. Other dimensions are those of the named model, else defaults for a Llama."""
     base = _config_of(choice.name) if question.model else {}
     keys = {("tie_word_embeddings" if field == "tied" else KEYS[field]): value for field, value in typed.items()}
     if question.model:
@@ -237,7 +237,7 @@ def _swiglu_width(hidden: int) -> int:
 
 
 def _refuse_shapes(config: Mapping[str, Any]) -> None:
-    """Raises UsageError for heads that divide nothing; what a config does not say under Llama's names is left."""
+    """Raises UsageError for numbers of heads that do not divide. A config without Llama's names is not checked."""
     hidden, heads, kv = (config.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
     if not config.get("head_dim") and isinstance(hidden, int) and isinstance(heads, int) and hidden % heads:
         raise UsageError(f"--heads {heads}: does not divide --hidden {hidden}; say --head-dim as well")
@@ -246,7 +246,7 @@ def _refuse_shapes(config: Mapping[str, Any]) -> None:
 
 
 def _in_dtype(choice: ModelChoice, question: Question) -> ModelChoice:
-    """transformers loads what the checkpoint holds, so another dtype is a checkpoint in that dtype."""
+    """The model as a checkpoint in the question's dtype, because transformers loads a checkpoint in its own dtype."""
     dtype = DTYPES.get(question.dtype, "")
     if not (question.inference and dtype) or question.engine in ("vllm", "sglang"):
         return choice

@@ -36,7 +36,7 @@ DEEPSPEED: Mapping[str, Mapping[str, Any]] = {
 
 
 def optimizer_keys(question: Question) -> dict[str, Any]:
-    """The training arguments that say the optimizer; none where the DeepSpeed file does."""
+    """The training arguments that set the optimizer; none if the DeepSpeed file sets it."""
     name = question.optimizer
     if name in SWITCHES:
         return {SWITCHES[name]: True}
@@ -48,7 +48,7 @@ def optimizer_keys(question: Question) -> dict[str, Any]:
 
 
 def optimizer_name(name: str) -> str:
-    """The name that a config says, for any spelling of it. Raises UsageError with what may have been meant."""
+    """The name of an optimizer in a config, for any spelling of it. Raises UsageError with what was probably meant."""
     word = name.strip().lower().replace("-", "_")
     word = SHORT.get(word, word)
     if word in SWITCHES or word in table():

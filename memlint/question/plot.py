@@ -59,7 +59,7 @@ def _draw(axes: Any, found: Sweep) -> None:
 
 
 def _components(known: list[Any]) -> dict[str, list[float]]:
-    """GiB of each component at the peaks, one number a variant; components that are nowhere are left out."""
+    """GiB of each component at the peak, one number per variant; without components that are zero in all of them."""
     rows: dict[str, list[float]] = {}
     for index, one in enumerate(known):
         peak = peak_phase(one.run.estimate)

@@ -1,4 +1,4 @@
-"""The answer to a question as text: the table, the defaults that were taken, the files that it stands for."""
+"""The answer to a question as text: the table, the defaults that were used, the files that describe the run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIB = 1024
 
 
 def answer_lines(found: Answer, style: Style) -> Iterator[str]:
-    """The table of the run, and why its framework would refuse it."""
+    """The table of the run, and the reasons why its framework would refuse it."""
     for run in found.report.runs:
         yield from run_lines(run, style)
     for finding in found.refused:
@@ -46,7 +46,7 @@ def _as_option(one: Default) -> str:
 
 
 def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
-    """Where the files are, or how to get them, and what starts the run."""
+    """Where the files are, or how to get them, and the command that starts the run."""
     yield ""
     names = ", ".join(written or found.files.contents)
     yield f"  written: {names}" if written else f"  stands for {names} (--write-config FOLDER writes them)"
@@ -55,19 +55,19 @@ def file_lines(found: Answer, written: Sequence[str]) -> Iterator[str]:
 
 
 def _start(files: QuestionFiles, written: Sequence[str]) -> str:
-    """What starts the run in the folder of its files, with the name that the config was written under."""
+    """The command that starts the run in the folder of its files, with the name under which the config was written."""
     names = (os.path.basename(path) for path in written)
     main = next((name for name in names if name not in files.contents), files.main)
     return files.start.replace(files.main, main)
 
 
-def _why_one(found: ServingRoom, cards: int) -> str:
-    """transformers puts whole layers on each card, and has no batch there."""
+def _why_only_one(found: ServingRoom, cards: int) -> str:
+    """Why only one request is served at a time on several cards: transformers splits the model by layers there."""
     return ", one after the other on several cards; vllm answers more" if found.most_requests == 1 and cards > 1 else ""
 
 
 def serving_lines(found: ServingRoom | None, requests: int, is_server: bool, cards: int = 1) -> Iterator[str]:
-    """Weights in other precisions, the cache of a token and a request, and what is left of the card."""
+    """The weights in other precisions, the cache per token and per request, and the memory left on the card."""
     if found is None:
         return
     yield ""
@@ -77,7 +77,7 @@ def serving_lines(found: ServingRoom | None, requests: int, is_server: bool, car
     if found.left is not None and not is_server:
         tokens = f", {found.left // found.token_bytes:,} more tokens of cache" if found.token_bytes else ""
         yield f"  left on the card: {gib(found.left)} GiB{tokens}"
-        yield f"  requests of this context at once: {found.most_requests or 'none fits'}{_why_one(found, cards)}"
+        yield f"  requests of this context at once: {found.most_requests or 'none fits'}{_why_only_one(found, cards)}"
     if is_server and found.most_requests is not None and found.most_requests < requests:
         yield f"  of {requests} requests, {found.most_requests} fit at once; the others wait"
     if found.weights:
@@ -85,7 +85,7 @@ def serving_lines(found: ServingRoom | None, requests: int, is_server: bool, car
 
 
 def card_lines(found: CardNumbers, gpu: str) -> Iterator[str]:
-    """The smallest number of the card that was named, and of each common one."""
+    """The smallest sufficient number of the named card and of each common one."""
     yield ""
     if gpu:
         yield f"  fewest {gpu}: {found.number or f'{found.tried[-1]} are not enough'}"

@@ -1,4 +1,4 @@
-"""What a model that answers requests has left on its card: cache by token and request, tokens, requests."""
+"""The room for requests of a model that serves them: cache per token and request, tokens and requests that fit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PRECISIONS = (("fp32", None), ("bf16", None), (None, 8), (None, 4))  # dtype, bi
 
 
 class ServingRoom(NamedTuple):
-    """Bytes on one card. `left`: of the card, beside everything at the upper end of the estimate (None without a card).
+    """Bytes on one card. `left`: what remains free even at the high end of the estimate (None without a card).
 
-    `most_requests`: of this context at once, 0 where none fits, None without a card. `weights`: the weights in other
-    precisions, bytes by name.
+    `most_requests`: how many requests with this context fit at once; 0 if none fits, None without a card. `weights`:
+    (name of a precision, bytes of the weights in it).
     """
 
     token_bytes: int
@@ -27,7 +27,7 @@ class ServingRoom(NamedTuple):
 
 
 def serving(found: Answer, facts: StatedFacts) -> ServingRoom | None:
-    """What the answer leaves room for; None where it has no estimate."""
+    """The room that the answer's run leaves for requests; None if it has no estimate."""
     estimate = found.run.estimate
     if not estimate.phases:
         return None
@@ -45,7 +45,7 @@ def serving(found: Answer, facts: StatedFacts) -> ServingRoom | None:
 
 
 def _most_requests(question: Question, facts: StatedFacts) -> int:
-    """The largest batch of requests that fits, by bisection: an estimate for each size that is tried."""
+    """The largest batch of requests that fits, by bisection with one estimate per step."""
     low, high = 0, 1
     while high <= MOST_REQUESTS and _fits(question, high, facts):
         low, high = high, 2 * high
@@ -58,13 +58,13 @@ def _most_requests(question: Question, facts: StatedFacts) -> int:
 def _fits(question: Question, requests: int, facts: StatedFacts) -> bool:
     try:
         return answer(question._replace(requests=requests), facts).run.estimate.verdict == "fits"
-    except UsageError:  # a batch on several cards
+    except UsageError:  # a batch of several requests on several cards is refused
         return False
 
 
 def _weights(question: Question, facts: StatedFacts) -> tuple[tuple[str, int], ...]:
-    """The weights as transformers would load them in each precision on one card; in none that it would not take, as of
-    a checkpoint that is stored quantised."""
+    """(precision, bytes of the weights) as transformers would load them on one card. Precisions that it refuses for the
+    model are left out, as those of a checkpoint that is stored quantised."""
     alone = Question(model=question.model, inference=True)
     alone = alone._replace(**{field: getattr(question, field) for field in _SHAPE})
     found = []

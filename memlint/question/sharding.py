@@ -1,4 +1,4 @@
-"""The files beside a config that say how a run is sharded: a DeepSpeed JSON, an accelerate launch file."""
+"""The files that define how a run is sharded: a DeepSpeed JSON, an accelerate launch file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from memlint.question.optimizers import DEEPSPEED
 
 
 def deepspeed_name(question: Question) -> str:
-    """The name of the DeepSpeed file; "" where ZeRO is not asked for."""
+    """The name of the DeepSpeed file; "" if the question does not ask for ZeRO."""
     offload = "_offload" if question.offload else ""
     return f"ds_z{question.zero}{offload}.json" if question.zero else ""
 
 
 def deepspeed_settings(question: Question) -> dict[str, Any]:
-    """What LLaMA-Factory ships for this stage (0.9.4 examples/deepspeed/); stage 1 is stage 2 with another number."""
+    """The file that LLaMA-Factory ships for this stage (0.9.4 examples/deepspeed/); for stage 1 that of stage 2 with
+    stage 1 set."""
     stage = question.zero or 0
     offload = "_offload" if question.offload else ""
     shipped = shipped_deepspeed(f"ds_z{max(2, stage)}{offload}_config.json")

@@ -1,4 +1,4 @@
-"""One key over a range of values: the estimate of each."""
+"""Estimates a run for a range of values of one key."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from memlint.errors import UsageError
 from memlint.question.changes import Change, Variant, Variants, changes_of
 
 MOST_VALUES = 64
-DOUBLING_FROM = 8  # a range whose end is so many times its start is doubled through
+DOUBLING_FROM = 8  # a range with end / start of at least this is covered by doubling, else in even steps
 
 
 class Sweep(NamedTuple):

@@ -11,7 +11,7 @@ _WORDS_OF_YAML = frozenset(("true", "false", "yes", "no", "on", "off", "null", "
 
 
 def yaml_text(values: Mapping[str, object], indent: str = "") -> str:
-    """One line a key; a mapping's keys are indented below it. Values: str, int, float, bool, None, lists, mappings."""
+    """One line per key; the keys of a mapping are indented. Values: str, int, float, bool, None, lists, mappings."""
     return "".join(_entry(key, value, indent) for key, value in values.items())
 
 

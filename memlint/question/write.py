@@ -1,4 +1,4 @@
-"""Writes the files of a question; never over a file that somebody else wrote."""
+"""Writes the files of a question; never overwrites a file that memlint has not written."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from memlint.question.model import QuestionFiles
 
 
 def write_files(files: QuestionFiles, target: str) -> tuple[str, ...]:
-    """Writes the files to the folder `target`; a name that ends in .yaml or .yml is that of the config.
+    """Writes the files to the folder `target`; if it ends in .yaml or .yml, it is the path of the config instead.
 
-    Returns the paths. Raises UsageError where a file is there that this function did not write, or cannot be written.
+    Returns the paths. Raises UsageError if a file cannot be written, or exists and does not begin with MARK.
     """
     named = target.endswith((".yaml", ".yml"))
     folder = os.path.dirname(target) if named else target
@@ -42,7 +42,7 @@ def _begins_with_mark(path: str) -> bool:
 
 
 def _content(path: str) -> str | None:
-    """The text of a file; None where there is none that can be read."""
+    """The text of a file; None if it cannot be read."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read()

@@ -1,4 +1,4 @@
-"""The arithmetic of an estimate as text: a line a term, so that a person can redo it with a calculator."""
+"""The arithmetic of an estimate as text, one line per term, so that it can be redone with a calculator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How every output says what a run takes of its card: the figure, its interval, the card, and the verdict.
+"""Formats the memory that a run needs on its card, alike in every output: figure, interval, card, verdict.
 
-The figure is the central one. The interval says in which range it lies; the verdict compares the interval with what the
-card has for the run.
+The figure is the central estimate. The interval is the range in which the real one may lie. The verdict compares the
+interval with the memory that the run may use.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def figure(found: CardBytes) -> str:
 
 
 def peak(estimate: Estimate) -> str:
-    """The figure, "?" where there is none. Where the files can be read in several ways, and the verdict hangs on it:
-    the figure under each reading."""
+    """The figure at the peak; "?" without one. If the files can be read in several ways and the verdict depends on the
+    reading, the figure of each reading."""
     if estimate.readings and estimate.verdict == "unknown":
         usable = f"; the card has {gib(estimate.budget_bytes)}" if estimate.budget_bytes else ""
         return f"{in_words(estimate.readings)}{usable}"
@@ -40,12 +40,12 @@ def peak(estimate: Estimate) -> str:
 
 
 def of_card(usable: int) -> str:
-    """ " of 39.38"; nothing where no card is known."""
+    """ " of 39.38", the memory that the card has for the run in GiB; "" if no card is known."""
     return f" of {gib(usable)}" if usable else ""
 
 
 def change(before: CardBytes | None, after: CardBytes) -> str:
-    """ "52.10 -> 34.30 GiB (31.20 - 38.04 of 39.38)"; the figure alone where it does not change."""
+    """ "52.10 -> 34.30 GiB (31.20 - 38.04 of 39.38)"; the new figure alone if there is no change."""
     first = gib(before.figure) if before else ""
     return figure(after) if first in ("", gib(after.figure)) else f"{first} -> {figure(after)}"
 

@@ -1,4 +1,4 @@
-"""One line a finding: `path:line:col: severity RULE message`, for editors, logs and grep."""
+"""One line per finding, `path:line:col: severity RULE message`, for editors, logs and grep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes a finding the same finding tomorrow: file, rule and message key, never a line or a number."""
+"""Fingerprints that identify a finding across runs: of its file, rule and message key, never of a line or a number."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SHOWN_PER_KIND = 10
 
 
 def render(report: Report) -> str:
-    """One command a finding, and a notice that counts what GitHub will not show."""
+    """One command per finding, and a notice that counts those which GitHub will not show."""
     return "".join(pieces(report))
 
 
@@ -41,9 +41,9 @@ def command(finding: Finding) -> str:
     if place.end_line == place.line:  # columns of an annotation over several lines are refused
         properties |= {"col": place.column, "endColumn": place.end_column}
     properties["title"] = f"{finding.rule} {finding.name}"
-    told = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items())
+    parameters = ",".join(f"{key}={escape_property(str(value))}" for key, value in properties.items())
     message = "\n".join([finding.message, *(f"fix: {describe_fix(fix)}" for fix in finding.fixes[:3])])
-    return f"::{COMMANDS[finding.severity]} {told}::{escape_data(clean(message))}"
+    return f"::{COMMANDS[finding.severity]} {parameters}::{escape_data(clean(message))}"
 
 
 def escape_data(text: str) -> str:

@@ -38,7 +38,7 @@ def render(report: Report) -> str:
         "@SCRIPT@": script,
         "@DATA@": embedded(data(report)),
     }
-    for slot, text in slots.items():  # the data last: nothing in it is a slot
+    for slot, text in slots.items():  # the data comes last, so that text in it that looks like a slot is not replaced
         page = page.replace(slot, text)
     return page
 
@@ -67,7 +67,7 @@ def data(report: Report) -> dict[str, Any]:
     """The data that the page's script shows."""
     count = totals(report)
     parts = {name for file in report.files for run in file.runs if run.purpose != PART for name in run.related}
-    whys: dict[str, int] = {}  # a reason that a thousand findings have is written once
+    whys: dict[str, int] = {}  # reason -> its index in the page's list: one that many findings share is written once
     return {
         "version": report.version,
         "components": list(map(component_words, COMPONENTS)),
@@ -81,7 +81,7 @@ def data(report: Report) -> dict[str, Any]:
 
 
 def _is_part(file: FileReport, parts: set[str]) -> bool:
-    """Whether no card of its own is due to `file`: nothing reads it, or it takes part in another file's run."""
+    """Whether `file` gets no entry of its own: no format recognises it, or it takes part in another file's run."""
     return not file.format or (file.path in parts and all(run.purpose == PART for run in file.runs))
 
 
@@ -151,7 +151,7 @@ def _sizes(estimate: Estimate) -> dict[str, Any]:
 
 
 def _finding(item: Finding, file: FileReport, whys: dict[str, int]) -> dict[str, Any]:
-    """One finding. `whys`: the reasons so far, each with its place in the page's list; the finding's own is added."""
+    """One finding. `whys`: reason -> its index in the page's list; the reason of this finding is added to it."""
     place = item.location
     line = source_line(file.texts.get(place.path), place.line)
     end = place.end_column if place.end_line == place.line else len(line or "") + 1

@@ -13,7 +13,7 @@ from memlint.memory.values import Estimate, Phase
 from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 
 SCHEMA_VERSION = 2
-_NOT_COUNTED = ("cardless", "launched", "unlaunched", "fixable", "unsafe_fixable")  # runs and fixes say so
+_NOT_COUNTED = ("cardless", "launched", "unlaunched", "fixable", "unsafe_fixable")  # runs and fixes have these facts
 
 
 def render(report: Report) -> str:
@@ -22,7 +22,7 @@ def render(report: Report) -> str:
 
 
 def pieces(report: Report) -> Iterator[str]:
-    """The same, item by item: the values and the text of thousands of files at once would take a hundred MiB."""
+    """The text of `render` in pieces: that of thousands of files at once would take a hundred MiB."""
     yield from _head(report)
     yield from _list("files", map(_file, report.files))
     yield from _list("findings", (finding(item) for file in report.files for item in file.findings))
@@ -32,7 +32,7 @@ def pieces(report: Report) -> Iterator[str]:
 
 
 def render_estimates(report: Report) -> str:
-    """The runs alone: what `memlint estimate --format json` prints."""
+    """Only the runs, as `memlint estimate --format json` prints them."""
     runs = (run(item) for file in report.files for item in file.runs)
     return "".join([*_head(report), *_list("runs", runs, "")]) + "}\n"
 
@@ -59,12 +59,12 @@ def _nested(value: object, depth: int) -> str:
     return dump(value)[:-1].replace("\n", "\n" + "  " * depth)
 
 
-# An escaped backslash, a pair of surrogates, or half of one: only the last is no text.
+# An escaped backslash, a pair of surrogates, or a lone surrogate: only the last, in the group, is not valid text.
 _SURROGATES = re.compile(r"\\\\|\\ud[89ab]..\\ud[c-f]..|(\\ud[89a-f]..)")
 
 
 def dump(value: object) -> str:
-    """JSON of ASCII alone: nothing in it moves a cursor, and half a surrogate pair becomes U+FFFD."""
+    """JSON in ASCII, safe to print on a terminal. A lone surrogate becomes U+FFFD."""
     text = json.dumps(value, indent=2, ensure_ascii=True, allow_nan=False, default=str)
     return _SURROGATES.sub(lambda match: "\\ufffd" if match[1] else match[0], text) + "\n"
 
@@ -128,7 +128,7 @@ def fix(option: Fix) -> dict[str, Any]:
 
 
 def _card(found: CardBytes | None) -> dict[str, Any] | None:
-    """What the run takes of its card; null where the fix is not about memory."""
+    """The memory that the run takes of its card; null if the fix is not about memory."""
     if found is None:
         return None
     return {
@@ -199,7 +199,7 @@ def _peak(estimate: Estimate) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as JSON can hold it: mappings and sequences by hand, anything unusual as its text."""
+    """`value` in types that JSON has. Mappings and sequences are converted item by item, other types to text."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

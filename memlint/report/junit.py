@@ -1,4 +1,4 @@
-"""JUnit XML (the Jenkins/Surefire shape): a suite a file, a case a finding; a clean file is one passing case."""
+"""JUnit XML (as Jenkins and Surefire): a suite per file, a case per finding; a clean file is one passing case."""
 
 from __future__ import annotations
 

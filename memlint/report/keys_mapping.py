@@ -1,4 +1,4 @@
-"""The mapping that `memlint map --format keys` prints: `keys:` of memlint.yaml, to be pasted there."""
+"""The mapping that `memlint map --format keys` prints: a `keys:` section to paste into memlint.yaml."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _CONFIGS = (".yaml", ".yml", ".json", ".toml")
 
 
 def keys_mapping(runs: list[tuple[Document, Any]]) -> str:
-    """One entry for each run of a configuration file, as YAML; "" where no run is of one. With each document the dtype
-    that its weights load in."""
+    """One entry as YAML for each run that a script takes from a config; "" if there is none.
+
+    `runs`: (document of the run, dtype that its weights load in).
+    """
     entries = ["\n".join(_entry(document, dtype)) for document, dtype in runs if document.path.endswith(_CONFIGS)]
     return "keys:\n" + "\n".join(entries) if entries else ""
 
@@ -59,7 +61,7 @@ def _text(key: str) -> str:
 
 
 def _own_keys(document: Document) -> dict[str, str]:
-    """The file's key for each argument whose value it gives as it is."""
+    """Argument -> the file's key, for each argument that takes the value of a key unchanged."""
     (file,) = load(document.text.encode("utf-8", "surrogatepass"), document.path)[:1]
     at = {(place.value.start, place.value.end): path for path, place in file.places.items() if path}
     found: dict[str, str] = {}
@@ -78,7 +80,7 @@ def _at(value: Any, path: Path) -> Any:
 
 
 def _same(written: Any, used: Any) -> bool:
-    """Whether an argument is what the file says: a number may be written as text ("2e-5" to PyYAML)."""
+    """Whether an argument has the file's value. A number may be text in the file: PyYAML reads "2e-5" as such."""
     if isinstance(written, str) and isinstance(used, (int, float)) and not isinstance(used, bool):
         return as_number(written) == used
     return type(written) is type(used) and bool(written == used)

@@ -11,7 +11,7 @@ from memlint.findings import SEVERITIES, Finding, written_fix
 from memlint.memory.values import Estimate
 
 PART = "partial"  # the purpose of a DeepSpeed or accelerate file that is read alone
-LAUNCH_FILE = "launch_file"  # in the data of a finding: what to name to say how the run is launched
+LAUNCH_FILE = "launch_file"  # key in a finding's `data`: the launch file to pass to `--with`
 
 
 class ModelFacts(NamedTuple):
@@ -54,12 +54,12 @@ class RunReport(NamedTuple):
     purpose: str = "train"
     summary: str = ""
     what_if: WhatIf | None = None
-    versions: tuple[tuple[str, str, str], ...] = ()  # package, version, origin: stated, or given away by a key
-    launched: str = ""  # where the repository's command stands that it was read with: "README.md:12"
+    versions: tuple[tuple[str, str, str], ...] = ()  # package, version, origin: stated, or inferred from a key
+    launched: str = ""  # the place of the launch command that the run was read with: "README.md:12"
     stopped_by: tuple[str, ...] = ()  # rules whose errors keep the run from starting
 
 
-# Errors that speak of memory that runs out: the run starts.
+# Errors about memory: a run with one of these starts, and fails later.
 _MEMORY_ERRORS = ("memory/", "evaluation/peak-over-the-card", "saving/peak-over-the-card")
 
 
@@ -70,12 +70,12 @@ def stopping_rules(found: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def will_not_start(run: RunReport) -> bool:
-    """Whether an error stops the run before its memory matters. Out of memory is said in any case."""
+    """Whether an error stops the run before its memory matters. A run that is out of memory keeps that verdict."""
     return bool(run.stopped_by) and run.estimate.verdict != "out_of_memory"
 
 
 def verdict_of(run: RunReport) -> str:
-    """The verdict in words. A run that its framework refuses is not said to fit."""
+    """The verdict in words: never "fits" for a run that its framework refuses to start."""
     if will_not_start(run):
         return f"will not start ({', '.join(run.stopped_by[:2])}{', ...' if len(run.stopped_by) > 2 else ''})"
     return card_figures.words_of(run.estimate)
@@ -87,7 +87,7 @@ def verdict_role(run: RunReport) -> str:
 
 
 class FileReport(NamedTuple):
-    """What was found in one file. `format` is "" where no format claims it; `texts` holds what excerpts need."""
+    """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path."""
 
     path: str
     format: str
@@ -106,12 +106,12 @@ class Totals(NamedTuple):
     suppressed: int
     baselined: int
     verdicts: Mapping[str, int]
-    cardless: int = 0  # runs whose memory is known and whose GPU nobody named
-    launched: tuple[str, ...] = ()  # of the runs that were read as the repository launches them: where it says so
-    unlaunched: str = ""  # a launch file that may be that of a run whose engine nobody gave
-    stopped: int = 0  # runs that will not start; they have no part in `verdicts`
+    cardless: int = 0  # runs whose memory is known, but not their GPU
+    launched: tuple[str, ...] = ()  # places of the launch commands that runs were read with
+    unlaunched: str = ""  # a launch file that may belong to a run whose engine is unknown
+    stopped: int = 0  # runs that will not start; they are not counted in `verdicts`
     fixable: int = 0  # findings that `memlint fix` solves
-    unsafe_fixable: int = 0  # those that only `memlint fix --unsafe` solves
+    unsafe_fixable: int = 0  # findings that only `memlint fix --unsafe` solves
 
 
 class RuleFacts(NamedTuple):
@@ -130,7 +130,7 @@ class RuleFacts(NamedTuple):
 class Report(NamedTuple):
     """Everything one invocation has to say."""
 
-    files: Sequence[FileReport]  # of many files: packed, so that each pass over it costs something
+    files: Sequence[FileReport]  # many files are packed (lint.packed_reports): each pass unpickles them again
     rules: tuple[RuleFacts, ...] = ()
     version: str = ""
     root: str = ""
@@ -147,7 +147,7 @@ def findings(report: Report) -> tuple[Finding, ...]:
 
 
 def each_finding(report: Report) -> Iterator[Finding]:
-    """The same, one by one."""
+    """All findings, one by one: see `findings`."""
     return (finding for file in report.files for finding in file.findings)
 
 
@@ -157,8 +157,8 @@ def totals(report: Report) -> Totals:
     recognised = suppressed = baselined = cardless = stopped = safe = unsafe = 0
     launched: list[str] = []
     unlaunched = ""
-    parts: set[str] = set()  # files that take part in a run
-    described: list[RunReport] = []  # what files describe that are a part of a run
+    parts: set[str] = set()  # files that take part in the run of another file
+    described: list[RunReport] = []  # the runs of files that describe only a part of a run (a DeepSpeed JSON)
     for file in report.files:
         for finding in file.findings:
             severities[finding.severity] += 1
@@ -185,7 +185,7 @@ def totals(report: Report) -> Totals:
 
 
 def _fixable(finding: Finding, unsafe: bool) -> int:
-    """How many of a finding and of its causes `memlint fix` solves."""
+    """How many findings `memlint fix` solves among `finding` and its causes."""
     return sum(written_fix(one, unsafe) is not None for one in (finding, *finding.causes))
 
 

@@ -17,7 +17,7 @@ SHOWN = 20
 
 
 def runs_table(report: Report, style: Style) -> Iterator[str]:
-    """A row a run that was estimated, worst first; what is beyond SHOWN rows is counted."""
+    """One row per estimated run, worst first; those beyond SHOWN rows are only counted."""
     shown, number = ranked((run for file in report.files for run in file.runs), SHOWN)
     if number < 2:
         return
@@ -28,7 +28,7 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
     for run, row in zip(shown, cells):
         path, card, peak, interval = (text.ljust(width) for text, width in zip(row, widths))
         word = style.paint(verdict_of(run), verdict_role(run))
-        if stacked:  # the path above what is said of the run
+        if stacked:  # the path on a line of its own, above the other cells
             yield f"  {row[0]}"
             yield f"    {word}: {row[2].strip()} GiB {row[3]}, {row[1]}"
         else:
@@ -38,7 +38,10 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
 
 
 def ranked(runs: Iterable[RunReport], most: int) -> tuple[list[RunReport], int]:
-    """The first `most` runs with a peak, worst verdict first, then by how much of the card they take; how many have."""
+    """(the first `most` runs with a known peak, the number of all such runs).
+
+    They are ordered by verdict, worst first, then by the share of the card that they take.
+    """
     number = 0
     first: list[RunReport] = []
     for run in runs:
@@ -65,13 +68,13 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
     budget = found.usable or run.hardware.usable_bytes or 0
     card = f"{run.hardware.gpus or '?'} x {run.hardware.gpu}" if run.hardware.gpu else "no GPU named"
     if run.estimate.readings and run.estimate.verdict == "unknown":
-        found = _over_all(found, run.estimate.readings)
+        found = _spanning_readings(found, run.estimate.readings)
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
     return one_line(run.path), card, gib(found.figure).rjust(6), interval
 
 
-def _over_all(found: CardBytes, readings: Iterable[ReadingEstimate]) -> CardBytes:
-    """The figure with an interval from the least to the most of all readings: a row has no room for each."""
+def _spanning_readings(found: CardBytes, readings: Iterable[ReadingEstimate]) -> CardBytes:
+    """The figure with an interval that spans all readings, because a row has no room for each reading."""
     known = [one for one in readings if one.device_low_bytes is not None and one.device_high_bytes is not None]
     low = min((one.device_low_bytes or 0 for one in known), default=found.low)
     high = max((one.device_high_bytes or 0 for one in known), default=found.high)

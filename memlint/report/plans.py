@@ -37,8 +37,8 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
 
 def _common_cards(row: dict[str, Any]) -> Iterator[str]:
     """The smallest common cards that hold the run, unless the advice above names them all."""
-    told = {one["title"].removeprefix("use ") for one in row["advice"]}
-    if not row["fits_on"] or not told.issuperset(row["fits_on"]):
+    advised = {one["title"].removeprefix("use ") for one in row["advice"]}
+    if not row["fits_on"] or not advised.issuperset(row["fits_on"]):
         yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"
 
 

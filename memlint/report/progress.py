@@ -1,4 +1,4 @@
-"""A line on the terminal that says how far a long run is; never in a pipe, never before a second has passed."""
+"""A progress line on the terminal for long runs; never in a pipe, never in the first second."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 
-PATIENCE = 1.0  # seconds without a word
-REDRAW = 0.1
+PATIENCE = 1.0  # seconds before the line first appears
+REDRAW = 0.1  # seconds between updates
 
 
 def watched(items: Iterable[Item], total: int, stream: TextIO | None = None) -> Iterator[Item]:
-    """`items`, and on a terminal how many of `total` went by, how fast, and how long the others take."""
+    """Yields `items`; on a terminal it also shows how many of `total` are done, the rate and the time left."""
     out = sys.stderr if stream is None else stream
     if not out.isatty():
         yield from items
@@ -54,7 +54,7 @@ def _in_words(seconds: float) -> str:
 
 
 class Busy:
-    """Says on a terminal that something is under way, and for how long, from the second second on."""
+    """A context manager that shows on a terminal what is running and for how long, after the first second."""
 
     def __init__(self, what: str, stream: TextIO | None = None) -> None:
         self._what = what

@@ -23,7 +23,7 @@ def render(report: Report) -> str:
 
 def _diagnostic(finding: Finding, texts: Mapping[str, str]) -> dict[str, object]:
     code = {"value": finding.rule, **({"url": finding.url} if finding.url else {})}
-    told: dict[str, object] = {
+    diagnostic: dict[str, object] = {
         "message": clean(finding.message),
         "location": _location(finding.location, texts),
         "severity": SEVERITIES[finding.severity],
@@ -33,7 +33,7 @@ def _diagnostic(finding: Finding, texts: Mapping[str, str]) -> dict[str, object]
         ],
     }
     suggestions = [_suggestion(patch, texts) for patch in _patches(finding) if patch.path in texts]
-    return {**told, "suggestions": suggestions} if suggestions else told
+    return {**diagnostic, "suggestions": suggestions} if suggestions else diagnostic
 
 
 def _patches(finding: Finding) -> tuple[Patch, ...]:

@@ -42,7 +42,7 @@ def _from_finding(rule: str, items: tuple[Finding, ...]) -> RuleFacts:
 
 
 def _descriptor(rule: RuleFacts) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "id": rule.id,
         "name": rule.name,
         "shortDescription": {"text": clean(rule.title) or rule.id},
@@ -51,8 +51,8 @@ def _descriptor(rule: RuleFacts) -> dict[str, Any]:
         "properties": {"tags": [rule.family or rule.name.split("/")[0]]},
     }
     if rule.why:
-        told["help"] = {"text": clean(_help(rule, "")), "markdown": escape_lines(_help(rule, "- "))}
-    return {**told, "helpUri": rule.url} if rule.url else told
+        entry["help"] = {"text": clean(_help(rule, "")), "markdown": escape_lines(_help(rule, "- "))}
+    return {**entry, "helpUri": rule.url} if rule.url else entry
 
 
 def _help(rule: RuleFacts, bullet: str) -> str:
@@ -66,7 +66,7 @@ def escape_lines(text: str) -> str:
 
 
 def _result(finding: Finding, mark: str, rules: list[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ruleId": finding.rule,
         "ruleIndex": rules.index(finding.rule),
         "level": LEVELS[finding.severity],
@@ -76,11 +76,11 @@ def _result(finding: Finding, mark: str, rules: list[str]) -> dict[str, Any]:
         "properties": {"confidence": finding.confidence},
     }
     if finding.related:
-        told["relatedLocations"] = [
+        entry["relatedLocations"] = [
             {**_location(place), "message": {"text": clean(text)}} for place, text in finding.related
         ]
     changes = [change for change in map(_fix, finding.fixes) if change]
-    return {**told, "fixes": changes} if changes else told
+    return {**entry, "fixes": changes} if changes else entry
 
 
 def _message(finding: Finding) -> str:
@@ -104,7 +104,7 @@ def _region(place: Location) -> dict[str, int]:
 
 
 def _fix(fix: Fix) -> dict[str, Any] | None:
-    """A SARIF fix needs text replacements; fixes without patches are told in the message."""
+    """The SARIF fix; None for one without patches, as SARIF needs text replacements. The message then describes it."""
     if not fix.patches:
         return None
     changes: dict[str, list[dict[str, Any]]] = {}

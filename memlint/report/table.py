@@ -28,7 +28,10 @@ LABEL = 19  # columns of a row before its first figure
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
-    """One table a run; a line for files without one. A file of an engine that takes part in a run is none beside it."""
+    """One table per run, and a line for each file without a run.
+
+    A file of an engine (a DeepSpeed JSON) that takes part in another file's run gets no table of its own.
+    """
     runs = [run for file in report.files for run in file.runs]
     parts = {name for run in runs if run.purpose != PART for name in run.related}
     shown = (run for run in runs if run.purpose != PART or run.path not in parts)
@@ -76,7 +79,7 @@ def _model_line(run: RunReport) -> str:
 
 
 def _table(estimate: Estimate, style: Style) -> Iterator[str]:
-    """Phases by components; where a terminal is too narrow for all phases, several tables below each other."""
+    """Phases by components. If the terminal is too narrow for all phases, several tables below each other."""
     columns = [_column(phase) for phase in estimate.phases]
     peak = _peak_index(estimate)
     first = 0
@@ -99,7 +102,7 @@ def _column(phase: Phase) -> PhaseColumn:
 
 
 def _last_that_fits(columns: list[PhaseColumn], first: int, width: int) -> int:
-    """The end of the columns that fit beside the labels, of those from `first` on; at least one does."""
+    """The end index of the columns that fit beside the row labels, starting at `first`; at least one is taken."""
     room = (width or sum(2 + column.width for column in columns) + LABEL) - LABEL
     last = first
     while last < len(columns) and room >= columns[last].width:
@@ -109,7 +112,7 @@ def _last_that_fits(columns: list[PhaseColumn], first: int, width: int) -> int:
 
 
 def _part(phases: Sequence[Phase], columns: list[PhaseColumn], peak: int | None, style: Style) -> Iterator[str]:
-    """The table of some phases. `peak`: which of them has the peak; None: none of these."""
+    """The table of some phases. `peak`: the index of the one with the peak; None if it is not among them."""
     widths = [column.width for column in columns]
     yield "  " + _row("GiB", [column.heading for column in columns], widths)
     for component in COMPONENTS:
@@ -148,13 +151,13 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield from _host_lines(estimate)
         return
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
-    told = f"{card_figures.peak(estimate)}: {parts}"
+    figures = f"{card_figures.peak(estimate)}: {parts}"
     if found.usable:
         size = min(BAR, style.width - len(hardware.gpu or "") - 5) if style.width else BAR
         yield f"  {hardware.gpu} {bar(estimate, found.usable, style, size)}"
-        yield f"  {style.paint(verdict_of(run), role)}: {told}"
+        yield f"  {style.paint(verdict_of(run), role)}: {figures}"
     else:
-        yield f"  on the card {told}"
+        yield f"  on the card {figures}"
     if found.usable and card_figures.words_of(estimate) == "barely fits":
         yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits" and not estimate.readings:
@@ -162,9 +165,9 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     if estimate.details.get("other_models_bytes"):
         yield f"  of the weights {gib(estimate.details['other_models_bytes'])} GiB are models beside the trained one"
     if "most_image_tokens" in estimate.details:
-        yield f"  {_seen(estimate.details)}"
+        yield f"  {_images_note(estimate.details)}"
     if "cache_tokens" in estimate.details:
-        yield f"  {_served(estimate.details)}"
+        yield f"  {_cache_note(estimate.details)}"
     yield from _host_lines(estimate)
 
 
@@ -184,8 +187,8 @@ def _host_lines(estimate: Estimate) -> Iterator[str]:
         yield f"  host memory beside training, a node: {', '.join(gathered)}"
 
 
-def _seen(details: Mapping[str, int]) -> str:
-    """How many images the figures stand for: "images in a sample: 1 of 784 tokens, at most 2,048 tokens of images"."""
+def _images_note(details: Mapping[str, int]) -> str:
+    """The images that are assumed: "images in a sample: 1 of 784 tokens, at most 2,048 tokens of images"."""
     counted, each = details["images"], details["tokens_per_image"]
     central = f"{counted} of {each:,} tokens each" if counted else "none"
     if details["image_tokens"] == details["most_image_tokens"]:
@@ -194,7 +197,7 @@ def _seen(details: Mapping[str, int]) -> str:
     return f"images in a sample: {central} in the table, {most}; --images N fixes their number"
 
 
-def _served(details: Mapping[str, int]) -> str:
+def _cache_note(details: Mapping[str, int]) -> str:
     """What a server's cache holds: "KV cache: 47.1 GiB left, about 385,000 tokens or 94 requests of 4,096 tokens"."""
     each = details["cache_request_bytes"]
     length = round(details["cache_tokens"] * each / details["cache_bytes"]) if details["cache_bytes"] else 0
@@ -204,7 +207,8 @@ def _served(details: Mapping[str, int]) -> str:
 
 
 def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
-    """`[####====..|..]`: sure, then possible, then free; `|` is the card where the run needs more."""
+    """`[####====..|..]`: `#` up to the low end of the interval, `=` up to the high end, `.` free; `|` marks the card's
+    end if the run may need more."""
     low, high = estimate.device_low_bytes or 0, estimate.device_high_bytes or 0
     whole = max(budget, high)
     full, part, shade = ("█", "▒", "·") if style.blocks else ("#", "=", ".")
@@ -218,27 +222,27 @@ def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
 
 
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
-    told_above = doubt(estimate)  # with the figures of its readings
+    doubt_above = doubt(estimate)  # already shown with the figures of each reading
     for field, reason in estimate.unknown:
-        is_told = bool(told_above) and reason.startswith(told_above)
-        said = f"{told_above}{_SAID_BY.get(field, '')}" if is_told else one_line(reason)
-        if field in _OF_THE_MODEL and "--model" not in said:
-            said += " (--model NAME sizes it with a model that you name)"
-        yield f"  {style.paint('unknown', 'warning')} {field}: {said}"
-    told = [one for one in estimate.assumptions if one.field in _TOLD or _is_inferred_model(one)]
-    for field, value, origin in told:
+        is_above = bool(doubt_above) and reason.startswith(doubt_above)
+        text = f"{doubt_above}{_HOW_TO_STATE.get(field, '')}" if is_above else one_line(reason)
+        if field in _MODEL_FIELDS and "--model" not in text:
+            text += " (--model NAME sizes it with a model that you name)"
+        yield f"  {style.paint('unknown', 'warning')} {field}: {text}"
+    noted = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred_model(one)]
+    for field, value, origin in noted:
         yield style.paint(f"  {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
 
 
-# What says a field that nobody said, where files can be read in several ways.
-_SAID_BY = {
+# How the user can state a field that is unknown because the files can be read in several ways.
+_HOW_TO_STATE = {
     "parallelism.engine": " (--with FILE names the launch file)",
     "parallelism.zero.stage": " (--with FILE names it)",
     "stack.transformers": " (--versions says which are in use)",
     "model.weights_dtype": " (`dtype` in the file says it)",
 }
-_TOLD = ("device_bytes", "stack.unsloth")
-_OF_THE_MODEL = ("model.name", "model.architecture")
+_ALWAYS_NOTED = ("device_bytes", "stack.unsloth")
+_MODEL_FIELDS = ("model.name", "model.architecture")
 
 
 def _is_inferred_model(one: Assumption) -> bool:
@@ -246,7 +250,7 @@ def _is_inferred_model(one: Assumption) -> bool:
 
 
 def _versions(run: RunReport, style: Style) -> Iterator[str]:
-    """Framework versions that are not simply the newest, and who says so."""
-    told = [f"{package} {version} ({one_line(origin)})" for package, version, origin in run.versions]
-    if told:
-        yield style.paint(f"  with {', '.join(told)}", "dim")
+    """The framework versions that are stated or inferred (others are the newest), each with its origin."""
+    stated = [f"{package} {version} ({one_line(origin)})" for package, version, origin in run.versions]
+    if stated:
+        yield style.paint(f"  with {', '.join(stated)}", "dim")

@@ -21,7 +21,7 @@ CODES = {
     "path": "1;4",
 }
 NARROWEST, WIDEST = 40, 200  # columns: below, words would not fit; above, lines are hard to follow
-# Terminals that follow OSC 8 links, by what they say of themselves; the others print the text alone, or garbage.
+# Terminals that support OSC 8 links, by the environment variables that they set; others may print garbage.
 LINKING_PROGRAMS = ("iTerm.app", "WezTerm", "vscode", "ghostty", "Hyper", "Tabby", "rio", "zed", "mintty")
 LINKING_TERMS = ("kitty", "alacritty", "foot", "ghostty", "wezterm", "contour")
 LINKING_VARIABLES = ("WT_SESSION", "KONSOLE_VERSION", "DOMTERM", "KITTY_WINDOW_ID")
@@ -31,8 +31,8 @@ OLDEST_VTE = 5000  # GNOME Terminal and its relatives: links since VTE 0.50
 class Style(NamedTuple):
     """How to write: with colour, with hyperlinks, with Unicode block characters.
 
-    `width`: the columns of a terminal; 0 where there is none: there, lines are not broken, and each finding stands by
-    itself with its path, for grep and editors.
+    `width`: the columns of the terminal. 0 if there is none: then lines are not broken, and each finding is printed
+    with its path, for grep and editors.
     """
 
     colour: bool = False
@@ -65,9 +65,9 @@ _BREAKS = dict.fromkeys((0x09, 0x0A), " ")
 
 @cache
 def unsafe_characters() -> Mapping[int, str]:
-    """Code points that a config must not write to a terminal, with what is written in their place.
+    """Code points that text of a config must not write to a terminal, with their replacements.
 
-    They are the C0 and C1 controls, and the marks that reorder or break text: they would move the cursor or hide words.
+    They are C0 and C1 controls, and marks that reorder or break text: they could move the cursor or hide words.
     """
     controls = {code: "\ufffd" for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (0x09, 0x0A)}
     marks = (*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C, 0x2028, 0x2029)
@@ -127,7 +127,7 @@ def style_for(stream: TextIO, environment: Mapping[str, str] = os.environ, colou
 
 
 def links_are_followed(environment: Mapping[str, str]) -> bool:
-    """Whether the terminal follows OSC 8 links, by what it says of itself; FORCE_HYPERLINK decides for all others."""
+    """Whether the terminal supports OSC 8 links: by FORCE_HYPERLINK, else by the variables that the terminal sets."""
     forced = environment.get("FORCE_HYPERLINK")
     if forced:
         return forced != "0"
@@ -144,10 +144,10 @@ def links_are_followed(environment: Mapping[str, str]) -> bool:
 
 
 def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
-    """The columns of a terminal, COLUMNS first; 0 where it does not say (pre-commit runs hooks in such a one)."""
-    said = environment.get("COLUMNS", "")
+    """The columns of the terminal, by COLUMNS or its own answer; 0 if unknown (as when pre-commit runs hooks)."""
+    stated = environment.get("COLUMNS", "")
     try:
-        found = int(said) if said.isdecimal() and len(said) < 5 else os.get_terminal_size(stream.fileno()).columns
+        found = int(stated) if stated.isdecimal() and len(stated) < 5 else os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         return 0
     return min(max(found, NARROWEST), WIDEST) if found else 0

@@ -20,7 +20,7 @@ def render(report: Report, style: Style = PLAIN) -> str:
 
 
 def pieces(report: Report, style: Style = PLAIN) -> Iterator[str]:
-    """The report piece by piece, broken at the width of the terminal, if it goes to one."""
+    """The report piece by piece, wrapped at the width of the terminal if `style` is of one."""
     if not style.width:
         return _pieces(report, style)
     from memlint.report.wrap import wrapped  # for terminals
@@ -88,7 +88,7 @@ def hints(count: Totals) -> Iterator[str]:
 
 
 def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style, verbose: bool = False) -> Iterator[str]:
-    """The lines about one finding. `texts`: texts of files by path, for excerpts. `verbose`: every fix, and the why."""
+    """The lines about one finding. `texts`: texts by path, for excerpts. `verbose`: all fixes and the rule's reason."""
     yield headline(finding, style)
     yield "  " + starts_safely(clean(finding.message)).replace("\n", "\n  | ")
     yield from excerpt(finding.location, texts, style, finding.severity)
@@ -106,7 +106,7 @@ def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style, verb
 
 
 def _change(fix: Fix, texts: Mapping[str, str], style: Style) -> Iterator[str]:
-    """The lines that a fix takes away and brings."""
+    """The lines that a fix removes and adds."""
     from memlint.report.changes import changed_lines  # --verbose
 
     for sign, line in changed_lines(fix, texts):
@@ -158,7 +158,7 @@ def describe_fix(fix: Fix) -> str:
 
 
 def _still(fix: Fix) -> str:
-    """ "still " where the run does not fit and needs no more than before."""
+    """ "still " for a fix after which the run does not fit, and needs no more than before; else ""."""
     less = fix.before is not None and fix.after is not None and fix.after.figure <= fix.before.figure
     return "still " if fix.verdict_after == "out_of_memory" and less else ""
 

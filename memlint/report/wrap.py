@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from memlint.report.terminal import Style, columns
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;;[^\x1b]*\x1b\\")
-_QUOTED_SOURCE = re.compile(r"\s*\d* \| ")  # lines of an excerpt: cut where they are made, their carets must stay below
+_QUOTED_SOURCE = re.compile(r"\s*\d* \| ")  # an excerpt's lines: not wrapped, or carets would no longer be below
 _LAST_COLUMN = re.compile(r"\S {2,}(?=\S)")
 _JOINTS = frozenset(("x", "->", "-", "of", "="))
 
@@ -34,9 +34,9 @@ def _broken(line: str, width: int) -> Iterator[str]:
         yield line
         return
     start = len(shown) - len(shown.lstrip(" "))
-    hang = _hang(shown, start, width)
+    hang = _continuation_indent(shown, start, width)
     last = _last_column(line, hang, width)
-    if last:  # a row whose last column begins far to the right: it goes below
+    if last:  # a table row whose last column begins far to the right: that column moves to lines of its own
         yield line[:last].rstrip(" ")
         yield " " * hang + line[last:]
         return
@@ -52,24 +52,28 @@ def _broken(line: str, width: int) -> Iterator[str]:
     yield current
 
 
-def _hang(shown: str, start: int, width: int) -> int:
-    """Where the next lines begin: below the last column of a table's row, else below the first."""
+def _continuation_indent(shown: str, start: int, width: int) -> int:
+    """The indent of the continuation lines: that of the last column of a table row, else that of the first line."""
     ends = [found.end() for found in _LAST_COLUMN.finditer(shown) if found.end() <= 0.4 * width]
     return ends[-1] if ends else start
 
 
 def _last_column(line: str, hang: int, width: int) -> int:
-    """Where the last column of a table's row begins, if the row fits without it and it fits below; else 0."""
+    """The offset of the last column of a table row, if it can move to its own lines: the rest of the row fits, and so
+    does the column below it. Else 0."""
     ends = [found.end() for found in _LAST_COLUMN.finditer(line)]
     fits = ends and hang < ends[-1] <= width and hang + columns(line[ends[-1] :]) <= width
     return ends[-1] if fits and "\x1b" not in line else 0
 
 
 def _words(line: str, room: int) -> Iterator[tuple[str, str]]:
-    """(the spaces before it, what must stay on one line), where that is no wider than `room`."""
+    """(spaces before it, text) of each piece that is not broken, such as a word, a figure or code in backquotes.
+
+    A piece that is wider than `room` columns is split into its words.
+    """
     group: list[tuple[str, str]] = []
     for gap, word in re.findall(r"( *)([^ ]+)", line):
-        if group and not _belongs(group, word):
+        if group and not _belongs_to_group(group, word):
             yield from _whole(group, room)
             group = []
         group.append((gap, word))
@@ -84,9 +88,9 @@ def _whole(group: list[tuple[str, str]], room: int) -> Iterator[tuple[str, str]]
         yield from group
 
 
-def _belongs(group: list[tuple[str, str]], word: str) -> bool:
-    """Whether `word` is of one figure ("86.27 -> 37.47 GiB", "8 x A100-80GB"), or of one piece of code in backquotes,
-    with the words of `group`."""
+def _belongs_to_group(group: list[tuple[str, str]], word: str) -> bool:
+    """Whether `word` must stay on one line with the words of `group`: they form a figure ("86.27 -> 37.47 GiB",
+    "8 x A100-80GB") or code in backquotes."""
     before = visible(group[-1][1])
     if visible(" ".join(word for _, word in group)).count("`") % 2:
         return True
@@ -94,5 +98,5 @@ def _belongs(group: list[tuple[str, str]], word: str) -> bool:
 
 
 def _is_figure(word: str) -> bool:
-    """Whether a word is a number that the next word belongs to."""
+    """Whether a word is a number, which its unit or joint ("->", "x") must follow on the same line."""
     return word.lstrip("([`+-<>~")[:1].isdigit() and word[-1] not in ",;:.)`]"

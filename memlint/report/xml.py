@@ -1,4 +1,4 @@
-"""Escaping for the XML formats. Characters that XML 1.0 forbids never get in."""
+"""Escaping for the XML formats. Characters that XML 1.0 forbids are removed."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def attribute(text: object) -> str:
 
 def element(name: str, attributes: dict[str, object], body: str = "") -> str:
     """`<name a="b">body</name>`; `body` is markup already."""
-    told = "".join(f' {key}="{attribute(value)}"' for key, value in attributes.items())
-    return f"<{name}{told}>{body}</{name}>" if body else f"<{name}{told}/>"
+    rendered = "".join(f' {key}="{attribute(value)}"' for key, value in attributes.items())
+    return f"<{name}{rendered}>{body}</{name}>" if body else f"<{name}{rendered}/>"

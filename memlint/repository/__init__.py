@@ -1,1 +1,1 @@
-"""What lies around a config in its repository: discovery, git, pinned versions, launch commands, Python arguments."""
+"""Reads the repository around a config: discovery, git, pinned versions, launch commands, arguments of Python code."""

@@ -1,4 +1,4 @@
-"""The files of one commit, read from git's own storage: what `memlint diff` lints without a checkout."""
+"""The files of one commit, read from git's object store, so that `memlint diff` needs no checkout."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Commit:
         return path
 
     def _name(self, path: str) -> str:
-        """The name in the tree; one that no tree has for a path outside."""
+        """The name in the tree; for a path outside of it, a name that no tree has."""
         if path == self.root:
             return ""
         prefix = self.root.rstrip("/") + "/"
@@ -125,7 +125,7 @@ class Commit:
 
 
 def _unset(path: str) -> Document:
-    raise NotImplementedError  # a Workspace reads through its own cache
+    raise NotImplementedError  # a Workspace sets this field to its own cached reader
 
 
 def changed(root: str, base: str, head: str | None) -> tuple[tuple[str | None, str | None], ...]:

@@ -1,8 +1,8 @@
-"""Who reads a config: an argument parser of transformers or TRL, or a program of the repository by itself.
+"""Finds out who reads a config: an argument parser of transformers or TRL, or a program with code of its own.
 
-Read from text alone, never executed. A program is a script with what it imports. It counts where it can be tied to the
-config: a command names both, the script names the file or its folder, or it reads most of the file's keys one by one.
-Commands outweigh names, names outweigh keys.
+Programs are searched as text, never executed. A program is a script with its imports. The evidence that it reads the
+config is, strongest first: a command names both; the script names the file or its folder; the script looks up most of
+the file's keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memlint.repository.program_modules import Sources, module_files, modules
 from memlint.repository.python_arguments import Script, as_script
 
 MOST_COMMANDS = 200  # on pages that name one config
-MOST_NEAR = 8  # programs that name a config's folder, whose imports are looked at
+MOST_NEAR = 8  # how many programs that name a config's folder are searched with their imports
 _CONTINUED = re.compile(r"\\\r?\n")
 _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
@@ -33,7 +33,7 @@ _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _LOADS = re.compile(r"(?i)yaml|json|toml")  # of a program in another language
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
-_FEWEST_KEYS = 3  # of one config that a script reads before they are its own
+_FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Frameworks that a program may hand a file to, by the words that it has for them.
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
@@ -42,10 +42,12 @@ _FRAMEWORKS = {"llamafactory": re.compile(rb"(?i)llama.?factory"), "axolotl": re
 
 
 class Commands(NamedTuple):
-    """What shows how a config is used. `pages`: the config's own comments, texts of shell scripts, Makefiles and
-    Markdown. `starts()`: the programs that commands start with the config, as a shell would follow them. `others()`:
-    name and text of other files that name the config: those that hold commands as lists or steps, and programs in other
-    languages."""
+    """The commands that use a config. `pages`: the config's comments, and texts of shell scripts, Makefiles and
+    Markdown.
+
+    `starts()`: the programs that commands start with the config, found by following the shell. `others()`: (name, text)
+    of other files that name the config: those with commands as lists or steps, and programs in other languages.
+    """
 
     pages: Iterable[str]
     starts: Callable[[], Iterable[str]]
@@ -60,7 +62,7 @@ def reader_of(
     scripts: Sequence[Script],
     sources: Sources,
 ) -> ConfigReader:
-    """Who reads the file `config` with these `keys`; `ConfigReader()` where nothing tells.
+    """The reader of the file `config` with these `keys`; an empty `ConfigReader()` without evidence.
 
     `launches`: the commands that launch it. `scripts`: the repository's Python files that parse arguments, or load YAML
     or JSON. All paths are relative to the repository's root.
@@ -92,7 +94,7 @@ def _loads_json(script: Script) -> bool:
 
 
 class _Config(NamedTuple):
-    """A config, and the repository that its reader is looked for in. `loads`: whether a script loads such files."""
+    """A config, and the repository in which its reader is searched. `loads`: whether a script loads such files."""
 
     path: str
     keys: Collection[str]
@@ -101,8 +103,8 @@ class _Config(NamedTuple):
     loads: Callable[[Script], bool]
 
     def readers(self, commands: Commands, by_folder: bool) -> Iterator[ConfigReader]:
-        """What each piece of evidence says, the strongest first. A JSON file that a folder has may be data, so that the
-        folder alone ties nothing (`by_folder`)."""
+        """The reader according to each kind of evidence, strongest first. `by_folder`: whether naming the folder
+        counts; not for JSON, as the files of a folder may be data."""
         for line in _commands(self.path, commands.pages):
             yield from self._of_command(line)
         yield from map(self._of_program, commands.starts())
@@ -117,8 +119,8 @@ class _Config(NamedTuple):
             yield from self._of_other(name, text)
 
     def _is_named(self, script: Script) -> bool:
-        """Whether the script names the config. Where it joins a bare name to a folder that it is given, it may mean any
-        file of that name."""
+        """Whether the script names the config. A bare name that it joins to a folder from elsewhere may mean any file
+        of that name."""
         if not _names_file(script, self.path, self.sources.named):
             return False
         name = posixpath.basename(self.path)
@@ -147,15 +149,15 @@ class _Config(NamedTuple):
         return ()
 
     def _of_program(self, path: str, is_given: bool = False) -> ConfigReader:
-        """What a program makes of the config: it may hand what it read to the modules that it imports. `is_given`: a
-        command gives it the config, so that it reads the file, by whatever means."""
+        """How a program with its imported modules reads the config. `is_given`: a command passes it the config, so that
+        it certainly reads the file."""
         found = list(modules([path], self.sources))
         own = self._of_scripts(found[:1], is_given)
         reader = own if own.kind else self._of_scripts(found[1:], is_given)
         return self._with_traits(reader, found)
 
     def _with_traits(self, reader: ConfigReader, program: Sequence[Script]) -> ConfigReader:
-        """What the modules of a program say of the config beside who reads it."""
+        """`reader` with further facts about how the program's modules use the config."""
         if not reader.kind:
             return reader
         read = {key.decode("utf-8", "replace") for script in program for key in _keys_asked_for(script, self.keys)}
@@ -167,7 +169,7 @@ class _Config(NamedTuple):
         return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
-        """What scripts that are tied to the config make of it: an argument parser in one outweighs the others."""
+        """The reader among scripts that are tied to the config. One with an argument parser outweighs the others."""
         for script in tied:
             if script.parsers:
                 return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
@@ -206,7 +208,7 @@ def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
 
 
 def _left_out(scripts: Sequence[Script]) -> frozenset[str]:
-    """The arguments of a model that a program's code does not give it."""
+    """The model arguments that a program's code never passes to the model."""
     if any(_GIVES_ALL.search(script.text) for script in scripts):
         return frozenset()
     return frozenset(key for key in _OF_MODEL if not any(key.encode() in one.text for one in scripts))
@@ -246,8 +248,9 @@ def _names_file(script: Script, config: str, named: Callable[[str, str], Collect
 
 
 def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
-    """Whether a path in a script may be the config's. `found`: the files that it names from the script's folder or one
-    above; where there are none, the script may have changed the folder, or lack its beginning or have one too many."""
+    """Whether a path in a script may mean the config. `found`: the files that it names from the script's folder or one
+    above it. If there are none, the script may use another working folder, so that only the ends of both are
+    compared."""
     if found:
         return config in found
     if _OPEN.search(word):
@@ -257,9 +260,11 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
 
 
 def _names_folder(script: Script, config: str) -> bool:
-    """Whether the script names the config's folder, or a pattern of files in it: not one that names another file, nor
-    a folder called as the parts of data sets are. Hydra
-    composes its file of all folders below the one that it is given, relative to the script."""
+    """Whether the script names the config's folder, or a pattern of files in it.
+
+    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
+    Hydra, all folders below the named one count, relative to the script.
+    """
     folder = posixpath.dirname(config)
     if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
         return False
@@ -274,7 +279,8 @@ def _names_folder(script: Script, config: str) -> bool:
 
 
 def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
-    """Scripts that read a whole folder, first those called after the config: `train_grpo.py` for `grpo.yaml`."""
+    """Scripts that read a whole folder, first those with words of the config's name: `train_grpo.py` for
+    `grpo.yaml`."""
     stem = posixpath.basename(config).partition(".")[0]
     return sorted(scripts, key=lambda script: stem not in posixpath.basename(script.path))
 

@@ -1,4 +1,4 @@
-"""What settings say of a configuration file with a schema of its own: which of its keys becomes which argument."""
+"""The setting `keys`: for a config with keys of its own, which of them becomes which training argument."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from memlint.source.document import Path
 class DeclaredArgument(NamedTuple):
     """Where an argument's value comes from.
 
-    `key`: the file's key, as dotted names ("training.batch_size") or a JSON pointer ("/training/batch_size"); "" for a
-    value that no key of the file changes. `value`: what the argument is without the key; None where it is not given.
-    `unknown`: why nobody knows it. `written_at`: where the settings say so, as "memlint.yaml:12".
+    `key`: the file's key, as dotted names ("training.batch_size") or a JSON pointer ("/training/batch_size"); "" if no
+    key of the file sets the argument. `value`: the argument if the key is absent; None: it is then not passed.
+    `unknown`: why the value is unknown. `written_at`: the place in the settings, "memlint.yaml:12".
     """
 
     key: str = ""
@@ -25,9 +25,9 @@ class DeclaredArgument(NamedTuple):
 
 
 class DeclaredKeys(NamedTuple):
-    """One entry of `keys:`. `arguments_class`: SFTConfig, TrainingArguments, ..., or "loop".
+    """One entry of `keys`. `arguments_class`: SFTConfig, TrainingArguments, ..., or "loop".
 
-    `unmodelled`: what the script does to its model that no argument says. `origin`: the entry's place.
+    `unmodelled`: a change that the script makes to its model and that no argument shows. `origin`: the entry's place.
     """
 
     arguments_class: str
@@ -37,9 +37,9 @@ class DeclaredKeys(NamedTuple):
 
 
 def path_of(key: str, value: Any) -> Path:
-    """The path that `key` means in a file's `value`: of a name with dots in it, the longest that is there.
+    """The path that `key` means in a file's `value`. Names may contain dots: the longest existing name is taken.
 
-    Of a key that the file does not have, the part that is missing is split at each dot.
+    The missing part of a key that the file does not have is split at each dot.
     """
     if key.startswith("/"):
         names = [part.replace("~1", "/").replace("~0", "~") for part in key[1:].split("/")]
@@ -56,7 +56,7 @@ def path_of(key: str, value: Any) -> Path:
 
 
 def _by_kind(names: list[str], value: Any) -> Path:
-    """Digits are an index where a list stands."""
+    """The names as a path, with digits as an index where `value` has a list."""
     path: list[str | int] = []
     for name in names:
         path.append(int(name) if isinstance(value, list) and name.isdecimal() else name)

@@ -1,5 +1,5 @@
-"""The config files below some roots, in a fixed order. Files that git ignores and does not track are left out; files
-that are named as roots always pass."""
+"""Finds the config files below some roots, in a fixed order. Files that git ignores and does not track are left out;
+files that are roots themselves are always included."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class _Folder(NamedTuple):
 def discover(
     roots: Sequence[str], exclude: Sequence[str] = (), base: str = ".", gitignore: bool = True
 ) -> Iterator[FoundFile]:
-    """The config files below `roots`, each once, by name within a folder; a file named as root always passes.
+    """The config files below `roots`, each once, by name within a folder. A root that is a file is always included.
 
     `exclude`: patterns relative to the folder `base`. Hidden folders, virtual environments, node_modules
-    and symbolic links are passed over.
+    and symbolic links are skipped.
     """
     excluded = _IgnoreFile(_with_separator(base), compile_globs(exclude))
     seen: set[str] | None = set() if len(roots) > 1 else None
@@ -79,7 +79,7 @@ def _named_root(path: str) -> FoundFile:
 
 
 def _walk(root: str, excluded: _IgnoreFile, gitignore: bool) -> Iterator[FoundFile]:
-    """Depth first with a stack of our own, so that no depth of folders matters."""
+    """Walks depth first, with an explicit stack so that deep folders cause no recursion error."""
     above, repository = _ignores_above(os.path.abspath(root)) if gitignore else ((), None)
     pending = [_Folder(root, (*above, excluded), repository)]
     repositories = {repository.base: repository} if repository else {}
@@ -109,7 +109,7 @@ def _walk(root: str, excluded: _IgnoreFile, gitignore: bool) -> Iterator[FoundFi
 
 
 def may_be_config(name: str) -> bool:
-    """Whether memlint reads files of this name, without their folder, where it finds them."""
+    """Whether memlint reads a file with this name (without its folder) when it walks folders."""
     return (name.endswith(SUFFIXES) and name not in _DATA_FILES) or name in _MAKEFILES
 
 
@@ -133,7 +133,7 @@ def _subfolders(current: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
 
 
 def _is_wanted(current: _Folder, entry: os.DirEntry[str]) -> bool:
-    """Whether to read a file: git does not ignore it, or tracks it nevertheless."""
+    """Whether to read a file: git does not ignore it, or it tracks the file although it is ignored."""
     ignored = current.is_ignored or _is_ignored(current.ignores, entry.path, False)
     return not ignored or _is_tracked(current, entry, False)
 

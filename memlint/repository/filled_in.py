@@ -1,8 +1,8 @@
-"""What programs and commands of a repository write into a config before a framework reads it.
+"""Finds out which values of a config are set by programs and commands before a framework reads it.
 
-Read as text: a command that names the config and a key of it (`sed`, `jq`, `llamafactory-cli train sft.yaml
-lora_rank=8`) says that key, and so does a program that loads the file and has the key in quotes
-(`config["lora_rank"] = 8`). The same holds of the value that stands there.
+They are searched as text. A key counts as set by a command that names the config and the key (`sed`, `jq`,
+`llamafactory-cli train sft.yaml lora_rank=8`), and by a program that loads the file and has the key in quotes
+(`config["lora_rank"] = 8`). So does a value that they name instead of the key.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from memlint.repository.python_arguments import Script
 _EDITS = re.compile(r"\b(?:sed|jq|yq|perl|awk|replace)\b")
 _STARTS = re.compile(rf"{HINTS}|\.(?:py|sh)\b|\bpython")
 _CONTINUED = re.compile(r"\\\r?\n")
-_SHORTEST = 3  # letters of a word that can be told from the rest of a command
+_SHORTEST = 3  # characters of a word that is specific enough to be searched in a command
 
 
 def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bool:
-    """Whether a command on one of the `pages` edits the key or its value in the file `config`, or all that start
-    something with the file give the key themselves."""
+    """Whether a command on one of the `pages` edits the key or its value in the file `config`, or all commands that
+    start a program with the file pass the key as well."""
     name = posixpath.basename(config)
     naming = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if name in line)
     lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
@@ -35,7 +35,7 @@ def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bo
 
 
 def by_substitution(pages: Iterable[str]) -> bool:
-    """Whether one of the `pages`, which name the file, runs envsubst: it fills in each variable."""
+    """Whether one of the `pages`, which name the file, runs envsubst, which replaces all variables in it."""
     return any("envsubst" in page for page in pages)
 
 
@@ -54,7 +54,7 @@ def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:
 
 
 def _opens_to_write(script: bytes, name: str) -> bool:
-    """Whether a program opens the file to write, by its name or by a variable that the name is assigned to."""
+    """Whether a program opens the file for writing, by its name or by a variable with its name."""
     text = script.decode("utf-8", "replace")
     quoted = rf"""["'][^\s"']*(?<![\w.-]){re.escape(name)}["']"""
     variables = re.findall(rf"""\b(\w+)(?:\s*:\s*\w+)?\s*=\s*(?:[^=\n][^\n]*?)?{quoted}""", text)
@@ -70,5 +70,5 @@ _WRITTEN = (
 
 
 def _told_apart(word: object) -> tuple[str, ...]:
-    """The word, where it is one that can be told apart."""
+    """The word if it is specific enough to be searched in a text; else nothing."""
     return (word,) if isinstance(word, str) and len(word) >= _SHORTEST else ()

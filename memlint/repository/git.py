@@ -13,7 +13,7 @@ SAFE = ("-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "-c", "color
 TIMEOUT = 120  # seconds
 
 
-# Git sets these for hooks; they would make it answer for the repository that is being committed to.
+# Git sets these for hooks. They must be removed: git would answer for the repository of the hook.
 _OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
@@ -22,7 +22,7 @@ class NoGit(UsageError):
 
 
 def git(folder: str, *arguments: str, data: bytes = b"") -> bytes:
-    """What git prints. Raises UsageError with git's own words where it fails."""
+    """The output of git. Raises UsageError with git's own message if it fails."""
     done = _run(folder, arguments, data)
     if done.returncode:
         words = done.stderr.decode("utf-8", "replace").strip().splitlines()
@@ -31,7 +31,7 @@ def git(folder: str, *arguments: str, data: bytes = b"") -> bytes:
 
 
 def git_or_empty(folder: str, *arguments: str) -> bytes:
-    """What git prints, or nothing where it fails, is not there, or this is no repository."""
+    """The output of git; empty if git fails or is missing, or if this is no repository."""
     try:
         done = _run(folder, arguments, b"")
     except UsageError:
@@ -40,7 +40,7 @@ def git_or_empty(folder: str, *arguments: str) -> bytes:
 
 
 def tracked_files(folder: str) -> tuple[str, ...]:
-    """The files that the repository in `folder` tracks; none where it is broken or git refuses it. Raises NoGit."""
+    """The files that the repository in `folder` tracks; none if it is broken or git refuses it. Raises NoGit."""
     try:
         done = _run(folder, ("ls-files", "-z"), b"", own=True)
     except NoGit:
@@ -51,7 +51,7 @@ def tracked_files(folder: str) -> tuple[str, ...]:
 
 
 def _run(folder: str, arguments: Sequence[str], data: bytes, own: bool = False) -> subprocess.CompletedProcess[bytes]:
-    """Runs git. `own`: in the repository of `folder` itself, not in one that a hook runs for or one further up."""
+    """Runs git. `own`: only in the repository at `folder` itself, not in that of a hook or of a folder above."""
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}
     if own:
         environment = {name: value for name, value in environment.items() if name not in _OF_HOOKS}

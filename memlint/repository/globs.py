@@ -63,7 +63,8 @@ def _name(pattern: str) -> re.Pattern[str]:
 
 
 def match_decision(globs: Sequence[Glob], path: str, is_folder: bool) -> bool | None:
-    """Whether the last glob that matches `path` (relative, with `/`) is not negated; None where none matches."""
+    """The decision of the last glob that matches `path` (relative, with `/`): False if it is negated; None if none
+    matches."""
     names = path.split("/")
     for glob in reversed(globs):
         if (is_folder or not glob.folders) and _matches(glob.parts, names):

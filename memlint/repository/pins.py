@@ -1,11 +1,12 @@
 """Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
 
-Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after `git+https://...@v4.48.1`);
-`>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention) count without a version. A copy
-of LLaMA-Factory in the tree has its version in a file, which comes before all of these; one of Axolotl has it in its
-setup.py, one of TRL in its pyproject.toml, and one of OpenRLHF shows it by its flags. Scripts that install count after
-all of these. The nearest folder upward from the config wins, and in it a lock file over requirements. Nothing is
-resolved and nothing executed.
+Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after
+`git+https://...@v4.48.1`); `>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention)
+count without a version.
+
+The folder nearest to the config wins. Within a folder, the order is: the version file of a copy of LLaMA-Factory, lock
+files, requirements, scripts that install. The version of a copy of Axolotl is in its setup.py, that of TRL in its
+pyproject.toml; the flags of a copy of OpenRLHF tell its version. Nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _REQUIREMENT_FILES = (
     "setup.cfg",
     "setup.py",
 )
-# What an image or a cluster installs for training, beside what the package itself needs.
+# Requirement files for training on an image or cluster, in addition to those of the package itself.
 _TRAINING_FILES = tuple(
     f"{place}requirements{part}.txt"
     for place in ("", "docker/", "requirements/")
@@ -67,7 +68,7 @@ _ALL = (
     _OPENRLHF,
     _SWIFT,
 ) + (_INSTALLERS)
-ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # of a folder that may have pins
+ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # files and folders that may contain pins
 FILES = tuple(dict.fromkeys(posixpath.basename(file) for file in _ALL))
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 _EXTRAS = "project.optional-dependencies"
@@ -84,7 +85,7 @@ _LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
 _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
 _TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
-# Before 0.8.0 the package of LLaMA-Factory was called otherwise, so that whoever asks for it has a release before.
+# Before 0.8.0 the package of LLaMA-Factory was called llmtuner: a requirement of that name means an older release.
 _LLMTUNER = re.compile(r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b")
 _LAST_LLMTUNER: Version = (0, 7, 1)
 _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']"""
@@ -93,7 +94,7 @@ _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
 class Pin(NamedTuple):
-    """The newest version that a repository allows, and the place that says so."""
+    """The newest version that a repository allows, and the place of the constraint."""
 
     version: Version
     origin: Origin
@@ -108,8 +109,8 @@ def pins(folder: str, root: str, pinned_in: Callable[[str], Mapping[str, Pin]]) 
 
 
 def pinned(folder: str, text: Callable[[str], str | None], entries: Collection[str] = ENTRIES) -> dict[str, Pin]:
-    """Pins of the files in one folder. `text` reads a file; None where there is none. `entries`: those of `ENTRIES`
-    that the folder may hold."""
+    """The pins of the files in one folder. `text`: reads a file, None if it does not exist. `entries`: those of
+    `ENTRIES` that the folder may contain."""
     found: dict[str, Pin] = {}
     for name in _ALL if entries else ():
         if name.partition("/")[0] not in entries:
@@ -154,8 +155,8 @@ def _from_vendored_copy(content: str) -> Iterator[tuple[str, Version, int]]:
 
 
 def _from_setup(content: str) -> Iterator[tuple[str, Version, int]]:
-    """setup.py: the requirements, and the version of a copy of Axolotl. Of a development version (`0.6.0.dev0`) nothing
-    is known: it lies between two releases."""
+    """setup.py: the requirements, and the version of a copy of Axolotl. A development version (`0.6.0.dev0`) gives no
+    pin: it is between two releases."""
     match = re.search(_SETUP_OF_AXOLOTL, content)
     if match and "dev" not in match[1]:
         yield "axolotl", _numbers(match[1]), content.count("\n", 0, match.start(1)) + 1
@@ -166,7 +167,7 @@ _LAST_WITH_SWITCH: Version = (0, 8, 9)  # of OpenRLHF's releases: 0.8.10 took `-
 
 
 def _from_openrlhf(content: str) -> Iterator[tuple[str, Version, int]]:
-    """The newest release that a copy of OpenRLHF may be of, where it still has the switch `--flash_attn`."""
+    """The newest possible release of a copy of OpenRLHF that still has the switch `--flash_attn`."""
     before, found, _ = content.partition('"--flash_attn"')
     if found:
         yield "openrlhf", _LAST_WITH_SWITCH, before.count("\n") + 1
@@ -233,8 +234,8 @@ def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
 
 
 def _of_copy(content: str, version_file: str) -> Iterator[tuple[str, Version, int]]:
-    """The version of a copy of a framework, by its own pyproject.toml: `version = "0.24.0"`, or the file VERSION beside
-    it (trl 0.24.0). Of a development version nothing is known."""
+    """The version of a copy of a framework, from its own pyproject.toml (`version = "0.24.0"`) or the file VERSION
+    beside it (trl 0.24.0). A development version gives no pin."""
     name = re.search(_PROJECT, content)
     framework = _framework(name[1]) if name else ""
     if not name or not framework:
@@ -295,7 +296,7 @@ def _framework(name: str) -> str:
 
 
 def _bound(framework: str, specifier: str) -> Version:
-    """The newest version that a specifier (PEP 440, conda, poetry) allows; () where it has no upper bound."""
+    """The newest version that a specifier (PEP 440, conda, poetry) allows; () if it has no upper bound."""
     text = specifier.strip()
     if text[:1] == "[":
         text = text.partition("]")[2]

@@ -1,6 +1,6 @@
-"""The files of the repository that a Python program is made of: itself, what it imports, and the scripts that it names.
+"""Finds the files of a Python program: the program itself, its imports, and the scripts that it names.
 
-Read as text, never executed.
+They are read as text, never executed.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _WORD = re.compile(r"\w+")
 class Sources(NamedTuple):
     """The repository's files, by names relative to its root.
 
-    `named(word, seen_from)`: those that a path in the file `seen_from` may mean. `script(name)`: a Python file; None
-    where it cannot be read. `commands`: those that the repository's packages install, with their modules.
+    `named(word, seen_from)`: the files that a path in the file `seen_from` may mean. `script(name)`: a Python file;
+    None if it cannot be read. `commands`: command that a package of the repository installs -> its module.
     """
 
     named: Callable[[str, str], Collection[str]]
@@ -35,7 +35,7 @@ class Sources(NamedTuple):
 
 
 def modules(programs: Iterable[str], sources: Sources) -> Iterator[Script]:
-    """The programs, then what they import and name, nearest first and each once, up to a bound."""
+    """The programs, then the files that they import and name: nearest first, each once, up to a bound."""
     waiting = deque(dict.fromkeys(programs))
     known = set(waiting)
     while waiting and len(known) - len(waiting) < MOST_MODULES:

@@ -1,5 +1,5 @@
-"""The trainings that a repository's programs start: commands in scripts, pages with steps and notebooks; Python itself;
-configuration files with a schema that only a script of the repository knows.
+"""Finds the training runs that a repository's programs start: by commands in scripts, workflow files and notebooks, by
+Python code, and by configs whose keys only a script of the repository knows.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def parsed_modules() -> Once[ParsedModules]:
 
 
 class Programs:
-    """`named(reference, folder)`: a file that a script in `folder` names. `launches`: what the repository launches;
-    `python`: its Python files, by absolute path; `modules`: their trees."""
+    """`named(reference, folder)`: reads a file that a script in `folder` names. `launches`: the index of the
+    repository's launch commands. `python`: its Python files, by absolute path. `modules`: their parsed trees."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Programs:
         self._python = python
         self._modules = modules
         self._configs = Once(self._config_index)
-        self._read: dict[str, TrainingProgram] = {}  # programs that scripts start, by path
+        self._read: dict[str, TrainingProgram] = {}  # cache: path -> program that a script starts
 
     def forget(self) -> None:
         """Drops what was read of Python files, one of which has changed."""
@@ -79,7 +79,7 @@ class Programs:
         self._read.clear()
 
     def in_script(self, path: str, absolute: str, text: str) -> tuple[Document, ...]:
-        """The training commands of a script, a configuration file with steps, or a notebook."""
+        """The training commands of a script, of a YAML file with steps (a workflow), or of a notebook."""
         from memlint.repository.scripts.read import Repository, documents  # where a script is read
 
         files, modules = self._files, self._modules.get()
@@ -138,7 +138,7 @@ class Programs:
         )
 
     def _follow(self, path: str, command: CommandLine, written: Mapping[str, str]) -> tuple[PythonRun, ...]:
-        """The runs of the program at `path` (absolute) that is started so, where files were `written` before."""
+        """The runs of the program at `path` (absolute) with this command line. `written`: files written before it."""
         from memlint.repository.python.documents import followed  # where Python is read
 
         def document(name: str) -> Document | None:

@@ -1,8 +1,8 @@
-"""What a repository's own Python says about its configs: arguments and their parsers, read as text, never imported.
+"""Searches a repository's own Python for arguments and their parsers. It is read as text, never imported.
 
-HfArgumentParser takes what a script's dataclasses declare, and a fork of LLaMA-Factory adds arguments of its own: a key
-that is declared here is no slip, and one that the libraries dropped is the script's. Asked only about what would be
-reported, so a clean repository is never searched.
+HfArgumentParser accepts the fields of a script's dataclasses, and a fork of LLaMA-Factory adds arguments of its own. So
+a key that is declared here is not a typo, and one that the libraries have dropped belongs to the script. The search
+only runs if there is something to report: a clean repository is never searched.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
 _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # With one of those parsers and its `parse_dict`, this reads the file: `1e-5` is a number for it.
 _OMEGACONF = b"OmegaConf.load"
-# Who trains: the program calls DeepSpeed itself, or it has transformers', TRL's or accelerate's loop.
+# The training loop: the program calls DeepSpeed itself, or uses that of transformers, TRL or accelerate.
 _OWN_ENGINE = b"deepspeed.initialize("
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
-# What reads YAML for a program that makes what it likes of the keys: functions, and libraries that do nothing else.
+# Functions and libraries that read YAML for a program with code of its own for the keys.
 _READERS = (
     *(b"safe_load(", b"full_load(", b"unsafe_load(", b"yaml.load(", b"YAML(", b"OmegaConf.load(", b"hydra.main("),
     *(b"from_yaml(", b"load_yaml(", b"read_yaml(", b"parse_yaml_file_as(", b"YamlConfigSettingsSource", b"loadfn("),
@@ -37,7 +37,7 @@ _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
-# What a copy of a framework refuses, as long as the line is not commented out, and words that code compares with.
+# Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
 _COMPARED = re.compile(
     rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
@@ -48,7 +48,7 @@ _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)"
 
 
 class Declared(NamedTuple):
-    """A field: its file (absolute, posix) and the annotation with what follows it."""
+    """A field: its file (absolute, posix) and its annotation, with the rest of the line."""
 
     path: str
     text: str
@@ -69,10 +69,10 @@ class Python(NamedTuple):
     """`fields` of all dataclasses and of pydantic's models by name; `scripts` that may read a config, as far as
     MOST_BYTES_OF_SCRIPTS goes.
 
-    `filled`: arguments that a `__post_init__` looks at for None, as it gives them a value of its own. `templates`: chat
-    templates that a copy of LLaMA-Factory registers. `refusals`: the words with which its argument classes raise.
-    `compared`: names of arguments with words that code compares them with, ("adapter", "llora").
-    `calls_deepspeed`: programs start DeepSpeed by themselves, and none trains with transformers, TRL or accelerate.
+    `filled`: arguments that a `__post_init__` tests for None, to replace them. `templates`: chat templates that a copy
+    of LLaMA-Factory registers. `refusals`: the messages of errors that its argument classes raise. `compared`:
+    (argument, word) of comparisons in the code, ("adapter", "llora"). `calls_deepspeed`: programs call
+    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate.
     """
 
     fields: Mapping[str, list[Declared]]
@@ -90,7 +90,7 @@ class Python(NamedTuple):
 
 
 def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
-    """What the files at `paths` say, up to a bound; one that cannot be read or is too large says nothing."""
+    """The facts in the files at `paths`, up to a bound. Files that cannot be read or are too large are skipped."""
     found: dict[str, list[Declared]] = {}
     scripts: list[Script] = []
     filled: set[str] = set()
@@ -129,19 +129,19 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
 
 
 def converts(script: bytes, key: str) -> bool:
-    """Whether the script makes a number of `key`: `float(args.learning_rate)`, `float(config["learning_rate"])`."""
+    """Whether the script converts `key` to a number: `float(args.learning_rate)`, `float(config["learning_rate"])`."""
     return re.search(_CONVERTED % re.escape(key.encode("utf-8", "replace")), script) is not None
 
 
 def _compared(data: bytes) -> Iterator[tuple[str, str]]:
-    """Arguments with words that code compares them with: `optim == "own"`, `stage in ("own", "other")`."""
+    """(argument, word) of each comparison: `optim == "own"`, `stage in ("own", "other")`."""
     for name, word, words in _COMPARED.findall(data):
         for one in _IN_QUOTES.findall(word or words):
             yield name.decode(), one.decode()
 
 
 def as_script(path: str, data: bytes) -> Script:
-    """A Python file with what it says about configs."""
+    """A Python file with the facts about how it reads configs."""
     parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
     if parsers and _OMEGACONF + b"(" in data and b".parse_dict(" in data:
         parsers |= {"OmegaConf"}
@@ -182,7 +182,7 @@ def fields(source: str, of_any_class: bool = False) -> Iterator[tuple[str, str]]
 
 
 def _whole(text: str, following: Iterable[str]) -> str:
-    """An annotation with the lines that its brackets reach over."""
+    """An annotation, with the following lines if its brackets are still open."""
     for line in following:
         if text.count("[") <= text.count("]"):
             break

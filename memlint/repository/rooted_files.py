@@ -1,4 +1,4 @@
-"""The files below one root. Nothing is read outside of it, not through links either.
+"""The files below one root. Nothing outside of it is read, not even through links.
 
 A file has three names: its absolute path, its name relative to the root (as git lists it), and the path that messages
 show, relative to the working directory.
@@ -17,7 +17,7 @@ from memlint.source.document import Document
 from memlint.source.encoding import decode
 
 ReadBytes = Callable[[str], bytes]
-MOST_STEPS = 12  # of an author's path that are looked up
+MOST_STEPS = 12  # parts of an author's path that are searched in the repository
 _CONFIGS = (".yaml", ".yml", ".json", ".toml")
 
 
@@ -36,7 +36,7 @@ class RootedFiles:
         return real.startswith(self._below)
 
     def absolute(self, path: str) -> str:
-        """Of a path relative to the working directory."""
+        """The absolute path of a path relative to the working directory."""
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
     def at(self, name: str) -> str:
@@ -44,11 +44,11 @@ class RootedFiles:
         return self._below + name
 
     def inner(self, absolute: str) -> str:
-        """The name relative to the root of an absolute path below it; other paths as they are."""
+        """The name relative to the root of an absolute path; unchanged if it is not below the root."""
         return absolute.removeprefix(self._below)
 
     def name(self, path: str) -> str:
-        """`path` relative to the root, as the repository lists it: a link by its own name."""
+        """`path` relative to the root, as the repository lists it: a link is not resolved."""
         folder, _, name = self.absolute(path).rpartition("/")
         if folder not in self._folders:
             self._folders[folder] = self.files.realpath(folder or "/").rstrip("/")
@@ -62,7 +62,7 @@ class RootedFiles:
         return self.display_path(posixpath.join(self.root, name))
 
     def tracked_bytes(self, path: str) -> bytes:
-        """A file's bytes by absolute path; one that is a link out of the root is not read. Raises OSError."""
+        """A file's bytes by absolute path. Raises OSError, also for a link that leads out of the root."""
         if not self.files.exists(path):
             raise FileNotFoundError(path)
         if not self.is_inside(self.files.realpath(path)):
@@ -98,8 +98,11 @@ class RootedFiles:
             return None
 
     def find(self, folder: str, path: str, kind: str) -> str | None:
-        """The file or folder that an absolute path of a script in `folder` stands for: itself, else what ends alike
-        below the script's folder and those around it. Scripts hold paths of their authors' machines."""
+        """The file or folder that an absolute path in a script of `folder` means.
+
+        Scripts contain paths of their authors' machines: if the path does not exist, it is the file with the same end
+        below the script's folder or one around it.
+        """
         if self.is_inside(f"{path}/"):
             return path if self._is_there(path, kind) else None
         parts = path.strip("/").split("/")[-MOST_STEPS:]

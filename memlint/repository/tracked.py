@@ -1,6 +1,6 @@
-"""The files that git tracks: a file that was added in spite of an ignore file counts as one of them.
+"""The files that git tracks, including those that were added although an ignore file matches them.
 
-Git runs once per repository, and only where something is ignored or where launch commands are looked for.
+Git runs once per repository, and only if something is ignored or launch commands are searched.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from bisect import bisect_left
 
 
 class Tracked:
-    """The files that the repository in the folder `repository` tracks; none where git cannot say.
+    """The files that the repository in the folder `repository` tracks; none if git fails.
 
-    `problem`: why git failed, "" where it succeeded or did not run yet.
+    `problem`: why git failed; "" if it succeeded or has not run yet.
     """
 
     def __init__(self, repository: str) -> None:

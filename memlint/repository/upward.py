@@ -1,4 +1,4 @@
-"""Looks something up in a folder and the folders above it: a repository's root, the settings in force."""
+"""Searches a folder and the folders above it, for example for a repository's root or a settings file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST = 65_536  # folders remembered
 
 
 def upward(folder: str, look: Callable[[str], str | None], answers: dict[str, str]) -> str:
-    """The first answer of `look` that is not None, for `folder` and then the folders above it; "" where all are None.
+    """The first answer of `look` that is not None, for `folder` and then the folders above it; "" if all are None.
 
     `answers` caches the result for every folder on the way.
     """

@@ -1,4 +1,4 @@
-"""The files below a folder, nearest first and up to a bound: what a folder without git is taken to hold."""
+"""Lists the files below a folder, nearest first and up to a bound, for folders without git."""
 
 from __future__ import annotations
 

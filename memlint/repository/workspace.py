@@ -1,6 +1,6 @@
-"""The files that a check may read: below one root, each read once, with limits on size; and the models that they name.
+"""Reads the files of a project: only below one root, each once, with limits on size. Also finds the models they name.
 
-Formats do no I/O of their own: a workspace gives them `Context.read`, `Context.find_model` and the other functions.
+Formats do no I/O of their own: a workspace provides `Context.read`, `Context.find_model` and the other functions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from memlint.source.encoding import MAX_BYTES, decode
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-MAX_CACHED = 16  # files of which something is cached: the one being checked, and companions that many files share
+MAX_CACHED = 16  # entries per cache: the checked file, and companions that many files share
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Workspace:
         self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._loaders: dict[str, Sequence[Script]] = {}
-        self._declared: dict[str, set[str]] = {}  # by program
+        self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
         self._pins: dict[str, dict[str, Pin]] = {}
@@ -129,9 +129,9 @@ class Workspace:
         return None if isinstance(found, MissingFile) else found
 
     def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
-        """The same files, with other bytes in those that `contents` names (by the path of their documents).
+        """The same files, with `contents` (by the path of the documents) in place of their bytes.
 
-        The cache is shared: a file that changes on disk meanwhile is judged as it was.
+        The cache is shared: a file that changes on disk meanwhile is seen as it was.
         """
         changed = {self._files.absolute(path): data for path, data in contents.items()}
         original = self._files.load_bytes
@@ -146,7 +146,7 @@ class Workspace:
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
         other._sources = self._sources
-        names = {path.rpartition("/")[2] for path in changed}  # most paths need no closer look
+        names = {path.rpartition("/")[2] for path in changed}  # a quick test: most paths have none of these names
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches = self._launches
         other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
@@ -160,7 +160,7 @@ class Workspace:
         return other
 
     def forget(self, path: str) -> None:
-        """Drops what was read of the file at `path`, which holds something else now (for the language server)."""
+        """Drops what is cached about the file at `path`, because it has changed (for the language server)."""
         absolute = self._files.absolute(path)
         for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
             del self._documents[name]
@@ -180,7 +180,8 @@ class Workspace:
             self._pinned.clear()
 
     def context(self, **facts: Any) -> Context:
-        """This workspace's functions, with what is known besides the files (`gpu=`, `gpus=`, ... as in `Context`)."""
+        """The context of a document: this workspace's functions and other facts (`gpu=`, `gpus=`, ... as in
+        `Context`)."""
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
@@ -192,8 +193,8 @@ class Workspace:
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
 
     def field_annotations(self, key: str, below: str = "") -> str:
-        """How dataclasses of the repository's Python declare `key`, in files whose path has the folders `below`: all of
-        them, for a collection of projects may hold several copies of a framework."""
+        """The annotations with which dataclasses of the repository declare `key`, in files whose path has the folders
+        `below`. There may be several, as a collection of projects may have several copies of a framework."""
         found = self._survey.get().fields.get(key, ())
         return "\n".join(one.text for one in found if f"/{below}/" in one.path or not below)
 
@@ -215,7 +216,7 @@ class Workspace:
         return self._survey.get().parsers
 
     def filled_arguments(self) -> frozenset[str]:
-        """The arguments that dataclasses of the repository's Python give a value where they are None."""
+        """The arguments that dataclasses of the repository's Python replace if they are None."""
         return self._survey.get().filled
 
     def chat_templates(self) -> frozenset[str]:
@@ -223,15 +224,16 @@ class Workspace:
         return self._survey.get().templates
 
     def own_refusals(self) -> frozenset[str]:
-        """The words with which argument classes of a copy of LLaMA-Factory in the repository raise."""
+        """The messages of errors that argument classes of a copy of LLaMA-Factory in the repository raise."""
         return self._survey.get().refusals
 
     def own_words(self) -> frozenset[tuple[str, str]]:
-        """Names of arguments with words that the repository's Python compares them with: ("adapter", "llora")."""
+        """(argument, word) of each comparison in the repository's Python: ("adapter", "llora")."""
         return self._survey.get().compared
 
     def calls_deepspeed(self) -> bool:
-        """Whether the repository's programs start DeepSpeed by themselves, with no trainer of Hugging Face."""
+        """Whether the repository's programs call `deepspeed.initialize` themselves, without a trainer of Hugging
+        Face."""
         return self._survey.get().calls_deepspeed
 
     def is_filled_in(self, path: str, key: str, value: Any) -> bool:
@@ -261,7 +263,7 @@ class Workspace:
         return key in self._declared[program]
 
     def converts(self, program: str, key: str) -> bool:
-        """Whether a program makes a number of `key`."""
+        """Whether a program converts the value of `key` to a number."""
         from memlint.repository.python_arguments import converts  # as above
 
         return any(converts(script.text, key) for script in self._scripts_of(program))
@@ -333,7 +335,7 @@ class Workspace:
         return self._displayed(self._launches.get().launches(self._files.name(path), self.documents(path)[0].text))
 
     def own_launch_commands(self, path: str) -> tuple[Launch, ...]:
-        """Those in the comments of the config at `path`; no other file is looked for."""
+        """The launch commands in the comments of the config at `path`; no other file is searched."""
         from memlint.repository.launch.index import in_own_words  # as above
         from memlint.repository.launch.pages import TrackedNames
 
@@ -412,7 +414,8 @@ def on_disk(
 
 
 def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = False, exact: bool = False) -> Workspace:
-    """The same, where an editor holds some files: `unsaved` has their bytes by real path, at any time the newest."""
+    """A workspace over the file system, with the contents of an editor's buffers. `unsaved`: those, by real path; the
+    mapping may change at any time."""
 
     def is_file(path: str) -> bool:
         return path in unsaved or file_access.is_file(path)
@@ -456,7 +459,7 @@ def _python_files(root: str) -> Iterable[str]:
 
 
 def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
-    """`value`, which the cache holds from now on; the one that came first goes where it holds `MAX_CACHED`."""
+    """Adds `value` to the cache and returns it. If the cache has `MAX_CACHED` entries, the oldest one is dropped."""
     if len(cache) >= MAX_CACHED:
         del cache[next(iter(cache))]
     cache[key] = value
@@ -464,7 +467,8 @@ def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
 
 
 def _tracked_files(root: str, cwd: str) -> Iterable[str]:
-    """What git tracks; without git, what lies below the working directory (a root above it may be a home)."""
+    """The files that git tracks; without git, those below the working directory (a root above it may be a home
+    folder)."""
     tracked = tracked_by.Tracked(root)
     file_access.note("repository", root, str(tracked.is_repository))
     if tracked.is_repository or root != cwd:
@@ -503,4 +507,4 @@ def _realpath(path: str) -> str:
 
 
 def _unset(path: str) -> Document:
-    raise NotImplementedError  # a Workspace reads through its own cache
+    raise NotImplementedError  # a Workspace sets this field to its own cached reader

@@ -57,7 +57,7 @@ def _status(name: str, old_name: str, old: ConfigOnSide | None, new: ConfigOnSid
 def _match(
     before: Sequence[Finding], after: Sequence[Finding], renamed: Mapping[str, str]
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...], int]:
-    """(resolved, new, number on both sides). Findings are equal by file, rule and key, not by line."""
+    """(resolved, new, number on both sides). Two findings are equal if file, rule and key are; the line may differ."""
 
     def renamed_finding(item: Finding) -> Finding:
         path = renamed.get(item.location.path, item.location.path)

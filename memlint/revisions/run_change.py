@@ -10,7 +10,7 @@ from memlint.report.comparison.model import ValueChange
 from memlint.run import UNKNOWN, Origin, Run, get, replace
 
 STATED_ORIGINS = ("file", "companion", "directive", "setting", "command_line")
-MOST = 12  # keys that are estimated alone
+MOST = 12  # differing keys whose own effect is estimated
 
 _Cause = tuple[str, tuple[str | int, ...]]
 

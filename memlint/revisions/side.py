@@ -105,7 +105,7 @@ class Side:
         return any(model == known or model.endswith("/" + known) for model in models for known in names if known)
 
     def _configs(self, folders: list[str]) -> list[str]:
-        """Every config below the folders, whose settings files changed."""
+        """Every config below `folders`, whose settings files changed."""
         if not folders:
             return []
         names = self._commit.configs() if self._commit else mentioning(self.root, None, [":"])
@@ -138,7 +138,7 @@ class Side:
 
 
 def _names_for(name: str) -> tuple[str, ...]:
-    """The words by which a config may refer to a file: its base name; for a config.json its folder's name."""
+    """The words by which a config may refer to a file: its base name; for a model's config.json its folder's name."""
     base = posixpath.basename(name)
     if base == "config.json" and "/" in name:
         return (posixpath.basename(posixpath.dirname(name)),)

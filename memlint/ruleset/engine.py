@@ -25,7 +25,7 @@ from memlint.ruleset.found import Found
 from memlint.ruleset.index import Index
 from memlint.ruleset.internal_error import internal_error
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.reader_findings import as_its_reader_has_it, with_files_of_command
+from memlint.ruleset.reader_findings import adapt_to_reader, with_files_of_command
 from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Rule, concerns
@@ -40,8 +40,8 @@ from memlint.source.document import Document
 class Analysis(NamedTuple):
     """The result for one document. `format`: None if no format recognises it. `estimates`: one per run.
 
-    `is_unjudged`: a script reads the file by itself, so no fix of it is safe. `hits`: what rules said, before any of it
-    was left out.
+    `is_unjudged`: a script reads the file with code of its own, so no fix of it is safe. `hits`: all findings of rules,
+    also those that `found` leaves out because of who reads the file.
     """
 
     document: Document
@@ -62,13 +62,12 @@ class Analysis(NamedTuple):
         return self.parsed.runs if self.parsed else ()
 
 
-# Analyses the same file again, with these contents by path in place of what the files hold.
+# Analyses the same document again; its argument replaces the contents of files, by path.
 Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Judged(NamedTuple):
-    """An analysis with every rule that plans are judged by, and a function that repeats it under other contents of
-    files."""
+    """An analysis under every rule that plans are judged by, and a function that repeats it for changed files."""
 
     analysis: Analysis
     reanalyse: Reanalyse
@@ -85,7 +84,7 @@ class Engine:
         self.folds_into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
         self._by_id = {rule.id: rule for rule in rules}
-        self._reads: dict[str, frozenset[Read]] = {}  # by rule, of those that were asked for
+        self._reads: dict[str, frozenset[Read]] = {}  # rule id -> its inputs; filled on demand
 
     def analyse(
         self,
@@ -98,8 +97,8 @@ class Engine:
         """Analyses one document; never raises.
 
         `format_name`: the format to use (default: recognised by its keys). `fixes`: whether findings carry the fixes
-        that their rules define. `before`: the analysis of the document before a change; rules that read nothing that
-        changed are not asked again, and their findings stay where they were.
+        that their rules define. `before`: the analysis of the document before a change. Rules whose inputs did not
+        change are then not evaluated again; their findings are taken from `before`, with their old places.
         """
         try:
             return self._analyse(document, context, format_name, fixes, before)
@@ -120,8 +119,8 @@ class Engine:
         follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
         template = template_finding(document, follows) if recognised or document.problems else None
         if recognised is None:
-            told = [template] if template else problem_findings(document)
-            return Analysis(document, None, None, None, (), _sorted_once(map(Found, told)))
+            findings_of_text = [template] if template else problem_findings(document)
+            return Analysis(document, None, None, None, (), _sorted_once(map(Found, findings_of_text)))
         format_, recognition = recognised
         dialect = getattr(format_, "dialect", None)
         document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)
@@ -144,7 +143,7 @@ class Engine:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document)]
-        shown, is_unjudged = as_its_reader_has_it(found, format_, parsed, document, context)
+        shown, is_unjudged = adapt_to_reader(found, format_, parsed, document, context)
         return Analysis(
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
         )
@@ -159,8 +158,8 @@ class Engine:
     def _estimated(
         self, parsed: Parsed, format_: Format, document: Document, context: Context, found: list[Found]
     ) -> tuple[Parsed, tuple[Estimate, ...]]:
-        """The estimates of the runs. Of one that does not fit, what other releases of its packages would hold is
-        read as well."""
+        """(parsed, estimates of its runs). A run that does not fit is also estimated under older releases of its
+        packages, if its releases are not known."""
         estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
         if not any(one.verdict == "out_of_memory" for one in estimates):
             return parsed, estimates
@@ -192,7 +191,7 @@ class Engine:
         self, format_: Format, parsed: Parsed, index: int, facts: Facts, fixes: bool, before: Analysis | None
     ) -> Iterable[Found]:
         run, estimate = facts.run, facts.estimate
-        assert estimate is not None  # an unknown one, where there is none
+        assert estimate is not None  # if the estimator failed, it is an Estimate with verdict "unknown"
         fix_context = FixContext(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
         rules = self._candidate_rules(facts, parsed.format)
@@ -224,12 +223,12 @@ class Engine:
         return not found.isdisjoint(differing)
 
     def _is_asked_again(self, hit: Found, differing: frozenset[Read]) -> bool:
-        rule = self._by_id.get(hit.finding.rule)  # none for the finding of a rule that failed
+        rule = self._by_id.get(hit.finding.rule)  # None: MEM000, the finding about a rule that failed
         return rule is None or self._reads_any(rule, differing)
 
 
 def _is_same_run(before: Analysis, format_: Format, parsed: Parsed, index: int) -> bool:
-    """Whether a run that was analysed before is the one that is analysed now, as it was before a change."""
+    """Whether run `index` of `before` is run `index` of `parsed` before the change: same format, number, purpose."""
     runs = before.runs
     return (
         before.format is format_ and len(runs) == len(parsed.runs) and runs[index].purpose == parsed.runs[index].purpose
@@ -247,7 +246,7 @@ def _recognise(document: Document, format_name: str) -> tuple[Format, Recognitio
     if document.start is not None:
         format_name = document.start.format
         if not format_name:
-            return None  # a program that trains in a way of its own
+            return None  # a program whose way of training no format covers
     if format_name:
         for format_ in every():
             if format_name == format_.NAME:
@@ -268,7 +267,7 @@ def _with_fixes(finding: Finding, rule: Rule, fix_context: FixContext) -> Findin
 
 
 def _sorted_once(found: Iterable[Found]) -> tuple[Found, ...]:
-    """Sorted by place, without duplicates: several runs of one file may give the same finding."""
+    """The findings sorted by place, without duplicates: several runs of one file may give the same finding."""
     by_place = sorted(found, key=lambda item: _sort_key(item.finding))
     return tuple({_sort_key(item.finding): item for item in reversed(by_place)}.values())[::-1]
 

@@ -41,7 +41,7 @@ class Example(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result of an example; `problem` is "" if it behaves as it says."""
+    """The result of an example. `problem`: why it does not behave as declared, "" if it does."""
 
     example: Example
     problem: str = ""
@@ -89,7 +89,7 @@ def _problem(rule: Rule, example: Example) -> str:
 
 
 def analyse_text(rule: Rule, example: Example, text: str) -> Analysis:
-    """Analyses `text` with the GPU, versions and files of `example`, with this rule alone."""
+    """Analyses `text` with only this rule, and with the GPU, versions and files of `example`."""
     workspace = in_memory({**example.fields.get("files", {}), example.file: text})
     companions = [workspace.documents(name)[0] for name in example.fields.get("with", [])]
     facts = facts_of(example, tuple(companions))

@@ -15,7 +15,7 @@ MAX_BYTES = 200_000
 
 
 def read_rule(path: str, name: str = "") -> Rule:
-    """The rule in the file at `path`; `name` is how messages call the file. Raises `RuleError`."""
+    """The rule in the file at `path`. `name`: the file's name in messages. Raises `RuleError`."""
     return parse_rule(read_document(path, name or path))
 
 
@@ -35,7 +35,7 @@ def read_document(path: str, name: str) -> Document:
 
 
 def rule_files(folder: str) -> list[str]:
-    """The rule files below `folder`, in one order everywhere, as paths relative to it."""
+    """The rule files below `folder` as relative paths, in the same order on every machine."""
     found: list[str] = []
     for root, folders, names in os.walk(folder):
         folders.sort()

@@ -10,7 +10,7 @@ from memlint.formats.issues import ISSUES
 from memlint.ruleset.places import location
 from memlint.source.document import Document
 
-MOST_FIXED = 20  # each fix is tried on the whole file: one with more slips is no config, or a hostile one
+MOST_FIXED = 20  # every fix is tested on the whole file; a file with more mistakes is no config, or a hostile one
 _VALUES = ("bad-value", "removed-value", "wrong-type")
 _NAMES = ("unknown-key", "renamed-key")
 
@@ -47,7 +47,7 @@ def _location(documents: dict[str, Document], path: str, pointer: tuple[str | in
 
 
 def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
-    """What mends the file for certain is safe; the word that was probably meant is not."""
+    """The fixes of an issue: a certain edit is safe, a guess at the intended word (`_meant`) is not."""
     if issue.edit is None:
         return _meant(issue, documents)
     what = {"remove": "remove the key", "rename": f"rename it to `{issue.edit.value}`"}
@@ -57,12 +57,12 @@ def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
 
 
 def _meant(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
-    """The key or the value that was probably meant, unless the key is there already."""
+    """The fix that writes the key or value that was probably meant; none if that key exists already."""
     document = documents.get(issue.path)
     if not issue.suggestion or not issue.pointer or document is None:
         return ()
     if issue.code == "renamed-key" and issue.severity == "info":
-        return ()  # nobody knows which release is in use: an older one wants the old name
+        return ()  # the release is not known, and an older one needs the old name
     if issue.code in _VALUES:
         edit = Edit(issue.path, issue.pointer, "set", issue.suggestion)
         return (Fix(title=f"write `{issue.suggestion}`", edits=(edit,)),)

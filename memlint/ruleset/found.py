@@ -1,4 +1,4 @@
-"""What the rules found in one document, and what becomes of findings that have one cause."""
+"""What the rules found in one document, and how a finding that is the cause of another one is folded into it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Found(NamedTuple):
 
 
 def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Iterator[Found]:
-    """One cause, one finding: what another finding on the same run names as a cause becomes a place beside it.
+    """The findings, each cause folded into the finding that it explains: as a related place and in `causes`.
 
-    `into`: the rules whose findings take a rule's findings in. For reports alone: a cause keeps its own fixes where
-    fixes are applied.
+    `into`: rule -> the rules whose findings on the same run take its findings in (`Rule.folds_into`). Only reports call
+    this; where fixes are applied, causes stay findings with fixes of their own.
     """
     causes = _causes(into, found)
     folded_away = {id(item) for item, _ in causes}
@@ -36,7 +36,7 @@ def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Itera
 
 
 def without_fixes_of_causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> tuple[Found, ...]:
-    """The same without the fixes of what `folded` makes a place beside another finding."""
+    """All findings, without the fixes of those that `folded` would fold into another one."""
     causes = {id(item) for item, _ in _causes(into, found)}
     return tuple(
         item._replace(finding=item.finding._replace(fixes=())) if id(item) in causes else item for item in found
@@ -44,7 +44,7 @@ def without_fixes_of_causes(into: Mapping[str, tuple[str, ...]], found: Sequence
 
 
 def _causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> list[tuple[Found, Host]]:
-    """Findings that another one names as a cause, with that one's run and rule."""
+    """Each finding that would be folded, with the run and rule of the finding that takes it in."""
     hosts = {(item.run, item.finding.rule) for item in found}
     return [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
 

@@ -1,4 +1,4 @@
-"""An exception in memlint or in a plug-in, told as a finding on the file (MEM000)."""
+"""Turns an exception in memlint or in a plug-in into a finding on the file (MEM000)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERNAL_ERROR = "MEM000"
 def internal_error(place: Location, error: BaseException, what: str, culprit: str = "memlint") -> Finding:
     """An exception in memlint or a plug-in (`culprit`) as a finding; its `data` has the stack frames for a bug report.
 
-    `what`: what was being done, as "while it read this file".
+    `what`: when it happened, for the message: "while it read this file".
     """
     error_text = f"{type(error).__name__}: {error}"
     if isinstance(error, extensions.Fault):

@@ -13,9 +13,9 @@ _IN_A_FILE = ("file", "companion", "directive")
 
 
 def location(document: Document, pointer: Path, on_key: bool = False) -> Location:
-    """The place of `pointer`, or of its nearest ancestor that has one; of a mapping the place of its key.
+    """The place of `pointer`, or of its nearest ancestor that has one. The place of a mapping is that of its key.
 
-    What a command takes from a file stands in that file, and the launcher's settings in the launcher's.
+    A value that a command takes from a file has its place in that file, and a launcher's setting in the launch file.
     """
     launch_file = document.start.machine.launch_file if document.start is not None else None
     if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
@@ -57,7 +57,7 @@ class Finder:
     def __init__(self, parsed: Parsed, run: Run) -> None:
         self.documents = {
             document.path: document for document in reversed(parsed.documents)
-        }  # the first of a path counts
+        }  # reversed: of several documents with one path the first is kept
         self.main = parsed.documents[0]
         self.parsed = parsed
         self.run = run
@@ -93,12 +93,12 @@ class Finder:
         document = self.documents.get(origin.path)
         if document is None:
             return None
-        is_key = origin.kind != "directive"  # a comment belongs to none
+        is_key = origin.kind != "directive"  # a `# memlint:` comment belongs to no key
         if is_key and origin.pointer in document.places:
             return location(document, origin.pointer)
         return _line(document, origin.line, origin.column) if origin.line else None
 
 
 def _line(document: Document, line: int, column: int) -> Location:
-    """A place without a key of its own: that of a `# memlint:` comment."""
+    """The place of a `# memlint:` comment, which belongs to no key."""
     return Location(document.path, line, max(1, column), line, max(1, column))

@@ -1,7 +1,8 @@
-"""What of the findings holds, given who reads the file: the framework, a command, or a program of the repository.
+"""Adapts findings to who reads the file: the framework itself, a command, or a program of the repository.
 
-Rules judge a run as the framework would run it. A program may do otherwise with the same keys: set them, know more
-words, make the file that is missing, freeze the model. What it may change is said with its condition, or not at all.
+Rules judge a run as the framework would run it. A program can treat the same keys differently: overwrite them, accept
+more values, create the missing file, freeze the model. A finding that this may invalidate is dropped, or becomes a
+warning that states its condition: "(where train.py hands its arguments on as they stand)".
 """
 
 from __future__ import annotations
@@ -20,115 +21,122 @@ from memlint.source.document import Document
 
 MISSING_FILE = "REF001"
 
-# What rules speak of, by their identifiers or the beginnings of these.
-# Arguments and names by themselves; the others speak of what a run does, as figures do.
-_OF_ARGUMENTS = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
-# What a program may change before anything checks it.
-_MAY_BE_CHANGED = (*_OF_ARGUMENTS, "DAT", "OPT", "PRE")
-# Figures, which hold where a program trains nothing but what its arguments say.
-_OF_WHAT_TRAINS = ("MEM", "OFF", "OPT001", "PAR00", "PAR012")
-_OF_FIGURES = ("MEM", "SRC")  # a file as it stands
-_OF_WORDS = ("CFG003", "CFG011", "TRN019", "AXO089")  # a word that the framework does not know
-_OF_VALUES = ("CFG002", "CFG003", "CFG011", "TRN019")  # a value that the framework's own argument classes do not take
+# Groups of rules, by their ids or the beginnings of these.
+# About arguments and names as such. Other rules are about what a run does (its memory, its speed).
+_ARGUMENT_RULES = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
+# About what a program may change before the framework checks it.
+_CHANGEABLE_RULES = (*_ARGUMENT_RULES, "DAT", "OPT", "PRE")
+# About figures, which are right if the program trains exactly what its arguments say.
+_TRAINING_RULES = ("MEM", "OFF", "OPT001", "PAR00", "PAR012")
+_FIGURE_RULES = ("MEM", "SRC")  # about memory, or a file's text: kept whatever a program sets
+_WORD_RULES = ("CFG003", "CFG011", "TRN019", "AXO089")  # about a word that the framework does not know
+_VALUE_RULES = ("CFG002", "CFG003", "CFG011", "TRN019")  # about a value that the framework's argument classes refuse
 
 
-def as_its_reader_has_it(
+def adapt_to_reader(
     found: Iterable[Found], format_: Format, parsed: Parsed, document: Document, context: Context
 ) -> tuple[list[Found], bool]:
-    """The findings that hold given who reads the document, and whether that is a script that reads it by itself."""
-    told = [_of_a_command(item, format_, document) for item in found]
-    told = [item for item in told if not _is_skipped(item.finding, format_, document, context)]
-    told = [item for item in told if not _is_programs_own(item.finding, parsed, context)]
-    note = _unjudged(format_, document, context) if told else None
+    """(the findings that hold given who reads the document, whether a script reads it with code of its own)."""
+    kept = [_for_command(item, format_, document) for item in found]
+    kept = [item for item in kept if not _is_skipped(item.finding, format_, document, context)]
+    kept = [item for item in kept if not _is_settled_by_program(item.finding, parsed, context)]
+    note = _unjudged_note(format_, document, context) if kept else None
     if note is None:
-        return told, False
+        return kept, False
     notes = issue_findings(parsed._replace(issues=(note,)))
-    return [*_of_any_reader(format_, document, told), *map(Found, notes)], True
+    return [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)], True
 
 
-def _of_a_command(item: Found, format_: Format, document: Document) -> Found:
-    """The finding in the words of the command that gives the values, where one does. What would change the command has
-    no place in a file that it takes values from."""
+def _for_command(item: Found, format_: Format, document: Document) -> Found:
+    """The finding adapted to the command that gives the values, unchanged if none does.
+
+    Keys are spelled as its flags. Fixes of a file that the command takes values from are dropped, because they were
+    made for the command. An error about a program that is not in the repository becomes a warning.
+    """
     start = document.start
     if start is None:
         return item
     if any(one.path == item.finding.location.path for one in start.values.files.values()):
         item = item._replace(finding=item.finding._replace(fixes=()))
-    finding = _in_words(item.finding, document)
+    finding = _with_flag_spelling(item.finding, document)
     if start.program.is_foreign and getattr(format_, "OF_ANY_SCRIPT", False):
-        finding = _if_handed_on(finding, document)
+        finding = _qualified_for_foreign_program(finding, document)
     return item._replace(finding=finding)
 
 
 def with_files_of_command(parsed: Parsed, document: Document) -> Parsed:
-    """Beside a command's document the files that it takes values from."""
+    """`parsed` with the files that a command takes values from among its documents."""
     files = {one.path: one for one in (document.start.values.files.values() if document.start is not None else ())}
     known = {part.path for part in parsed.documents}
     others = tuple(one for path, one in files.items() if path not in known)
     return parsed._replace(documents=(*parsed.documents, *others)) if others else parsed
 
 
-def _in_words(finding: Finding, document: Document) -> Finding:
-    """The finding with keys as the command writes its flags."""
+def _with_flag_spelling(finding: Finding, document: Document) -> Finding:
+    """The finding with keys spelled as the command's flags: `--learning-rate` for `learning_rate`."""
     words = document.start.accepted.spelled if document.start is not None else None
     if words is None or finding.location.path != document.path:
         return finding
     return finding._replace(message=words(finding.message))
 
 
-def _if_handed_on(finding: Finding, document: Document) -> Finding:
-    """What is said of a program that the repository does not have, with its condition: nobody sees what it does with
-    its arguments, so that an error is a warning."""
+def _qualified_for_foreign_program(finding: Finding, document: Document) -> Finding:
+    """A finding about a program that is not in the repository, with the condition under which it holds.
+
+    What the program does with its arguments is unknown, so an error becomes a warning.
+    """
     if document.start is None or finding.severity == "info":
         return finding
     program, message = posixpath.basename(document.start.program.entry), finding.message
-    if finding.rule.startswith(_OF_WHAT_TRAINS):
+    if finding.rule.startswith(_TRAINING_RULES):
         severity = "warning" if document.path == finding.location.path else finding.severity
         return finding._replace(severity=severity, message=f"{message} (where {program} trains what its arguments say)")
     concerns = {finding.location.path, *(place.path for place, _ in finding.related)}
-    is_of_arguments = finding.rule.startswith(_MAY_BE_CHANGED) and document.path in concerns
+    is_of_arguments = finding.rule.startswith(_CHANGEABLE_RULES) and document.path in concerns
     if finding.severity != "error" or not is_of_arguments:
         return finding
     return _as_warning(finding, f"where {program} hands its arguments on as they stand")
 
 
 def _as_warning(finding: Finding, condition: str) -> Finding:
-    """An error that holds under a condition."""
+    """An error that holds only under `condition`, as a warning."""
     return finding._replace(severity="warning", message=f"{finding.message} ({condition})")
 
 
-def _unjudged(format_: Format, document: Document, context: Context) -> Issue | None:
-    """The format's note on a file whose keys mean what a script makes of them."""
+def _unjudged_note(format_: Format, document: Document, context: Context) -> Issue | None:
+    """The format's note about a file whose keys a script interprets with code of its own; None for any other file."""
     asked = getattr(format_, "unjudged", None)
     note: Issue | None = asked(document, context) if asked else None
     return note
 
 
 def _is_skipped(finding: Finding, format_: Format, document: Document, context: Context) -> bool:
-    """Whether the format says nothing of this document with that rule, or the finding is about a value that a command
-    of another file gives: it is said where the command stands."""
+    """Whether the format excludes the rule for this document, or the finding is about a value that the command of
+    another file gives: then it is reported there."""
     skips = getattr(format_, "skips_rule", None)
     if skips is not None and skips(finding.rule, document, context):
         return True
     commanded = document.start.values.by_command if document.start is not None else {}
-    return bool(commanded) and _is_of_a_command(finding, commanded)
+    return bool(commanded) and _is_about_command_argument(finding, commanded)
 
 
-def _is_programs_own(finding: Finding, parsed: Parsed, context: Context) -> bool:
-    """Whether a program or a command of the repository sets what the finding is about, knows the word that stands
-    there, declares the key in its own argument class, or makes the file that is missing. What is information holds
-    whatever is set."""
+def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -> bool:
+    """Whether a program or command of the repository makes the finding pointless: it sets the key, knows the word,
+    declares the key in its own argument class, or creates the missing file.
+
+    Of findings with severity info only the unknown word is dropped: the others hold whatever is set.
+    """
     place = finding.location
     key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
     document = next((one for one in parsed.documents if one.path == place.path), None)
-    if finding.rule.startswith(_OF_FIGURES) or not key or document is None:
+    if finding.rule.startswith(_FIGURE_RULES) or not key or document is None:
         return False
     value = value_at(document.value, place.pointer)
-    if finding.rule in _OF_WORDS and (key, str(value)) in context.own_words():
-        return True  # nothing checks an annotation (transformers 5.23 hf_argparser.py:358)
+    if finding.rule in _WORD_RULES and (key, str(value)) in context.own_words():
+        return True  # values are not checked against annotations (transformers 5.23 hf_argparser.py:358)
     if finding.severity == "info":
         return False
-    if finding.rule in _OF_VALUES and place.path == parsed.documents[0].path and context.declares(document, key):
+    if finding.rule in _VALUE_RULES and place.path == parsed.documents[0].path and context.declares(document, key):
         return True
     if document.start is not None:
         return False
@@ -137,26 +145,29 @@ def _is_programs_own(finding: Finding, parsed: Parsed, context: Context) -> bool
     return context.is_filled_in(place.path, key, value)
 
 
-def _is_of_a_command(finding: Finding, commanded: Mapping[str, bool]) -> bool:
-    """Whether the finding is about an argument that a command gives. What a run does is said of the program where the
-    command stands on a page."""
+def _is_about_command_argument(finding: Finding, commanded: Mapping[str, bool]) -> bool:
+    """Whether the finding is about an argument that the command of another file gives.
+
+    `commanded`: argument -> whether all findings about it are reported at the command; if False (the command stands on
+    a page), only those of _ARGUMENT_RULES are.
+    """
     key = str(finding.location.pointer[0]) if finding.location.pointer else ""
-    return key in commanded and (commanded[key] or finding.rule.startswith(_OF_ARGUMENTS))
+    return key in commanded and (commanded[key] or finding.rule.startswith(_ARGUMENT_RULES))
 
 
-def _of_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
-    """The findings that hold whoever reads the document, and those on other files that need none of its keys. None of
-    their fixes is safe."""
+def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
+    """The findings that hold whatever code reads the document, and those on other files that do not depend on its keys.
+    All their fixes become unsafe."""
     for item in found:
         is_of_other = item.finding.location.path != document.path and item.finding.rule not in OF_TWO_FILES
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
-            yield item._replace(finding=_if_script_trains_it(item.finding._replace(fixes=fixes)))
+            yield item._replace(finding=_qualified_for_own_reader(item.finding._replace(fixes=fixes)))
 
 
-def _if_script_trains_it(finding: Finding) -> Finding:
-    """An error about the run of a file that a script reads by itself, with its condition: the script may quantise the
-    model, or freeze it."""
-    if finding.severity != "error" or not finding.rule.startswith(_OF_WHAT_TRAINS):
+def _qualified_for_own_reader(finding: Finding) -> Finding:
+    """A finding about a file that a script reads with code of its own. An error about figures becomes a warning with
+    its condition: the script may quantise or freeze the model."""
+    if finding.severity != "error" or not finding.rule.startswith(_TRAINING_RULES):
         return finding
     return _as_warning(finding, "where the script that reads this file trains what its keys say")

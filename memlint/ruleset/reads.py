@@ -1,7 +1,7 @@
-"""What a rule reads of a file and its run, so that a file that changed in one key is not judged anew by every rule.
+"""The inputs that a rule reads. After a change of one key only the rules that read it are evaluated again.
 
-A read is a name: ("raw", section, key) for a key of a file, ("raw", section) for all of a section, ("run", part) for a
-part of the run with the origins of its fields, ("estimate",), and ("all",) for any of these.
+An input (`Read`) is a tuple: ("raw", section, key) for a key of a file, ("raw", section) for a whole section,
+("run", part) for a part of the run with the origins of its fields, ("estimate",), or ("all",) for any of these.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from memlint.source.scalars import same
 Read = tuple[str, ...]
 _ALL: Read = ("all",)
 _ESTIMATE: Read = ("estimate",)
-_STACK: Read = ("run", "stack")  # confidence and the words "from trl 1.0 on" hang on these two
+_STACK: Read = ("run", "stack")  # every finding reads this (the words "from trl 1.0 on") and the model (confidence)
 _MODEL: Read = ("run", "model")
-_PARTS = Run._fields[Run._fields.index("model") :]  # of a run that no place in a file changes
+_PARTS = Run._fields[Run._fields.index("model") :]  # the parts of a run that rules read; those before are its place
 
 
 def reads(rule: Rule) -> frozenset[Read]:
-    """What the rule reads; {("all",)} for a rule in Python."""
+    """The inputs that the rule reads; {("all",)} for a rule in Python, whose inputs are unknown."""
     return frozenset([_ALL]) if rule.check is not None else _reads_of(rule.body()) | {_STACK, _MODEL}
 
 
@@ -32,11 +32,11 @@ def _reads_of(body: Body) -> frozenset[Read]:
     conditions = [body.when, *body.variables.values()]
     forms = [one.form for one in conditions if one is not None]
     templates = [part for part in (*body.message, *body.at) if not isinstance(part, str)]
-    return frozenset(read for form in (*forms, templates) for read in _names(form))
+    return frozenset(read for form in (*forms, templates) for read in _reads_of_form(form))
 
 
-def _names(form: Any) -> Iterator[Read]:
-    """The reads of a form and of the forms in it; of an expression in a message as well."""
+def _reads_of_form(form: Any) -> Iterator[Read]:
+    """The inputs of a compiled expression (`Form`) or of a list of them, including nested ones."""
     if not isinstance(form, (list, tuple)) or not form:
         return
     word = form[0]
@@ -49,13 +49,14 @@ def _names(form: Any) -> Iterator[Read]:
     elif word in ("term", "phase"):
         yield _ESTIMATE
     elif word == "fact":
-        yield from _of_fact(form[1])
+        yield from _reads_of_fact(form[1])
     for part in form[1:] if isinstance(word, str) else form:
-        yield from _names(part)
+        yield from _reads_of_form(part)
 
 
-def _of_fact(name: str) -> Iterator[Read]:
-    """Facts of the model hang on its architecture and, of its parameters, on the estimate; others on anything."""
+def _reads_of_fact(name: str) -> Iterator[Read]:
+    """The inputs of a derived fact. `model.*` needs the architecture and the estimate (parameter counts); `hardware.*`
+    the hardware; any other fact may need everything."""
     if name.startswith("hardware.") and name != "hardware.budget_bytes":
         yield ("run", "hardware")
     elif name.startswith("model.") and name != "model.adapted_in_tower":
@@ -65,7 +66,7 @@ def _of_fact(name: str) -> Iterator[Read]:
 
 
 class RunFacts(NamedTuple):
-    """What rules are asked about: a run, its estimate, and the files' own keys by section."""
+    """What rules are evaluated on: a run, its estimate, and the values of the files' keys by section."""
 
     run: Run
     estimate: Estimate
@@ -73,7 +74,7 @@ class RunFacts(NamedTuple):
 
 
 def changed(before: RunFacts, after: RunFacts) -> frozenset[Read]:
-    """The reads that may give something else for `after` than for `before`."""
+    """The inputs that differ between `before` and `after`."""
     found = {*_changed_parts(before.run, after.run), *_changed_keys(before.raw, after.raw)}
     if before.estimate is not after.estimate and before.estimate != after.estimate:
         found.add(_ESTIMATE)
@@ -86,12 +87,12 @@ def _changed_parts(before: Run, after: Run) -> Iterator[Read]:
             yield ("run", part)
     for name in before.origins.keys() | after.origins.keys():
         old, new = before.origins.get(name), after.origins.get(name)
-        if old != new and _told(old) != _told(new):
+        if old != new and _without_place(old) != _without_place(new):
             yield ("run", name.partition(".")[0])
 
 
-def _told(origin: Origin | None) -> tuple[str, str] | None:
-    """An origin without its place, which an edit above it moves."""
+def _without_place(origin: Origin | None) -> tuple[str, str] | None:
+    """(kind, detail) of an origin. Its line is left out, because an edit further up moves it."""
     return None if origin is None else (origin.kind, origin.detail)
 
 

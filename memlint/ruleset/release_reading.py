@@ -1,4 +1,4 @@
-"""The run under the releases before, where nobody says which are in use: a verdict that hangs on them is none."""
+"""Reads a run under older releases too, if the releases in use are not known: then the verdict may depend on them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware
 def with_release_readings(
     parsed: Parsed, estimates: Sequence[Estimate], parse: Callable[[Document, Context], Parsed], context: Context
 ) -> Parsed:
-    """The same runs; one that is out of memory by the newest releases alone has the reading with older ones."""
-    asked = [_hangs_on_releases(run, estimate) for run, estimate in zip(parsed.runs, estimates)]
+    """The same runs. One that is out of memory under releases that are only assumed gets a reading with older ones."""
+    asked = [_may_depend_on_releases(run, estimate) for run, estimate in zip(parsed.runs, estimates)]
     if not any(asked):
         return parsed
     older = parse(parsed.documents[0], context._replace(versions={**context.versions, **OLDER}))
     if len(older.documents) < len(parsed.documents) or len(older.runs) != len(parsed.runs):
-        return parsed  # a file beside this one is gone by now: what is left of the run says nothing about releases
+        return parsed  # a companion was deleted meanwhile: the two parses cannot be compared
     runs = tuple(
         run._replace(readings=(*run.readings, _reading(run, before))) if asks else run
         for run, before, asks in zip(parsed.runs, older.runs, asked)
@@ -38,7 +38,7 @@ def with_release_readings(
     return parsed._replace(runs=runs)
 
 
-def _hangs_on_releases(run: Run, estimate: Estimate) -> bool:
+def _may_depend_on_releases(run: Run, estimate: Estimate) -> bool:
     return estimate.verdict == "out_of_memory" and run.format in _FORMATS and not is_stated(run)
 
 
@@ -50,13 +50,13 @@ def _reading(run: Run, older: Run) -> Reading:
 
 
 def is_stated(run: Run) -> bool:
-    """Whether somebody or a key of the file told a version."""
+    """Whether a version of the framework is stated, pinned or inferred from a key."""
     stated = ("stack.transformers", "stack.trl", "stack.framework_version")
     return any(name in run.origins and run.origins[name].kind != "default" for name in stated)
 
 
 def names(run: Run) -> tuple[str, str]:
-    """The releases that the run is read with, and those before, for messages."""
+    """(the releases that the run is read with, the older ones), as messages name them."""
     if run.stack.framework == "llamafactory":
         return f"LLaMA-Factory {_dotted(run.stack.framework_version)}", "LLaMA-Factory 0.9.4 and transformers 4.57"
     transformers = f"transformers {_dotted(run.stack.transformers)}"

@@ -14,13 +14,14 @@ from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.render import Template
 
 PROFILES = ("default", "strict", "ci")
-# ("key", section, key): the section has the key. ("said", "section/key", value): the file gives it that value.
-# ("field", name, value), ("fact", name, value): it has that value. ("unlike", name, value): the field has another one.
+# A necessary condition of a rule, for the index. ("key", section, key): the section has the key. ("said",
+# "section/key", value): the file sets the key to value. ("field", name, value), ("fact", name, value): the field or
+# fact has this value. ("unlike", name, value): the field has another value.
 Atom = tuple[str, str, Any]
 
 
 class RuleError(Exception):
-    """A rule that cannot be used; `path`, `line` and `column` are the rule's own (exit 2, never a finding)."""
+    """A rule that cannot be used: exit code 2, never a finding. `path`, `line` and `column` are of the rule file."""
 
     def __init__(self, path: str, line: int, column: int, message: str) -> None:
         super().__init__(f"{path}:{line}:{column}: {message}")
@@ -47,10 +48,10 @@ class Compiled:
 
 
 class FixTemplate(NamedTuple):
-    """A way out as the rule file says it. Values are forms.
+    """A fix as the rule file defines it. Values are forms (compiled expressions).
 
     `changes`: field of the run -> value. `keys`: (action, section, pointer, value) with the actions of
-    `findings.Edit`. `when`: the fix is offered only where this is True.
+    `findings.Edit`. `when`: the fix is offered only if this is True.
     """
 
     title: Template
@@ -82,9 +83,9 @@ class Texts(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What a run is judged by; `when` is None for a rule written in Python.
+    """The compiled part of a rule: condition, variables, message. `when` is None for a rule written in Python.
 
-    `at` gives the name to point to before those of the rule, where the rule says so with an expression.
+    `at`: an expression that gives the place to point to; it is tried before the names in `Rule.at`. Empty if none.
     """
 
     when: Compiled | None = None
@@ -94,11 +95,11 @@ class Body(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """`formats` and `purposes` empty: all of them. `severities`: by confidence, where the rule says so.
+    """A rule. `formats`, `purposes`: what it applies to (empty: all). `severities`: confidence -> severity, or empty.
 
-    `at`: the names to point to, the first that has a place wins. `plan`: the planner looks for fixes.
-    `folds_into`: rules whose finding on the same run takes this one in, as one of its causes.
-    `needs`: of these one holds wherever the rule is true (None: there are none to name, it is always asked).
+    `at`: the fields or keys to point to; the first that has a place in a file is taken. `plan`: the planner looks for
+    fixes. `folds_into`: rules whose finding on the same run shows this rule's finding as one of its causes.
+    `needs`: the rule can only be true if at least one of these holds (None: unknown, it is always evaluated).
     """
 
     id: str
@@ -127,17 +128,17 @@ class Rule(NamedTuple):
 
 
 _OF_THE_RUN = frozenset(("field", "fact", "term", "phase", "origin"))
-_OF_THE_LAUNCH = ("purpose", "format", "path", "batch.", "parallelism.")  # no model's shape decides them
+_OF_THE_LAUNCH = ("purpose", "format", "path", "batch.", "parallelism.")  # fields that do not depend on the model
 
 
 def may_depend_on_model(body: Body) -> bool:
-    """Whether a rule reads more than the files' own keys, versions and the launch."""
+    """Whether a rule reads anything that may depend on the model: more than keys, versions and the launch."""
     forms = [body.when, *body.variables.values()]
     return any(form is None or _reads_model(form.form) for form in forms)
 
 
-def asks_for(body: Body) -> frozenset[str]:
-    """The packages whose release a rule asks for."""
+def compared_packages(body: Body) -> frozenset[str]:
+    """The packages whose version a rule's conditions compare."""
     forms = [body.when, *body.variables.values()]
     return frozenset(name for form in forms if form is not None for name in _packages(form.form))
 

@@ -135,7 +135,7 @@ def _texts(fields: Mapping[str, Any]) -> Texts:
 
 
 def _variables(file: _File) -> dict[str, Compiled]:
-    """Variables in the order of the file; each may use those above it, so that none can need itself."""
+    """The variables in the order of the file. Each may use only those above it, which excludes cycles."""
     compiled = {}
     for name, source in file.fields.get("variables", {}).items():
         path = ("variables", name)

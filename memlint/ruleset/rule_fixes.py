@@ -72,7 +72,7 @@ def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...
 
 
 def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:
-    """The fix with what the run takes of its card before and after it."""
+    """The fix with the memory that the run takes of its card before and after it; None if it would cause an OOM."""
     before = context.estimate
     after = context.estimator(replace(context.facts.run, fix.changes))
     if after.verdict == "out_of_memory" and before.verdict != "out_of_memory":

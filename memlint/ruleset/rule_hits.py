@@ -1,4 +1,4 @@
-"""What one rule says of one run: where it holds, in which words, how severe, how sure."""
+"""Evaluates one rule on one run: its hits, and the finding of each with place, message, severity and confidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
 from memlint.findings import Finding
 from memlint.ruleset.places import Finder
-from memlint.ruleset.rule import Body, Hit, Rule, asks_for, may_depend_on_model
+from memlint.ruleset.rule import Body, Hit, Rule, compared_packages, may_depend_on_model
 from memlint.run import UNKNOWN, Run
 
 
@@ -37,7 +37,7 @@ def finding_of(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
         rule=rule.id,
         name=rule.name,
         severity=severity,
-        message=hit.message + _since(texts.applies, hit.message, run),
+        message=hit.message + _version_note(texts.applies, hit.message, run),
         location=place,
         related=tuple((other, label) for other, label in related if other is not None and other != place),
         confidence=confidence,
@@ -47,9 +47,9 @@ def finding_of(rule: Rule, hit: Hit, run: Run, finder: Finder) -> Finding:
     )
 
 
-def _since(applies: str, message: str, run: Run) -> str:
-    """The words "(from trl 1.0 on)", where a rule holds from a release on, its message names none, and nobody says
-    which one is in use. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
+def _version_note(applies: str, message: str, run: Run) -> str:
+    """ " (from trl 1.0 on)": added to the message of a rule that holds from a release on, if the message does not name
+    the release and the one in use is not stated. `applies`: as in `Texts`, "trl >=1.0, peft >=0.19,<0.21"."""
     for package, bounds in (part.split(" ", 1) for part in applies.split(", ") if " " in part):
         lowest = next((bound[2:] for bound in bounds.split(",") if bound.startswith(">=")), "")
         if lowest and lowest not in message and _is_presumed(package, run):
@@ -58,17 +58,21 @@ def _since(applies: str, message: str, run: Run) -> str:
 
 
 def _is_presumed(package: str, run: Run) -> bool:
-    """Whether nobody states which release of the package is in use."""
+    """Whether the version of the package is only a default: neither stated nor pinned."""
     names = (package, *(("framework_version",) if package == run.stack.framework else ()))
     origins = (run.origins.get(f"stack.{name}") for name in names)
     return all(one is None or one.kind == "default" for one in origins)
 
 
 def _confidence_and_severity(rule: Rule, run: Run) -> tuple[str, str]:
-    """(confidence, severity). Both are one step lower if the model is inferred and the rule may depend on it; for a
-    rule with severities by confidence also if it asks for a release and nobody states which is in use."""
+    """(confidence, severity) of a finding. Both are one step lower if the model is inferred and the rule may depend on
+    it. So are they for a rule with `severities` that compares a version which is not stated."""
     confidence = rule.confidence
-    if rule.severities and confidence == "high" and any(_is_presumed(one, run) for one in asks_for(rule.body())):
+    if (
+        rule.severities
+        and confidence == "high"
+        and any(_is_presumed(one, run) for one in compared_packages(rule.body()))
+    ):
         confidence = "medium"
     origin = run.origins.get("model.architecture")
     inferred = origin is not None and origin.kind == "inferred"

@@ -40,12 +40,15 @@ def _rules() -> tuple[tuple[str, str, str], ...]:
     return tuple((rule, name, why) for (rule, name), why in whys.items())
 
 
-RULES = _rules()  # (id, name, why) of every rule of this file; of two codes with one name, the reason of the first
+RULES = _rules()  # (id, name, why) of every rule of this file; if two codes share a name, with the first one's reason
 
 
 def template_finding(document: Document, follows_references: bool = False) -> Finding | None:
-    """What is said of a template, and nothing beside it; None for a file that is none, and for a command's arguments:
-    a shell fills those in. `follows_references`: the file's reader follows `${a.b}` to other keys of it by itself."""
+    """The finding about a template, which replaces all others; None for a file that is not one.
+
+    Also None for a command's arguments, whose variables the shell fills in. `follows_references`: the file's reader
+    resolves `${a.b}` as a reference to another key, so that such a value is no placeholder.
+    """
     if document.start is not None:
         return None
     for problem in document.problems:
@@ -65,10 +68,10 @@ def template_finding(document: Document, follows_references: bool = False) -> Fi
 
 
 def problem_findings(document: Document) -> list[Finding]:
-    """The problems of a document's text as findings. Of a text that cannot be read no key counts, said twice or not."""
+    """The problems of a document's text as findings. Duplicate keys are left out if the text cannot be parsed."""
     is_unread = any(problem.fatal for problem in document.problems)
-    told = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
-    return [_finding(document, problem) for problem in told]
+    reported = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
+    return [_finding(document, problem) for problem in reported]
 
 
 def _finding(document: Document, problem: Problem) -> Finding:

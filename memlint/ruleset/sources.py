@@ -19,12 +19,13 @@ def from_files(folder: str) -> tuple[Rule, ...]:
 
 
 def fields_document(module: PythonRule) -> Document:
-    """The fields of a rule in Python as the document of a rule file, without places."""
+    """The fields of a rule in Python as a document, like that of a rule file but without positions."""
     path = str(getattr(module, "__file__", "")).replace("\\", "/").rpartition("/memlint/")[2]
     return Document(f"memlint/{path}", "", "yaml", "yaml12", module.FIELDS, {})
 
 
 def snapshot_text(stamped: bool = True) -> str:
-    """The current text of the snapshot. Without stamps two builds give equal bytes; an installation reads none."""
+    """The current text of the snapshot. `stamped`: with the stamps that checkouts compare; installations need none, and
+    without them two builds give equal bytes."""
     folder = data_folder("rules")
     return rule_snapshot.dump(from_files(folder), stamps(folder) if stamped else {})

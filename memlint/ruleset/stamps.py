@@ -1,4 +1,4 @@
-"""Stamps that tell whether a rule snapshot is current: of the rule files, and of the code and schemas behind it."""
+"""Stamps that tell whether the rule snapshot is current: of rule files, and of what compiles them (code, schemas)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memlint.shipped_data import folder as data_folder
 
 
 def stamps(folder: str) -> dict[str, str]:
-    """Stamps of the rule files, and of what turns them into forms: code, fields of the run, schemas."""
+    """The stamps of the rule files, and of what compiles them: code, fields of the run, schemas."""
     found = rule_snapshot.stamps(folder, _below(folder, (".yaml", ".yml")))
     found.update(rule_snapshot.stamps(PACKAGE, ["run.py", *_code()]))
     schemas = data_folder("schemas")

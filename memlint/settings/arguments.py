@@ -1,4 +1,4 @@
-"""Checks the arguments that `keys:` names: whether the class has them, and whether their values can be meant."""
+"""Checks the arguments that the setting `keys` names: whether the class has them, and whether the values are valid."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from memlint.formats.trainer.keys import KEYS
 from memlint.source.document import Path
 
 _SCHEMA = "trainer.json"
-# What memlint reads beside the classes: arguments of LoraConfig, of the model's loader, of Unsloth, and the length that
-# a script of its own tokenizes to.
+# Arguments that any entry may name besides those of its class: those of LoraConfig, of the model's loader, of Unsloth,
+# and the length to which a script tokenizes.
 _OF_ANY = frozenset(
     {
         *("max_length", "max_seq_length", "use_unsloth", "use_flash_attention_2", "bnb_4bit_use_double_quant"),
@@ -23,17 +23,17 @@ _OF_ANY = frozenset(
 
 
 def wrong_arguments(entry: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    """(pointer, message, at the key) for each mistake in the arguments of one entry."""
+    """(pointer, message, whether the mistake is the key itself) for each mistake in the arguments of one entry."""
     known = arguments_of(entry["class"])
-    for name, said in entry["arguments"].items():
+    for name, declared in entry["arguments"].items():
         if name not in known:
             yield ("arguments", name), _unknown(name, entry["class"], known), True
-        elif isinstance(said, dict) and "unknown" not in said:
-            yield from _wrong_value(name, said)
+        elif isinstance(declared, dict) and "unknown" not in declared:
+            yield from _wrong_value(name, declared)
 
 
 def arguments_of(name: str) -> frozenset[str]:
-    """The arguments that `keys:` may name for a class: its own, the model's, and the spellings of other releases."""
+    """The arguments that `keys` may name for a class: its own, the model's, and their names in other releases."""
     properties = compiled_schema(_SCHEMA).schema["properties"]
     gone = {key for key, schema in properties.items() if "x-memlint-removed-in" in schema}
     known = TRAINING_ARGUMENTS | OWN.get(name, frozenset()) | MODEL_CONFIG | _OF_ANY | gone
@@ -50,9 +50,9 @@ def _unknown(name: str, class_name: str, known: frozenset[str]) -> str:
     return f"neither {of} nor the model has an argument `{name}`{hint}"
 
 
-def _wrong_value(name: str, said: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    where = "value" if "value" in said else "default"
-    value = said.get(where)
+def _wrong_value(name: str, declared: Mapping[str, Any]) -> Iterator[tuple[Path, str, bool]]:
+    where = "value" if "value" in declared else "default"
+    value = declared.get(where)
     if value is None:
         return
     for issue in schema_issues({name: value}, "", _SCHEMA):

@@ -57,7 +57,7 @@ def effective(settings: Settings, path: str) -> FileSettings:
 
 
 def with_profile(found: FileSettings, profile: str) -> FileSettings:
-    """The settings under another profile: values that the old profile had set change, values people wrote stay."""
+    """The settings under another profile. Only values that came from the old profile change."""
     new = {name: PROFILES[profile][name] for name in changed_by(profile, found.origins)}
     return found._replace(profile=profile, **new)
 
@@ -83,9 +83,9 @@ def show(found: FileSettings) -> tuple[SettingRow, ...]:
 
 
 def is_in_force(settings: FileSettings, rule: str, name: str, profiles: tuple[str, ...], preview: bool) -> bool:
-    """Whether a rule runs: it is selected, its severity is not "off" and it belongs to the profile.
+    """Whether a rule runs: it is selected, its severity is not "off", and it belongs to the profile.
 
-    A preview rule runs where `preview` is on or where `select` names exactly this rule.
+    A preview rule runs only if `preview` is on or `select` names exactly this rule.
     """
     if settings.severity and severity_of(settings, rule, name) == "off":
         return False
@@ -145,7 +145,7 @@ def _apply(
 def _apply_special(
     file: SettingsFile, key: str, value: Any, relative: str, values: dict[str, Any], origins: dict[str, Origin]
 ) -> bool:
-    """Sets a key whose text is converted first (sizes, paths); False where the key gets no origin."""
+    """Sets a key whose text must be converted (sizes, paths). Returns False if the key gets no origin."""
     if key == "host_memory":
         values[key] = size(value)
     elif key == "baseline":
@@ -215,7 +215,7 @@ def _apply_suppressions(
 def _apply_keys(
     file: SettingsFile, entries: list[dict[str, Any]], relative: str, values: dict[str, Any], origins: dict[str, Origin]
 ) -> None:
-    """The last entry that covers the file."""
+    """Sets `keys` from the last entry that covers the file."""
     for index, entry in enumerate(entries):
         if covers(compile_globs(strings(entry["files"])), relative):
             origins["keys"] = origin(file.document, ("keys", index))
@@ -226,11 +226,11 @@ def _apply_keys(
 
 
 def _declared(entry: Any, at: Origin) -> DeclaredArgument:
-    said = {"key": entry} if isinstance(entry, str) else entry
-    value = said.get("value", said.get("default"))
-    return DeclaredArgument(said.get("key", ""), value, said.get("unknown", ""), f"{at.path}:{at.line}")
+    declared = {"key": entry} if isinstance(entry, str) else entry
+    value = declared.get("value", declared.get("default"))
+    return DeclaredArgument(declared.get("key", ""), value, declared.get("unknown", ""), f"{at.path}:{at.line}")
 
 
 def _pointer(text: str) -> Path:
-    """A JSON pointer (RFC 6901) as a path; digits stay text, as only the document tells an index from a key."""
+    """A JSON pointer (RFC 6901) as a path. Digits stay text: only the document tells whether they are an index."""
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:])

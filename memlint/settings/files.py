@@ -23,7 +23,7 @@ def load_settings(path: str, settings_file: str | None = None, is_file: bool = F
     """The settings for the file or folder at `path`: the nearest settings file above it and the files it extends.
 
     The search ends at the root of the repository. With `settings_file` that file is read and nothing is searched.
-    `is_file`: `path` is no folder, so that the disk need not be asked.
+    `is_file`: the caller knows that `path` is a file, which saves asking the disk.
 
     :raises SettingsError: with the places of all mistakes.
     """
@@ -61,7 +61,7 @@ def forget() -> None:
 
 
 def forget_changed() -> None:
-    """Clears what may no longer hold: the nearest settings file is looked for, and changed files are read, anew."""
+    """Clears what may be outdated: nearest settings files are searched again, and only changed files read again."""
     _nearest.clear()
     if any(_stamp(path) != stamp for path, stamp in _stamps.items()):
         _read.cache_clear()
@@ -69,7 +69,7 @@ def forget_changed() -> None:
 
 
 _nearest: dict[str, str] = {}
-_stamps: dict[str, Stamp] = {}  # of the files that `_read` read
+_stamps: dict[str, Stamp] = {}  # path -> its stamp when `_read` read it
 
 
 def nearest(folder: str) -> str:
@@ -88,7 +88,7 @@ def _settings_in(folder: str) -> str | None:
 
 def _table(data: bytes, path: str) -> Document | None:
     """memlint's table in a TOML file."""
-    from memlint.settings import toml  # tomllib and its expressions: only where a TOML file has to do with memlint
+    from memlint.settings import toml  # late: tomllib is only needed for a TOML file that mentions memlint
 
     return toml.section(data, path)
 
@@ -163,7 +163,7 @@ def _document(path: str) -> Document:
 
 
 def _stamp(path: str) -> Stamp:
-    """What changes when a file is written or replaced; None where there is none."""
+    """A value that differs after the file was written or replaced; None if there is no file."""
     try:
         found = os.stat(path)
     except OSError:
@@ -182,7 +182,7 @@ def _relative_to_here(path: str) -> str:
 
 
 def _mistakes(file: SettingsFile, check_values: bool) -> list[Mistake]:
-    """The mistakes in a file: of syntax, else against the schema, else (with `check_values`) in its values."""
+    """The mistakes in a file: of syntax; if none, of the schema; if none and `check_values`, in its values."""
     document = file.document
     found = [_of_problem(document, index) for index in range(len(document.problems))]
     if document.documents > 1:

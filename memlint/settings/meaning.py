@@ -1,4 +1,4 @@
-"""Checks of settings that a JSON Schema cannot make: rule names, GPUs, versions, sizes, dates, patterns, paths."""
+"""Checks of settings that JSON Schema cannot express: rule names, GPUs, versions, sizes, dates, patterns, paths."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def is_version(text: str) -> bool:
-    """Whether `text` is numbers with dots, at most six."""
+    """Whether `text` is a version: up to six numbers, separated by dots."""
     return bool(re.fullmatch(_VERSION, text))
 
 
 def size(value: str | int) -> int | None:
-    """Bytes of 512, "512GiB" (1024-based) or "512 GB" (1000-based); None where it is no size."""
+    """A size in bytes: 512, "512GiB" (1024-based) or "512 GB" (1000-based); None if it is not a size."""
     if isinstance(value, int):
         return value
     match = re.fullmatch(_SIZE, value.strip(), re.IGNORECASE)
@@ -49,7 +49,7 @@ _PERCENT = r"([0-9]{1,3}(?:\.[0-9]{1,6})?)\s*%"
 
 
 def amount(value: str | int) -> Amount | None:
-    """ "600MiB" or "8 %"; None where it is neither."""
+    """The amount "600MiB" or "8 %" (of the card); None if it is neither."""
     match = re.fullmatch(_PERCENT, value.strip()) if isinstance(value, str) else None
     if match is not None:
         return Amount(share=float(match[1]) / 100) if float(match[1]) <= 100 else None
@@ -58,7 +58,7 @@ def amount(value: str | int) -> Amount | None:
 
 
 def _amount_mistake(value: str | int) -> str:
-    """The message for an amount of the card's memory that cannot be meant; "" for a good one."""
+    """The error message for an implausible amount of the card's memory; "" for a good one."""
     found = amount(value)
     if found is None:
         return f"{value!r} is neither a size nor a percentage up to 100; write it like 600MiB or 8%"
@@ -68,7 +68,7 @@ def _amount_mistake(value: str | int) -> str:
 
 
 _LEAST_AMOUNT = 1 << 20
-_LEAST_HOST = 1 << 28  # bytes; whoever writes a bare 512 means GiB
+_LEAST_HOST = 1 << 28  # bytes; less is refused, since a plain 512 was surely meant in GiB
 
 
 def strings(value: Any) -> list[str]:
@@ -91,7 +91,7 @@ def mistakes_of(file: SettingsFile) -> list[Mistake]:
 
 
 def _wrong_values(file: SettingsFile, part: dict[str, Any]) -> Iterator[tuple[Path, str, bool]]:
-    """(pointer, message, at the key) for each mistake in one section."""
+    """(pointer, message, whether the mistake is the key itself) for each mistake in one section."""
     for key, value in part.items():
         check = _CHECKS.get(key)
         if key == "keys":
@@ -118,7 +118,7 @@ def _wrong_entries(key: str, entries: dict[str, Any]) -> Iterator[tuple[Path, st
 
 
 def _wrong_keys(file: SettingsFile, entries: list[dict[str, Any]]) -> Iterator[tuple[Path, str, bool]]:
-    from memlint.settings.arguments import wrong_arguments  # the classes' arguments: where somebody has such keys
+    from memlint.settings.arguments import wrong_arguments  # late: few settings have `keys`
 
     for index, entry in enumerate(entries):
         for pointer, wrong, on_key in (*_wrong_values(file, {"files": entry["files"]}), *wrong_arguments(entry)):

@@ -1,4 +1,4 @@
-"""The values of settings, each with its origin; what people may write is schemas/settings.json."""
+"""The values of settings, each with its origin. Which settings a file may have is defined in schemas/settings.json."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memlint.suppressions.waiver import Waiver
 
 NAMES = ("memlint.yaml", "memlint.yml", "pyproject.toml")
 
-# What a profile sets where the settings say nothing.
+# The settings of a profile, for everything that no settings file sets.
 PROFILES: Mapping[str, Mapping[str, Any]] = {
     "default": {"fail_on": "warning", "require_reason": False},
     "strict": {"fail_on": "info", "require_reason": True},
@@ -41,7 +41,7 @@ class SettingsError(Exception):
 
 
 class SettingsFile(NamedTuple):
-    """One settings file. Its paths and patterns count from `folder` (absolute); nothing leads out of `root`."""
+    """One settings file. Its paths and patterns are relative to `folder` (absolute) and must not leave `root`."""
 
     document: Document
     folder: str
@@ -53,7 +53,7 @@ class SettingsFile(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """The settings files that count: an extended file before the one that extends it, the nearest one last."""
+    """The settings files that apply: an extended file before the one that extends it, the nearest one last."""
 
     files: tuple[SettingsFile, ...] = ()
 

@@ -1,4 +1,4 @@
-"""The user's own settings file: beside the command line the only place that may load plug-ins."""
+"""The user's own settings file. Only it and the command line may load plug-ins without further consent."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ def simulate(
 ) -> SimulatedStep:
     """The steady training step of `run` on one GPU.
 
-    `config`: the model's config.json. Without it the configuration is rebuilt from the architecture; where that is not
-    possible, `config_of` returns it or None. Raises UnsupportedRun, which says what is unknown or not simulated.
+    `config`: the model's config.json. Without it the configuration is rebuilt from the architecture; if that is not
+    possible, it is what `config_of` returns. Raises UnsupportedRun, which names what is unknown or not simulated.
     """
     step_settings = settings(run, kernel_temporaries)
     if config is None:

@@ -42,11 +42,11 @@ class Reserved(NamedTuple):
 
     allocated: int
     reserved: int
-    retries: int  # times cached segments had to be given back
+    retries: int  # how often cached segments had to be released
 
 
 class OutOfMemory(RuntimeError):
-    """The request could not be served even after all cached segments were given back."""
+    """The request could not be served even after all cached segments were released."""
 
 
 class _Block:
@@ -83,7 +83,7 @@ class _Pool:
 
 
 class Allocator:
-    """The allocator's state. Callers choose a key per allocation. Figures: `allocated`, `reserved`, their peaks."""
+    """The allocator's state: `allocated`, `reserved` and their peaks, in bytes. Callers choose a key per allocation."""
 
     def __init__(self, settings: AllocatorSettings = DEFAULT) -> None:
         self.settings = settings
@@ -115,7 +115,7 @@ class Allocator:
         pool.put(block)
 
     def empty_cache(self) -> None:
-        """torch.cuda.empty_cache(): gives back every segment without a live block."""
+        """torch.cuda.empty_cache(): releases every segment without a live block."""
         for pool in (self._small, self._large):
             for block in list(pool.blocks.values()):
                 if block.expandable:
@@ -164,7 +164,7 @@ class Allocator:
         return block
 
     def _extend(self, pool: _Pool, size: int, small: bool) -> _Block:
-        """Maps pages at the end of the pool's segment, after what is free there."""
+        """Maps pages at the end of the pool's expandable segment; free space at its end is used first."""
         page = SMALL_BUFFER if small else LARGE_BUFFER
         tail = pool.tail
         growing = tail if tail is not None and tail.free else None
@@ -227,7 +227,7 @@ class Allocator:
             pool.tail = block
 
     def _unmap(self, pool: _Pool, block: _Block) -> None:
-        """Only whole pages at the end of the segment can go; holes stay (the source unmaps those too)."""
+        """Unmaps whole free pages at the end of the segment. Holes stay mapped (PyTorch unmaps those, too)."""
         page = SMALL_BUFFER if block.small else LARGE_BUFFER
         whole = block.size // page * page
         if not whole or pool.tail is not block:
@@ -244,7 +244,7 @@ class Allocator:
 
 
 def segment_size(size: int) -> int:
-    """get_allocation_size: what is asked of the driver for a request of `size` bytes."""
+    """get_allocation_size: the bytes that are requested from the driver for an allocation of `size` bytes."""
     if size <= SMALL_SIZE:
         return SMALL_BUFFER
     if size < MIN_LARGE:

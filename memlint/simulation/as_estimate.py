@@ -33,8 +33,8 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
 
 
 def _overhead_inputs(run: Run, phases: tuple[Phase, ...]) -> dict[str, int]:
-    """What the allocator's overhead depends on beside the peak, as the closed form has it, with the simulated moments:
-    the same tensors give the same figure on the card."""
+    """The values that the allocator's overhead depends on besides the peak, as in the closed form, from simulated
+    moments: the same tensors give the same figure on the card."""
     closed = {name: size for name, size in estimate(run).details.items() if name not in _UNCERTAINTIES}
     by_name = {phase.name: phase.allocated_bytes for phase in phases}
     others = [size for name, size in by_name.items() if name not in PHASES_APART]

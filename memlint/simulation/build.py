@@ -18,8 +18,8 @@ DTYPES = {
 
 
 class Adapter(NamedTuple):
-    """LoRA, OFT or IA3 (`kind`) as PEFT builds it. `targets` ("all",) means every linear layer but the head; `by_name`:
-    the framework lists their names for PEFT, so that stacked experts get no adapter (LLaMA-Factory 0.9.5
+    """LoRA, OFT or IA3 (`kind`) as PEFT builds it. `targets`: ("all",) means every linear layer but the head.
+    `by_name`: the framework passes PEFT a list of names, so that stacked experts get no adapter (LLaMA-Factory 0.9.5
     model/model_utils/misc.py, find_all_linear_modules)."""
 
     rank: int = 8
@@ -48,8 +48,8 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     settings.use_cache = False
     for part in (settings, *_sub_configs(settings)):
         part._attn_implementation = attention
-        part.dtype = dtype  # as from_pretrained does; a part with a dtype of its own would be made in that
-    # A configuration with towers may be in both mappings, in the causal one with its language model alone (Qwen3.5).
+        part.dtype = dtype  # as from_pretrained does; otherwise a part would be built in the dtype of its own config
+    # A configuration with towers may be in both mappings; the causal one has only its language model (Qwen3.5).
     multimodal: Any = transformers.AutoModelForMultimodalLM
     causal: Any = transformers.AutoModelForCausalLM
     towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
@@ -94,8 +94,9 @@ def add_adapter(model: Any, adapter: Adapter) -> Any:
 
 
 def _linear_names(model: Any, excluded: tuple[str, ...]) -> list[str]:
-    """Dotted names of all linear layers but the head and those in `excluded`. Whole names: a convolution over patches
-    may be called as a linear layer is (LLaMA-Factory 0.9.5 model/model_utils/visual.py:196, patch_target_modules)."""
+    """Full dotted names of all linear layers but the head and those in `excluded`. Last parts would be ambiguous: a
+    convolution over patches may share its last part with a linear layer (LLaMA-Factory 0.9.5
+    model/model_utils/visual.py:196, patch_target_modules)."""
     head = model.get_output_embeddings()
     return sorted(
         name
@@ -159,7 +160,7 @@ def cast_embeddings_and_norms(model: Any, dtype: torch.dtype) -> None:
 
 
 def to_fake(model: Any) -> None:
-    """Replaces meta parameters and buffers by tensors of the fake mode in force; ties stay ties."""
+    """Replaces meta parameters and buffers by tensors of the active fake mode. Tied parameters stay tied."""
     seen: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for name, parameter in list(module._parameters.items()):

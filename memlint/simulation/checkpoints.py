@@ -1,4 +1,4 @@
-"""Activation checkpointing as frameworks enable it: which layers, and where their inputs are kept."""
+"""Enables activation checkpointing as frameworks do: for which layers, and where their inputs are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which parameters of a model train: freeze tuning, and modules that are frozen."""
+"""Sets which parameters of a model train: for freeze tuning, and for frozen parts of image-text models."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from memlint._record import NamedTuple
 class Unfrozen(NamedTuple):
     """What freeze tuning trains; everything else is frozen (LLaMA-Factory 0.9.5 model/adapter.py:60-135).
 
-    `layers`: the last so many decoder layers train, the first ones for a negative count. `spread`: every nth layer
-    instead, so that they are as many (LLaMA Pro). `modules`: what trains of these layers, ("all",) for whole layers.
-    `others`: modules outside of the layers, by the end of their dotted name. `patterns`: regular expressions;
-    parameters whose names they match train as well (axolotl 0.19.0 utils/freeze.py, freeze_layers_except).
+    `layers`: how many decoder layers train: the last ones, for a negative number the first ones. `spread`: this many
+    evenly spaced layers instead (LLaMA Pro). `modules`: the modules of these layers that train, ("all",) for whole
+    layers. `others`: modules outside of the layers, by the end of their dotted name. `patterns`: regular expressions;
+    parameters whose names match also train (axolotl 0.19.0 utils/freeze.py, freeze_layers_except).
     """
 
     layers: int = 0
@@ -28,7 +28,7 @@ class Unfrozen(NamedTuple):
 
 
 def train_only(model: Any, unfrozen: Unfrozen) -> None:
-    """Only what `unfrozen` names trains."""
+    """Freezes everything except what `unfrozen` names."""
     model.requires_grad_(False)
     for layer in _chosen(decoder_layers(model), unfrozen):
         for module in _parts(layer, unfrozen.modules):
@@ -59,8 +59,8 @@ def _parts(layer: torch.nn.Module, names: tuple[str, ...]) -> Iterator[torch.nn.
 class Parts(NamedTuple):
     """Parts of an image-text model, by dotted names of modules.
 
-    `frozen`: modules that neither train nor get adapters. `trained`: modules that do, inside of frozen ones as well (a
-    projector in its tower). `vision`: towers and projectors, which run where the inputs hold images.
+    `frozen`: modules that neither train nor get adapters. `trained`: modules that do, even inside frozen ones (a
+    projector in its tower). `vision`: towers and projectors, which only run if the inputs have images.
     """
 
     frozen: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Parts(NamedTuple):
 
 
 def set_parts(model: Any, parts: Parts) -> None:
-    """Whether each part trains."""
+    """Freezes and unfreezes the parts of the model."""
     for module in _modules(model, parts.frozen):
         module.requires_grad_(False)
     if parts.freezes_language_model:
@@ -85,13 +85,13 @@ def names_of_frozen(model: Any, parts: Parts) -> set[str]:
 
 
 def trained_vision(model: Any, parts: Parts) -> Iterator[torch.nn.Parameter]:
-    """Parameters of towers and projectors that train."""
+    """The trainable parameters of towers and projectors."""
     for module in _modules(model, parts.vision):
         yield from (parameter for parameter in module.parameters() if parameter.requires_grad)
 
 
 def _freeze_language_model(model: Any) -> None:
-    """The module that owns the decoder layers does not train, nor does the head."""
+    """Freezes the module that contains the decoder layers, and the head."""
     first = decoder_layers(model)[0]
     lists = [child for child in model.modules() if any(layer is first for layer in child.children())]
     owner = next(module for module in model.modules() if any(child is lists[0] for child in module.children()))
@@ -110,7 +110,7 @@ def _names_inside(model: Any, modules: tuple[str, ...]) -> set[str]:
 
 
 def _modules(model: Any, names: tuple[str, ...]) -> list[Any]:
-    """The modules of those dotted names, where the model has them."""
+    """The modules with these dotted names, without those that the model does not have."""
     return [module for name, module in model.named_modules() if name in names]
 
 

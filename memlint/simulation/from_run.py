@@ -68,7 +68,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
 
 
 def generation_settings(run: Run) -> GenerationSettings:
-    """The settings of a run that answers requests. Raises UnsupportedRun for engines that are not simulated."""
+    """The settings of an inference run. Raises UnsupportedRun for engines that are not simulated."""
     if not run.model.architecture:
         raise UnsupportedRun("model.architecture is unknown")
     if run.parallelism.engine != "single" or not run.serving.uses_cache:
@@ -134,7 +134,7 @@ def _parts(run: Run) -> Parts:
 
 
 def _projectors_train(run: Run) -> bool:
-    """Or get adapters: LLaMA-Factory lists no linear of a projector (0.9.5 model/model_utils/misc.py:38)."""
+    """Whether projectors train or get adapters. LLaMA-Factory gives them none (0.9.5 model/model_utils/misc.py:38)."""
     method = run.method
     chosen = not method.trainable_patterns and not (method.kind in _ADAPTERS and method.targets_linear_only)
     return chosen and not _known(method.freeze_multi_modal_projector, "method.freeze_multi_modal_projector")
@@ -240,8 +240,8 @@ def _loss(run: Run) -> str:
 
 
 def configuration(architecture: Architecture) -> tuple[str, dict[str, Any]] | None:
-    """(configuration class, its settings) rebuilt from an architecture with one type of layer; None where that is not
-    possible or gives another number of parameters."""
+    """(configuration class, its settings) rebuilt from an architecture with one type of layer; None if that is not
+    possible or gives a different number of parameters."""
     from transformers import CONFIG_MAPPING
 
     if architecture.family not in CONFIG_MAPPING or len(architecture.layer_types) != 1:

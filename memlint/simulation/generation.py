@@ -1,4 +1,4 @@
-"""One batch of requests answered by the real model on fake tensors: the prompt's forward and the last new token's.
+"""Simulates one batch of requests with the real model on fake tensors: the forwards of the prompt and the last token.
 
 Source: transformers 5.23.0 generation/utils.py (GenerationMixin._sample, _prefill): the cache is a DynamicCache of the
 model's configuration, the head computes the last token's logits, a step copies them to float32. Beams are sequences.
@@ -38,8 +38,9 @@ class GenerationSettings(NamedTuple):
 
 
 class SimulatedGeneration(NamedTuple):
-    """Bytes of live tensors. `load`: the weights and buffers; `prefill`, `decode`: the peak while the prompt's and the
-    higher of the first and the last token's forward run; `cached_prompt`, `cached`: what the cache holds after them."""
+    """Bytes of live tensors. `load`: weights and buffers. `prefill`: the peak of the prompt's forward. `decode`: the
+    higher of the peaks of the first and of the last new token's forward. `cached_prompt`, `cached`: the size of the
+    cache after the prompt and at the end."""
 
     parameters: int
     load: int
@@ -51,7 +52,7 @@ class SimulatedGeneration(NamedTuple):
 
 
 class _Fused(CudaOperators):
-    """Layers that call PyTorch's attention themselves get the stand-in for CUDA's kernel too."""
+    """Also replaces PyTorch's attention by the stand-in for CUDA's kernel, for layers that call it directly."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -66,8 +67,8 @@ def simulate_generation(
 ) -> SimulatedGeneration:
     """Simulates a batch of requests: the prompt, the first new token, and the last one.
 
-    What is cached before the last token comes from a second prompt and one more token that nobody counts: the first
-    token after a prompt leaves layers with a window what they need alone.
+    The cache before the last token is made by a second, longer prompt and one more token, which are not counted. That
+    extra token matters: only after it do layers with a sliding window drop the tokens outside of the window.
     """
     attention_functions.register()
     dtype = build.DTYPES[settings.dtype]
@@ -82,8 +83,8 @@ def simulate_generation(
 
 
 def _model(config_class: str, config: Mapping[str, Any], settings: GenerationSettings) -> Any:
-    """The model with the stand-in for CUDA's attention. Falcon's layers choose a class by the implementation's name
-    (transformers 5.23.0 models/falcon/modeling_falcon.py:547) and know nothing but their own: they get PyTorch's."""
+    """The model with the stand-in for CUDA's attention. Falcon's layers choose a class by the implementation's name and
+    only know their own (transformers 5.23.0 models/falcon/modeling_falcon.py:547): they use PyTorch's attention."""
     dtype = build.DTYPES[settings.dtype]
     try:
         implementation = attention_functions.implementation(settings.attention)
@@ -121,7 +122,7 @@ def _cache(model: Any) -> Any:
 
 
 def _forward(model: Any, sequences: int, length: int, cache: Any) -> Any:
-    """The cache after `length` tokens more of each sequence."""
+    """The cache after `length` more tokens of each sequence."""
     tokens = torch.zeros((sequences, length), dtype=torch.long)
     outputs = model(input_ids=tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
     outputs.logits[:, -1, :].to(copy=True, dtype=torch.float32)
@@ -129,7 +130,7 @@ def _forward(model: Any, sequences: int, length: int, cache: Any) -> Any:
 
 
 def held_bytes(cache: Any) -> int:
-    """Bytes that the tensors of a cache keep alive: a view of a larger tensor keeps all of that."""
+    """Bytes of the storages that a cache keeps alive. A view counts with the whole tensor that it is a view of."""
     tensors = (value for layer in cache.layers for value in vars(layer).values() if isinstance(value, torch.Tensor))
     storages = {tensor.untyped_storage()._cdata: tensor for tensor in tensors if tensor.is_floating_point()}
     return sum(tensor.untyped_storage().nbytes() for tensor in storages.values())

@@ -1,6 +1,6 @@
 """Memory that CUDA kernels allocate and free inside one operator.
 
-It belongs to `max_memory_allocated` and no dispatch mode sees it.
+It counts in `max_memory_allocated`, but a dispatch mode cannot see it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Losses other than the model's own: what they allocate and save.
+"""Losses other than the model's own, with the allocations and saved tensors of the real ones.
 
 Each has the signature of transformers' `loss_function(logits, labels, vocab_size)`.
 """
@@ -38,7 +38,7 @@ def upcast_head(causal: Any) -> None:
 
 
 class InPlaceCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
-    """A fused kernel over logits that exist: the gradient overwrites them (Unsloth's and Liger's cross entropy)."""
+    """A fused kernel over whole logits, which its gradient overwrites (Unsloth's and Liger's cross entropy)."""
 
     @staticmethod
     def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
@@ -52,7 +52,7 @@ class InPlaceCrossEntropy(torch.autograd.Function):  # type: ignore[misc]
 
 
 def fused(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:
-    """The fused kernel over the model's logits as they are."""
+    """The fused kernel over the model's logits, without a copy or cast."""
     result: torch.Tensor = InPlaceCrossEntropy.apply(logits.view(-1, vocab_size))
     return result
 
@@ -93,7 +93,7 @@ class FusedLinear(torch.autograd.Function):  # type: ignore[misc]
 
 
 def chunk_length(tokens: int, width: int, vocab: int) -> int:
-    """Rows of logits alive at once: tokens / ceil(vocab / width), rounded up to a power of two."""
+    """Tokens whose logits are alive at once: tokens / ceil(vocab / width), rounded up to a power of two."""
     parts = -(-vocab // width)
     return min(tokens, 1 << max(0, -(-tokens // parts) - 1).bit_length())
 

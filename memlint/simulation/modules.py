@@ -1,4 +1,4 @@
-"""The module that is running: in the forward, in a recomputation and (from the autograd node) in the backward."""
+"""Tells which module is running: in the forward, in a recomputation and (from the autograd node) in the backward."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def create(
     if name == "adamw_torch_fused":
         return torch.optim.AdamW(parameters, fused=True)
     if name == "adamw_torch":
-        return torch.optim.AdamW(parameters, foreach=True)  # what CUDA picks by default
+        return torch.optim.AdamW(parameters, foreach=True)  # the default on CUDA
     if name == "sgd":
         return torch.optim.SGD(parameters, lr=1e-3, momentum=momentum, foreach=True)
     if name == "adagrad":

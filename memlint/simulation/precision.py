@@ -1,6 +1,6 @@
-"""Autocast as on CUDA, and what accelerate wraps around a model's forward.
+"""Autocast as on CUDA, and the wrappers that accelerate puts around a model's forward.
 
-Autocast on CPU tensors has other operator lists than on CUDA: it leaves layer_norm, softmax, pow and
+Autocast on CPU tensors has other operator lists than on CUDA: it runs layer_norm, softmax, pow and
 others in half precision that CUDA runs in float32. `CudaOperators` adds the casts that CUDA makes
 (aten/src/ATen/autocast_mode.h, AT_FORALL_FP32 and AT_FORALL_FP32_SET_OPT_DTYPE, v2.13.0).
 """
@@ -51,10 +51,10 @@ class HalfToFloatSoftmax(torch.autograd.Function):  # type: ignore[misc]
 
 
 class GroupedProduct(torch.autograd.Function):  # type: ignore[misc]
-    """`grouped_mm` in fp32, which CUDA computes and the shapes of fake tensors refuse (torch 2.13
+    """`grouped_mm` in fp32, which CUDA supports but fake tensors refuse (torch 2.13
     aten/src/ATen/native/cuda/GroupedBlas.cpp, _grouped_mm_cuda falls back; _meta_registrations.py:8644 wants bf16).
-    Gradients have the strides of what they are of (tools/autograd/derivatives.yaml, _grouped_mm; FunctionsManual.cpp,
-    _grouped_mm_mat2_backward): the weight's gradient is taken as it is, without a copy."""
+    Each gradient has the strides of its tensor (tools/autograd/derivatives.yaml, _grouped_mm; FunctionsManual.cpp,
+    _grouped_mm_mat2_backward), so that the weight's gradient is used without a copy."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,7 @@ class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         if name == "backward":
-            with self:  # recomputed forwards inside need the mode too
+            with self:  # forwards that are recomputed inside need the mode, too
                 return run_backward(args[0], _seeds(args, kwargs))
         if torch.is_autocast_enabled("cpu"):
             args, kwargs = _cast(name, args, kwargs)
@@ -106,7 +106,7 @@ def _seeds(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def run_backward(tensors: Any, gradients: Any = None) -> None:
-    """The autograd engine itself: `Tensor.backward` and `torch.autograd.backward` would enter the mode again."""
+    """Calls the autograd engine directly: `Tensor.backward` and `torch.autograd.backward` would re-enter the mode."""
     roots = (tensors,) if isinstance(tensors, torch.Tensor) else tuple(tensors)
     seeds = (gradients,) if isinstance(gradients, torch.Tensor) else gradients
     filled = tuple(torch.ones_like(root) for root in roots) if seeds is None else tuple(seeds)

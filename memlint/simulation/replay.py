@@ -1,4 +1,4 @@
-"""Reads a tracker's record of allocations: the peak of each phase, and what was alive then."""
+"""Evaluates a tracker's record of allocations: the peak of each phase, and the tensors alive at that moment."""
 
 from __future__ import annotations
 

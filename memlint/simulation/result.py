@@ -1,4 +1,4 @@
-"""The result of a simulated step, and what says that there is none."""
+"""The result of a simulated step, and the error for a run that cannot be simulated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class UnsupportedRun(ValueError):
 
 
 class Live(NamedTuple):
-    """`tensors` equal tensors that are alive at the same time.
+    """A group of `tensors` equal tensors that are alive at the same time.
 
     `module` has layer numbers replaced by `*`. `kind`: weights, gradients, optimizer_states, weight_casts,
     logits, activations, temporaries. `bytes` is their sum.

@@ -23,7 +23,7 @@ from memlint.simulation.tracker import Tracker
 class Sharding(NamedTuple):
     """`ranks` in one group; dtypes of the mixed-precision policy, "" = the parameters' own.
 
-    `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches the last one alone
+    `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches only the last one
     reduces gradients, which are whole on each rank until then (accelerate 1.15 accelerator.py, `no_sync`).
     """
 
@@ -37,7 +37,7 @@ class Sharding(NamedTuple):
 
 @contextmanager
 def group(sharding: Sharding, tracker: Tracker) -> Iterator[Any]:
-    """A mesh over a process group of `ranks` while the block runs; None for a single rank."""
+    """A device mesh over a fake process group of `ranks`, for the `with` block; None for a single rank."""
     if sharding.ranks == 1:
         yield None
         return
@@ -55,7 +55,8 @@ def group(sharding: Sharding, tracker: Tracker) -> Iterator[Any]:
 
 @contextmanager
 def without_shape_propagation(tracker: Tracker) -> Iterator[None]:
-    """DTensor runs operators on fake tensors of the global shape to learn shapes: no GPU allocates those."""
+    """Hides from the tracker the fake tensors of global shape on which DTensor runs operators to learn shapes: no GPU
+    allocates those."""
     from torch.distributed.tensor._sharding_prop import ShardingPropagator
 
     name = "_propagate_tensor_meta_non_cached"
@@ -96,7 +97,7 @@ def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
 
 
 def replicated(model: Any, sharding: Sharding) -> Any:
-    """What is called in place of the model: under DDP its wrapper, with its buckets of gradients."""
+    """The object to call instead of the model: under DDP the wrapper with its gradient buckets, else the model."""
     if sharding.ranks == 1 or not sharding.replicates:
         return model
     replica = torch.nn.parallel.DistributedDataParallel(model, init_sync=False)
@@ -105,7 +106,7 @@ def replicated(model: Any, sharding: Sharding) -> Any:
 
 
 def _already_reduced(bucket: Any) -> Any:
-    """An all-reduce in the bucket that is done at once."""
+    """A communication hook for DDP: an all-reduce in place that is complete at once."""
     done: Any = torch.futures.Future()
     done.set_result(bucket.buffer())
     return done
@@ -113,7 +114,7 @@ def _already_reduced(bucket: Any) -> Any:
 
 @contextmanager
 def without_reducing(model: Any) -> Iterator[None]:
-    """An earlier micro-batch of a step under FSDP2: its gradients are not shared out."""
+    """Runs an earlier micro-batch of a step under FSDP2, whose gradients are not reduced and scattered."""
     model.set_requires_gradient_sync(False)
     try:
         yield
@@ -122,7 +123,7 @@ def without_reducing(model: Any) -> Iterator[None]:
 
 
 def _resharded(model: Any) -> list[Any]:
-    """The modules that are gathered for their own forward and backward alone."""
+    """The modules that are gathered only for their own forward and backward."""
     embedding = model.get_input_embeddings()
     return [*decoder_layers(model), *([] if _is_tied(model) else [embedding])]
 

@@ -1,6 +1,6 @@
 """Training steps whose loss the trainer computes from the model's output, with the same allocations.
 
-Each takes the wrapped forward, the inputs and what else the trainer holds, and returns the loss.
+Each function takes the wrapped forward, the inputs and the model, and returns the loss.
 """
 
 from __future__ import annotations

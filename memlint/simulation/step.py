@@ -31,7 +31,7 @@ from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import SimulatedStep, UnsupportedRun
 from memlint.simulation.tracker import Tracker
 
-# Losses over logits that exist; transformers calls them with its own arguments.
+# Losses that take whole logits; transformers calls them with its own arguments.
 LOSSES: Mapping[str, Callable[..., torch.Tensor]] = {
     "upcast": losses.upcast_first,
     "as_they_are": losses.as_they_are,
@@ -52,7 +52,7 @@ class StepSettings(NamedTuple):
     attention: str = "flash_attention_2"
     trained: str = "full"
     adapter: build.Adapter | None = None
-    unfrozen: freezing.Unfrozen = freezing.Unfrozen()  # what trains with `trained` freeze
+    unfrozen: freezing.Unfrozen = freezing.Unfrozen()  # what trains if `trained` is freeze
     frozen: str = "bfloat16"
     trainable: str = "float32"
     autocast: str = "bfloat16"
@@ -68,7 +68,7 @@ class StepSettings(NamedTuple):
     kernel_temporaries: bool = True
     quantized_bits: int = 0  # 4 or 8: bitsandbytes; frozen linear weights
     double_quant: bool = False
-    expert_kernel: str = ""  # what multiplies stacked experts instead of transformers' own code: scattermoe
+    expert_kernel: str = ""  # the kernel for stacked experts that replaces transformers' own code: scattermoe
     quantized_experts: bool = False  # stacked experts too, as Axolotl quantises them on load
     upcast_rest: bool = False  # peft.prepare_model_for_kbit_training
     vocabulary_to_bf16: bool = False  # trl's peft_module_casting_to_bf16 after it
@@ -77,9 +77,9 @@ class StepSettings(NamedTuple):
     sharding: sharding.Sharding = sharding.Sharding()
     upcast_head: bool = False  # transformers before 4.46: float32 logits replace those in half precision at once
     parts: freezing.Parts = freezing.Parts()
-    stage: str = ""  # a key of stages.STAGES; preference stages have two sequences for each of the micro batch
-    fused_adapters: tuple[str, ...] = ()  # projections that run with their adapter in one op: qkv, o, mlp
-    embeddings_dtype: str = ""  # dtype of embeddings, head and norms where it is another than the layers'
+    stage: str = ""  # a key of stages.STAGES; preference stages have two sequences per sample of the micro-batch
+    fused_adapters: tuple[str, ...] = ()  # projections fused with their adapter into one operation: qkv, o, mlp
+    embeddings_dtype: str = ""  # dtype of embeddings, head and norms if it differs from that of the layers
     embeddings_in_32_bits: bool = (
         True  # 8-bit optimizers keep 32 bits for them: transformers since 4.52, trainer.py:1328
     )
@@ -184,7 +184,7 @@ def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Fi
 def _accumulate(
     model: Any, inputs: Mapping[str, torch.Tensor], settings: StepSettings, trained: list[torch.nn.Parameter]
 ) -> None:
-    """The gradients of earlier micro-batches, where there are some."""
+    """Computes the gradients of earlier micro-batches, if there are any."""
     if not settings.accumulates:
         return
     if settings.sharding.reduces_last:
@@ -196,13 +196,13 @@ def _accumulate(
 
 
 def _embeddings(model: Any, settings: StepSettings) -> frozenset[int]:
-    """Ids of the embeddings, whose states the Trainer has 8-bit optimizers keep in 32 bits."""
-    told = (
+    """Ids of the embeddings' parameters: the Trainer makes 8-bit optimizers keep their states in 32 bits."""
+    modules = (
         module
         for module in model.modules()
         if settings.embeddings_in_32_bits and isinstance(module, torch.nn.Embedding)
     )
-    return frozenset(id(module.weight) for module in told)
+    return frozenset(id(module.weight) for module in modules)
 
 
 def _count(parameters: Any) -> int:

@@ -1,7 +1,7 @@
 """Counts the bytes of live tensor storages while PyTorch code runs.
 
 A dispatch mode sees the outputs of every operator. A storage that was not seen before is an
-allocation; a weak reference tells when it dies. Sizes are rounded to 512 bytes as PyTorch's CUDA
+allocation; a weak reference tells when it is freed. Sizes are rounded to 512 bytes as PyTorch's CUDA
 allocator does (c10/cuda/CUDACachingAllocator.cpp, kMinBlockSize, v2.13.0).
 
 Only allocations by operators are seen. What kernels allocate inside is added by `temporaries`.
@@ -21,7 +21,7 @@ Temporaries = Callable[[Any, tuple[Any, ...], Any], int]
 
 
 class Allocation:
-    """One storage. `kind` is set once it is known what the storage is for."""
+    """One storage. `kind` (weights, gradients, ...) is set as soon as it is known."""
 
     __slots__ = ("bytes", "dtype", "kind", "module", "operator", "phase", "shape")
 
@@ -62,7 +62,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         self.current = 0
         self.phase = ""
         self.module: Callable[[], str] = str
-        self.recomputing: Callable[[], bool] = bool  # a module's forward runs (in the backward: once more)
+        self.recomputing: Callable[[], bool] = bool  # whether a module's forward runs (in the backward: again)
         self.ignored: Callable[[torch.Tensor], bool] = lambda tensor: False
         self._live: dict[int, tuple[int, Any]] = {}
         self._temporaries = temporaries
@@ -156,7 +156,7 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if any(hasattr(kind, "__tensor_flatten__") for kind in types):
-            return NotImplemented  # a wrapper such as DTensor: its parts come by again as plain tensors
+            return NotImplemented  # a wrapper such as DTensor, which then calls the operator on its plain tensors
         out = accumulated_in_place(func, args) if self.phase == "backward" else None
         if out is not None:
             return out
@@ -171,10 +171,10 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
 
 
 def accumulated_in_place(func: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
-    """Adds two gradients of one value into the first, as the autograd engine does with plain tensors.
+    """Adds the second gradient of a value to the first in place, as the autograd engine does with plain tensors.
 
-    The engine refuses to do so with tensor subclasses, which fake tensors are
-    (torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace), and would show a buffer that no GPU has.
+    The engine does not do so with tensor subclasses such as fake tensors (torch/csrc/autograd/input_buffer.cpp,
+    can_accumulate_inplace): the simulation would then show a buffer that no GPU allocates.
     """
     if func is not torch.ops.aten.add.Tensor or torch.is_grad_enabled() or len(args) < 2:
         return None

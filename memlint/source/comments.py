@@ -61,7 +61,7 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
 
 
 def _in_python(text: str) -> Iterator[tuple[int, int]]:
-    """Comments of a Python file; those before it where it cannot be read to its end."""
+    """The comments of a Python file; after a syntax error, those before it."""
     import io
     import tokenize  # with io: for Python files alone
 

@@ -39,8 +39,8 @@ class Comment(NamedTuple):
 class Problem(NamedTuple):
     """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value.
 
-    `severity` is "error" where the file's consumer refuses it or reads another value than the text says, and
-    "warning" where the consumer goes on with a value that may not be the intended one.
+    `severity`: "error" if the file's reader refuses the text or reads a different value than it says; "warning" if the
+    reader continues with a value that may not be the intended one.
     """
 
     code: str
@@ -51,43 +51,43 @@ class Problem(NamedTuple):
     severity: str = "error"
 
 
-NOT_READ = "cannot be read"  # what a reason in `Start.unknown` has of a file with arguments
+NOT_READ = "cannot be read"  # part of the reason in `ValueSources.unknown` for an unreadable file with arguments
 
 
 class StartedProgram(NamedTuple):
-    """What a script starts, and what is known of its code."""
+    """The program that a script starts, and the facts that its code shows."""
 
-    entry: str = ""  # the program
-    framework: str = ""  # whose trainer it is, "trl", "transformers", "swift"; "" where only the keys can tell
-    is_foreign: bool = False  # the repository does not have the program's code
-    task: str = ""  # which of its trainers: "dpo" of `trl dpo`
-    unmodelled: str = ""  # what the program does to its model that no flag tells
-    freezes: str = ""  # where it freezes parameters that no flag names
-    # What that leaves of weights, gradients and optimizer states: "" (who knows), all, headless (all but the head).
+    entry: str = ""  # the program: a path or a command
+    framework: str = ""  # the framework of its trainer: "trl", "transformers", "swift"; "" if only the keys can tell
+    is_foreign: bool = False  # the program's code is not in the repository
+    task: str = ""  # which of the framework's trainers: "dpo" for `trl dpo`
+    unmodelled: str = ""  # a change that the program makes to its model and that no flag shows, in words
+    freezes: str = ""  # where the program freezes parameters that no flag names
+    # How much of weights, gradients and optimizer states remains then: "" (unknown), all, headless (all but the head).
     model_state: str = ""
-    loads_model: bool = False  # a Python script loads the model itself: the defaults of TRL's loader are not in force
-    has_own_trainer: bool = False  # its trainers are its own classes, which make their engine themselves
-    writes_groups: bool = False  # its trainer for GRPO stands on transformers' Trainer, not on TRL's
-    hides_model: bool = False  # its code was followed, and does not show what model it trains
-    has_plain_arguments: bool = (
-        False  # in Python: a trainer of TRL gets transformers' arguments, without TRL's defaults
-    )
-    # In Python, by framework: the newest release that takes what it is given, and what that is: (0, 15), "tokenizer".
+    loads_model: bool = False  # a Python script loads the model itself, so that defaults of TRL's loader do not apply
+    has_own_trainer: bool = False  # its trainers are classes of its own, which set up their engine themselves
+    writes_groups: bool = False  # its GRPO trainer derives from transformers' Trainer, not from TRL's
+    hides_model: bool = False  # its code was followed, but does not show which model it trains
+    # In Python: a trainer of TRL gets transformers' TrainingArguments, so that TRL's defaults do not apply.
+    has_plain_arguments: bool = False
+    # In Python: framework -> the newest release that accepts the arguments that the script passes, and which argument
+    # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
-    spreads_layers: bool = False  # in Python: `device_map` puts layers of the one model on all GPUs that it sees
+    spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
 
 
 class Machine(NamedTuple):
-    """On what a script starts it. Numbers are 0 and texts "" where the script does not say."""
+    """The hardware on which a script starts the program. 0 and "": the script does not say."""
 
-    gpus: int = 0  # of all machines
+    gpus: int = 0  # over all machines
     gpus_per_node: int = 0
-    gpus_at: tuple[int, int] = (0, 0)  # where the script says so
-    asks_for_gpus: bool = False  # the script asks how many GPUs there are
-    at_gpus: Callable[[int], Any] | None = None  # the document for so many of them
-    card: str = ""  # the card that the job asks for, as it calls it
+    gpus_at: tuple[int, int] = (0, 0)  # the place of that number in the script (offsets)
+    asks_for_gpus: bool = False  # the script counts the GPUs of the machine when it runs (nvidia-smi)
+    at_gpus: Callable[[int], Any] | None = None  # makes the document for this number of GPUs
+    card: str = ""  # the name of the card that the job requests, as written
     card_at: int = 0
-    launch_file: Any = None  # the launcher's own options as a file of accelerate's, a Document
+    launch_file: Any = None  # the launcher's options as if they stood in an accelerate config file: a Document
     grows_segments: bool = False  # PYTORCH_CUDA_ALLOC_CONF has `expandable_segments:True`
 
 
@@ -95,49 +95,48 @@ class ValueSources(NamedTuple):
     """Where the values of the arguments come from. Offsets are into the script's text."""
 
     unknown: Mapping[Path, str] = {}  # why a value is not known
-    # Where a value is assigned that comes from a variable. In Python, under the empty path: the call that takes the
-    # arguments.
+    # Path of a value that comes from a variable -> the place of the assignment. In Python also the empty path -> the
+    # call that takes the arguments.
     sources: Mapping[Path, tuple[int, int]] = {}
-    written_at: Mapping[str, str] = {}  # in Python, of each key that is not computed: "configs/sft.yaml:12"
-    # The Document that a key's value is taken from, for commands that name one; under "" where the command gives
-    # nothing else.
+    written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
+    # Key -> the Document that its value is taken from, for commands that name a config; under "" if all values are.
     files: Mapping[str, Any] = {}
-    named: Callable[[str], Any] | None = None  # a file that the program is given by name: a Document, or None
-    reread: Callable[[str], tuple[Any, ...]] | None = None  # the documents of the script after a change of its text
-    # In Python, keys whose value stands in a command of another file, and whether that file is a script: then what
-    # is to be said of them is said there.
+    named: Callable[[str], Any] | None = None  # reads a file that the program gets by name: a Document, or None
+    reread: Callable[[str], tuple[Any, ...]] | None = None  # makes the script's documents again from a changed text
+    # In Python: key whose value is in a command of another file -> whether that file is a script. In a script, all
+    # findings about the key are reported there.
     by_command: Mapping[str, bool] = {}
-    is_commanded: bool = False  # a command of the repository gives a Python script options: others make other runs
+    is_commanded: bool = False  # a command of the repository passes options to a Python script: others give other runs
 
 
 class AcceptedArguments(NamedTuple):
-    """Which arguments the program takes."""
+    """The arguments that the program accepts."""
 
     # The flags that it defines itself; in a launcher's own document the options that the command gives.
     defined: frozenset[str] = frozenset()
-    is_closed: bool = False  # it takes no others, beside those of the libraries
-    is_own: bool = False  # nor those of the libraries
-    makes_adapter: bool = False  # it makes its adapter of arguments of its own, not of TRL's ModelConfig
+    is_closed: bool = False  # it accepts only its own arguments and those of the libraries' classes
+    is_own: bool = False  # it accepts only its own arguments
+    makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
-    refused: frozenset[str] = frozenset()  # given flags that it refuses
-    names: Mapping[str, str] = {}  # the flag, or the key of a file of one's own, for a key that is called otherwise
-    spelled: Callable[[str], str] | None = None  # a message in the words of a command that writes hyphens
-    accepts: frozenset[str] = frozenset()  # the arguments that a call in Python may have
-    arguments_class: str = ""  # of which class they are, in Python
-    read_back: frozenset[str] = frozenset()  # arguments that a class of the script reads again, in Python
-    set_later: frozenset[str] = frozenset()  # arguments that are set, in Python, after they were made and checked
+    refused: frozenset[str] = frozenset()  # flags of the command that it refuses
+    names: Mapping[str, str] = {}  # argument -> its flag or key in the file, if that has a different name
+    spelled: Callable[[str], str] | None = None  # rewrites a message for a command whose flags have hyphens
+    accepts: frozenset[str] = frozenset()  # in Python: the arguments that the call may have
+    arguments_class: str = ""  # in Python: the class of these arguments
+    read_back: frozenset[str] = frozenset()  # in Python: arguments that a class of the script reads again
+    set_later: frozenset[str] = frozenset()  # in Python: arguments that are set after the object was made and checked
 
 
 class OwnFile(NamedTuple):
-    """What is to be said of a configuration file of the repository's own."""
+    """Messages about a config with keys of its own, which scripts of the repository interpret."""
 
-    disagreements: tuple[str, ...] = ()  # what other scripts make of it: "`eval.py` reads this file too: ..."
+    disagreements: tuple[str, ...] = ()  # how other scripts read it differently: "`eval.py` reads this file too: ..."
     unread: tuple[str, ...] = ()  # keys that no script reads, as dotted names that have a place
 
 
 class Start(NamedTuple):
-    """How a script starts the program whose arguments a document holds, or a Python script makes the arguments."""
+    """How a shell script starts the program whose arguments the document holds, or how Python code makes them."""
 
     format: str  # the format whose keys the arguments are
     launcher: str  # torchrun, accelerate, ...
@@ -170,7 +169,7 @@ class Document(NamedTuple):
     newline: str = "\n"
     plain: Mapping[Path, str] = {}  # raw text of plain scalars, so that another dialect can read them
     aliases: tuple[Path, ...] = ()  # paths whose value is an alias of an anchor
-    start: Start | None = None  # of the arguments of a command
+    start: Start | None = None  # how the program is started, if the document holds the arguments of a command or call
 
 
 def place(document: Document, path: Path) -> Place | None:

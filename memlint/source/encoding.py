@@ -1,4 +1,4 @@
-"""Bytes to text: UTF-8, or UTF-16 with a byte order mark, with every problem located."""
+"""Decodes bytes to text: UTF-8, or UTF-16 with a byte order mark, with every problem located."""
 
 from __future__ import annotations
 

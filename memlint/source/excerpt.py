@@ -29,7 +29,7 @@ def excerpt(text: str, line: int, column: int, end_line: int, end_column: int) -
     last = max(first, min(end - 1, len(source)))
     cut = max(0, first - MAX_COLUMNS // 2)
     before = (_CUT if cut else "") + shown(source[cut:first])
-    longest = MAX_COLUMNS + len(_CUT) + 1  # long enough that `_fit` cuts it and marks the cut
+    longest = MAX_COLUMNS + len(_CUT) + 1  # just long enough that `_fit` still shortens the line and adds "..."
     marked = shown(source[first : min(last, first + longest)], columns(before))
     after = shown(source[last : last + longest], columns(before + marked)) if last <= first + longest else ""
     whole = before + marked + after

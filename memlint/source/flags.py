@@ -1,4 +1,4 @@
-"""How a command writes its flags: `--batch_size` or `--batch-size`."""
+"""The spelling of a command's flags: `--batch_size` or `--batch-size`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from memlint.source.document import Document
 
 
 def flag_of(document: Document, key: str) -> str:
-    """The flag that gives `key`, as the command writes it."""
+    """The flag for `key`, spelled as the command does."""
     place = document.places.get((key,))
     written = document.text[place.key.start : place.key.end] if place is not None and place.key is not None else ""
     return written if written.startswith("--") else f"--{key}"
@@ -21,7 +21,7 @@ def are_dashed(flags: Iterable[str]) -> bool:
 
 
 def has_dashed_flags(document: Document) -> bool:
-    """Whether the command of a document writes its flags so."""
+    """Whether the command of a document has hyphens in its flags: see `are_dashed`."""
     return are_dashed(flag_of(document, key) for key in document.value if _is_given(document, key))
 
 

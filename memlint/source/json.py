@@ -1,7 +1,7 @@
-"""JSON to located values, without recursion and with the limits of `yaml.py`.
+"""Parses JSON to located values, without recursion and with the limits of `yaml.py`.
 
-Mistakes that can only mean one thing (comments, trailing commas, single quotes, Python's `True`, NaN) are problems at
-their place, and the value is still read. After any other mistake the file has no value.
+A mistake with a clear meaning (comment, trailing comma, single quotes, Python's `True`, NaN) becomes a problem at its
+place, and the value is still read. After any other mistake the file has no value.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class _Scanner:
         self.key: Any = None
         self.key_start = self.key_end = 0
         self.last_end = 0
-        self.comma = -1  # where the comma before the next value stands
+        self.comma = -1  # the offset of the comma before the next value
 
     def run(self) -> Tree:
         """Reads tokens to the end of the text."""
@@ -187,8 +187,8 @@ class _Scanner:
         return start, end, "recovered", value
 
     def recover(self, start: int) -> tuple[int, int, str, Any] | None:
-        """A token that JSON does not have, read as what it can only mean: (start, end, kind, value). None at the end of
-        the text."""
+        """Reads a token that JSON does not allow but whose meaning is clear: (start, end, kind, value). None at the end
+        of the text."""
         if start == len(self.text):
             if self.expected == _END:
                 return None
@@ -211,7 +211,9 @@ class _Scanner:
             self.problem("json-literal", f"{word} is Python's spelling; JSON has {written}", start, end)
             return _PYTHON_WORDS[word]
         message = f"{word} is not JSON, though Python reads it; write a finite number"
-        self.problem("json-nan", message, start, end, severity="warning")  # transformers writes it itself
+        self.problem(
+            "json-nan", message, start, end, severity="warning"
+        )  # only a warning: transformers writes NaN, too
         return float(word)
 
     def unfinished(self, start: int) -> RefusedDocument:

@@ -71,7 +71,7 @@ class Places(Mapping[Path, Place]):
 
 
 def position(document: Document, path: Path) -> tuple[int, int]:
-    """Line and column of the value at `path`, or of its nearest ancestor that has a place; 0, 0 where there is none."""
+    """Line and column of the value at `path`, or of its nearest ancestor that has a place; (0, 0) if none has one."""
     places = document.places
     if isinstance(places, Places):
         entry = find(places.root, path)

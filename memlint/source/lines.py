@@ -1,4 +1,4 @@
-"""Offsets to lines and columns. A line ends with LF, CRLF or CR, as editors and code hosts count them.
+"""Converts offsets to lines and columns. A line ends with LF, CRLF or CR, as editors and code hosts count them.
 
 libyaml counts NEL, LS and PS as line ends as well; positions are therefore taken from its offsets alone.
 """
@@ -44,7 +44,7 @@ class Lines:
         return line, offset - starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a 1-based line without its end; empty where there is none."""
+        """The text of a 1-based line without its end; "" if there is no such line."""
         starts = self.starts()
         if not 1 <= number <= len(starts):
             return ""
@@ -60,7 +60,7 @@ def _starts(text: str) -> list[int]:
 
 
 def span_at(text: str, start: int, end: int | None = None) -> Span:
-    """The span of `text[start:end]`, clamped to the text; one character where `end` is left out."""
+    """The span of `text[start:end]`, clamped to the text; of one character without `end`."""
     start = max(0, min(start, len(text)))
     end = start + 1 if end is None else end
     return Lines(text).span(start, max(start, min(end, len(text))))

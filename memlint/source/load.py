@@ -1,4 +1,4 @@
-"""Bytes to documents, and a document read again in another dialect."""
+"""Parses bytes to documents, and reads a document again in another dialect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
     return _documents(decoded, path, syntax, "json" if syntax in ("json", "toml") else dialect)
 
 
-# A changed text is read by the edit that made it, by the laws that judge it, and by the check of the changed file.
+# The cache is for changed texts: the edit that makes one, the laws that test it, and its check all parse it.
 load_changed = lru_cache(maxsize=4)(load)
 
 
@@ -101,7 +101,7 @@ def _reloaded(document: Document, dialect: str) -> Document:
 
 
 def _with_new_scalars(document: Document, dialect: str) -> Document | None:
-    """The document with its plain scalars read again; None where keys, aliases or problems may change with it."""
+    """The document with its plain scalars read again; None if keys, aliases or problems may change, too."""
     plain, places = document.plain, document.places
     if not isinstance(plain, PlainScalars) or not isinstance(places, Places) or plain.must_reload or document.problems:
         return None

@@ -1,8 +1,8 @@
-"""Values that something else fills in before a framework reads the file: `$NAME`, `{{ name }}`, `<name>`.
+"""Finds placeholders: values to be replaced before a framework reads the file, such as `$NAME`, `{{ name }}`, `<name>`.
 
-A file with such values where a framework wants numbers and switches is a template. Placeholders for names and paths
-alone make none: `output_dir: ${OUT}` leaves the rest of a file as it stands. Nor does one `${NAME}`, which OmegaConf
-resolves by itself.
+A file with placeholders for numbers and switches is a template. One with placeholders only for names and paths is not:
+`output_dir: ${OUT}` does not affect the other values. Nor is a file with one `${NAME}`, which OmegaConf resolves
+itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAMES = (
     r"|report|format$|prompt|separator|delimiter|marker|stop"  # `step_separator: <extra_0>` is a token
 )
 _OTHER_KEY = r"\$\{\.*([A-Za-z_]\w*)\}"
-# One of these stands in every file with a placeholder: most files need no closer look, and no pattern.
+# Every file with a placeholder contains one of these, so that most files need no search with patterns.
 _MARKS = (
     "$",
     "{",
@@ -54,7 +54,7 @@ _MARKS = (
 
 
 class Placeholder(NamedTuple):
-    """`path`: of the value in its document. `is_name`: it stands for a name or a path."""
+    """A value to be filled in. `path`: its path in the document. `is_name`: whether it stands for a name or a path."""
 
     path: Path
     text: str
@@ -62,12 +62,12 @@ class Placeholder(NamedTuple):
 
 
 def is_placeholder(value: Any) -> bool:
-    """Whether `value` as a whole is one that something else fills in."""
+    """Whether the whole `value` is a placeholder."""
     return isinstance(value, str) and len(value) < 200 and re.fullmatch(_WHOLE, value.strip()) is not None
 
 
 def template_placeholders(document: Document) -> tuple[Placeholder, ...]:
-    """The placeholders of a template; () for a file with none, or with names and paths alone beside real values."""
+    """The placeholders of a template; () for a file without any, or with placeholders only for names and paths."""
     if not any(mark in document.text for mark in _MARKS):
         return ()
     leaves = tuple(_leaves(document.value, (), [MOST_VALUES]))
@@ -84,7 +84,7 @@ def template_placeholders(document: Document) -> tuple[Placeholder, ...]:
 
 
 def _is_other_key(value: str, keys: Any) -> bool:
-    """OmegaConf's `${learning_rate}`, where the file has that key."""
+    """Whether `value` is a reference to another key of the file, such as OmegaConf's `${learning_rate}`."""
     match = re.fullmatch(_OTHER_KEY, value.strip())
     return match is not None and match[1] in keys
 

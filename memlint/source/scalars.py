@@ -1,4 +1,4 @@
-"""The value of a plain scalar, by the consumer of the file.
+"""The value of a plain scalar in each dialect, that is for each kind of reader of the file.
 
 `yaml11`     PyYAML's SafeLoader 6.0 (yaml/resolver.py, yaml/constructor.py): `1e-5` is a string, `on` is true,
              `010` is 8, `1:30` is 90. `HfArgumentParser.parse_yaml_file` and accelerate read this way.
@@ -19,7 +19,7 @@ import yaml
 
 Scalar = Union[str, int, float, bool, None]
 
-MAX_DIGITS = 64  # no setting comes near it; keeps arithmetic on any value far from overflow and quadratic time
+MAX_DIGITS = 64  # far more than any setting needs; prevents overflow and quadratic time in later arithmetic
 
 _NULLS: dict[str, Scalar] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _CORE_BOOLS: dict[str, Scalar] = {
@@ -38,7 +38,7 @@ _WORDS_JSON: dict[str, Scalar] = {"null": None, "true": True, "false": False}
 _TAG = "tag:yaml.org,2002:"
 _PATTERNS_11 = dict(yaml.SafeLoader.yaml_implicit_resolvers["0"])  # PyYAML's own, of what may begin with a digit
 _FLOAT_11, _INT_11, _TIMESTAMP_11 = (_PATTERNS_11[_TAG + kind] for kind in ("float", "int", "timestamp"))
-# The others are text: `re` compiles one when a scalar first needs it, and a file needs those of its own dialect alone.
+# The other patterns are text, so that `re` compiles one only when a scalar of its dialect first needs it.
 _FLOAT_OMEGACONF = (
     r"(?:[-+]?[0-9]+(?:_[0-9]+)*\.[0-9_]*(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+)"
@@ -54,7 +54,7 @@ _NUMERIC_START = frozenset("-+.0123456789")
 
 
 class ScalarProblem(ValueError):
-    """A plain scalar that its consumer cannot construct. `code` and the message become a `Problem`."""
+    """A plain scalar that its reader refuses. `code` and the message become a `Problem`."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Explicit tags: standard ones are applied, all others are located problems. None is ever executed."""
+"""Explicit YAML tags: standard ones are applied, all others become problems. None is ever executed."""
 
 from __future__ import annotations
 

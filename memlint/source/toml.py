@@ -1,7 +1,7 @@
-"""TOML to located values: `tomllib` gives the values, a scan of the text their places.
+"""Parses TOML to located values: `tomllib` gives the values, a scan of the text their places.
 
-A value that stands behind `key =` has a place of its own. What lies inside an array or an inline table has the place of
-that key, a table that of its header.
+A value after `key =` has a place of its own. A value inside an array or an inline table has the place of that key, a
+table has the place of its header.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Spot(NamedTuple):
 
 
 def tree(text: str, lines: Lines) -> Tree:
-    """The value of a TOML text; a fatal problem for what is none. Dates are text, and deep nesting is cut."""
+    """The value of a TOML text, or a fatal problem if it is invalid. Dates become text, and deep nesting is cut."""
     value, problem = _parsed(text, lines)
     if problem is not None:
         return Tree(None, (-1, -1, 0, 0, False, None), (problem,))
@@ -105,7 +105,7 @@ def _spots(text: str) -> Iterator[tuple[Path, _Spot]]:
 
 
 def value_end(text: str, start: int) -> int:
-    """Where the value that starts at `start` ends; the text's end for one that does not."""
+    """The end of the value that starts at `start`; the end of the text if the value is not closed."""
     if text[start] not in "[{":
         found = _STRING.match(text, start) or _BARE.match(text, start)
         return found.end() if found else start

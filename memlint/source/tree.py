@@ -1,4 +1,4 @@
-"""What a reader makes of one document, and the limits of reading."""
+"""The result of parsing one document, and the limits of parsing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ TEMPLATE = "an unrendered template; render it first, or quote the value"
 
 
 class Tree(NamedTuple):
-    """`must_reload`: another dialect must read the text again, as keys or aliases may change with it."""
+    """The parsed document. `must_reload`: to change the dialect, the text must be parsed again, because keys or aliases
+    may change with it."""
 
     value: Any
     root: Entry

@@ -1,4 +1,4 @@
-"""YAML to located values: a builder without recursion over PyYAML's event stream.
+"""Parses YAML to located values: a builder without recursion over PyYAML's event stream.
 
 `yaml.compose` and `yaml.load` recurse in C and end the process on deep input; the event stream does not. The
 builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`. Aliases share their anchor's value; cycles are refused.
@@ -62,7 +62,7 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
             builder = _TreeBuilder(get, text, RESOLVERS[dialect], dialect, lines)
             yield builder.document()
     except yaml.YAMLError as error:
-        from memlint.source.messages import syntax_problem  # where a file is no YAML
+        from memlint.source.messages import syntax_problem  # late: only needed for invalid YAML
 
         problem = syntax_problem(error, text, lines)
     except RefusedDocument as refused:

@@ -1,7 +1,7 @@
-"""Which findings are suppressed, by comments and by settings, and which suppressions are no longer needed.
+"""Applies suppressions (comments and settings) to findings, and reports those that are no longer needed.
 
-A comment at the end of a line covers the line; a comment of its own covers the key below it with everything in
-it. Suppressions from settings cover a JSON pointer and everything below. MEM000 (our bug) is never suppressed.
+A comment at the end of a line covers the line. A comment on a line of its own covers the key below it with everything
+in it. Suppressions in settings cover a JSON pointer and everything below. MEM000 (our bug) is never suppressed.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class SuppressionSettings(Protocol):
 
 
 class SuppressionResult(NamedTuple):
-    """The findings that stay, those suppressed with the reason, and findings about the suppressions (`extra`).
+    """The findings that remain, those suppressed with the reason, and findings about the suppressions (`extra`).
 
-    `used`: the waivers of settings that suppressed something.
+    `used`: the waivers (suppressions in settings) that suppressed a finding.
     """
 
     remaining: tuple[Finding, ...]
@@ -66,9 +66,9 @@ def apply(
 ) -> SuppressionResult:
     """Sorts the findings of one file into those that stay and those that are suppressed.
 
-    `today` is a date, YYYY-MM-DD. `known`: all rules there are; a suppression that names none of them is
-    malformed. `in_force`: the rules that ran; a suppression of a rule that did not run is not called unused.
-    Unused waivers are reported by `waiver_findings`, once all files are seen.
+    `today`: a date, YYYY-MM-DD. `known`: all existing rules; a suppression that names none of them is malformed.
+    `in_force`: the rules that ran (None: all); a suppression of a rule that did not run is not reported as unused.
+    Unused waivers are reported by `waiver_findings`, after all files.
     """
     stated = read_directives(document)
     scopes = [_scope(document, item) for item in stated.suppressions]
@@ -84,7 +84,7 @@ def apply(
             for selector in scope.suppression.rules
             if _covers(scope, selector, item, document.path)
         }
-        hits.update(matching)  # an expired suppression is not unused as well
+        hits.update(matching)  # also of expired suppressions, which are then not reported as unused as well
         reasons = [
             reason for (index, _), reason in matching.items() if not is_past(scopes[index].suppression.until, today)
         ]
@@ -109,7 +109,7 @@ def read_directives(document: Document) -> Directives:
         return Directives()
     key = (document.text, document.path)
     if key not in _READ:
-        _READ.clear()  # it is the file at hand that is asked for again and again
+        _READ.clear()  # only the current file is asked for repeatedly
         _READ[key] = directives(comments(document), document.path)
     return _READ[key]
 
@@ -117,7 +117,7 @@ def read_directives(document: Document) -> Directives:
 def waiver_findings(
     waivers: Iterable[Waiver], used: frozenset[Waiver], today: str, require_reason: bool = False
 ) -> tuple[Finding, ...]:
-    """Findings about suppressions in settings: expired, unused, without reason. Called when all files are done."""
+    """Findings about suppressions in settings: expired, unused, without reason. To be called after all files."""
     found: list[Finding] = []
     for waiver in dict.fromkeys(waivers):
         rules, place = ", ".join(waiver.rules), waiver.origin
@@ -167,7 +167,7 @@ def _scope(document: Document, suppression: Suppression) -> _Scope:
 
 
 def _is_outer(document: Document, span: Span) -> bool:
-    """Whether a value without a key is the document itself: the first key's comment is not the file's."""
+    """Whether `span` is that of the whole document: a comment above the first key covers this key, not the file."""
     root = document.places.get(())
     return root is not None and span == root.value and isinstance(document.value, dict)
 
@@ -208,7 +208,7 @@ class _Judge(NamedTuple):
         return found
 
     def _is_unused(self, index: int, name: str, hits: set[tuple[int, str]]) -> bool:
-        if (index, name) in hits or self.document.documents > 1:  # another document may have use for it
+        if (index, name) in hits or self.document.documents > 1:  # another document of the file may need it
             return False
         return self.in_force is None or _names_any(name, self.in_force)
 
@@ -225,7 +225,8 @@ class _Judge(NamedTuple):
 
 
 def _removal(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str, int | str]:
-    """The range to replace and its new text: the comment with its line, or with the space before it."""
+    """The range of text to replace, and the new text: the rules that are `left`, or "" to remove the whole comment with
+    its line or the space before it."""
     start, end = item.comment.span.start, item.comment.span.end
     if left:
         opened = text.index("[", start)

@@ -1,7 +1,7 @@
 """A baseline: the findings that a repository has accepted, counted by file, rule and message key.
 
-Line numbers are not part of it, so moving lines in a config changes nothing. A finding that is gone is not accepted
-again once `shrink` took it out of the file.
+Line numbers are not part of it, so moving lines in a config changes nothing. Once `shrink` has removed a fixed finding
+from the baseline, it is reported again if it comes back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class BaselineError(Exception):
 
 
 class BaselineComparison(NamedTuple):
-    """Findings that the baseline does not accept, those it accepts, and how many accepted ones are gone, by key."""
+    """`new`: findings that the baseline does not accept; `accepted`: those it does; `gone`: how many accepted findings
+    no longer occur, by key."""
 
     new: tuple[Finding, ...]
     accepted: tuple[Finding, ...]
@@ -74,7 +75,7 @@ def shrink(baseline: Mapping[Key, int], gone: Mapping[Key, int]) -> dict[Key, in
 
 
 def advice(gone: Mapping[Key, int]) -> str:
-    """A note for the user that the baseline can shrink; "" where it cannot."""
+    """A note for the user that the baseline can shrink; "" if it cannot."""
     total = sum(gone.values())
     if not total:
         return ""
@@ -83,7 +84,7 @@ def advice(gone: Mapping[Key, int]) -> str:
 
 
 def write(counts: Mapping[Key, int]) -> str:
-    """The text of a baseline file: sorted, one finding a line, so that diffs are small."""
+    """The text of a baseline file: sorted, one finding per line, so that diffs are small."""
     files: dict[str, dict[str, dict[str, int]]] = {}
     for file, rule, key in sorted(counts):
         files.setdefault(_as_text(file), {}).setdefault(rule, {})[key] = counts[file, rule, key]
@@ -91,7 +92,7 @@ def write(counts: Mapping[Key, int]) -> str:
 
 
 def _as_text(path: str) -> str:
-    """File names that are not UTF-8 contain lone surrogates (PEP 383), which JSON cannot hold: written as escapes."""
+    """A path as JSON text: the lone surrogates of a file name that is not UTF-8 (PEP 383) are written as escapes."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -105,7 +106,7 @@ def read(data: bytes, path: str) -> dict[Key, int]:
 
     :raises BaselineError: where it is not one.
     """
-    value = _large(data, path) if len(data) > MAX_BYTES else _located(data, path)
+    value = _parsed_large(data, path) if len(data) > MAX_BYTES else _located(data, path)
     if not isinstance(value, dict) or value.get("version") != VERSION or not isinstance(value.get("files"), dict):
         raise BaselineError(f"{path}:1:1: not a baseline of version {VERSION}; write it anew with --write-baseline")
     return {
@@ -124,8 +125,8 @@ def _located(data: bytes, path: str) -> Any:
     return document.value
 
 
-def _large(data: bytes, path: str) -> Any:
-    """A baseline larger than the limit for configs: 50,000 findings reach it, and memlint wrote the file itself."""
+def _parsed_large(data: bytes, path: str) -> Any:
+    """Parses a baseline above the size limit of configs, which 50,000 findings reach; memlint wrote the file itself."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -19,7 +19,7 @@ def is_date(text: str) -> bool:
 
 
 def is_past(date: str, today: str) -> bool:
-    """Whether a date lies before `today`; "" (no date) does not. A result that rests on the answer is recorded so."""
+    """Whether a date lies before `today`; "" (no date) does not. The answer is recorded for the result cache."""
     if not date:
         return False
     found = date < today

@@ -1,6 +1,7 @@
-"""Memory of a training beside memlint's estimate: a callback for transformers and TRL, a context manager for any loop.
+"""Compares a training's memory with memlint's estimate: a callback for transformers and TRL, a context manager for any
+loop.
 
-Needs PyTorch and transformers (the extra `train`). Nothing here stops a training, but for `on_misfit="stop"`.
+Needs PyTorch and transformers (the extra `train`). Nothing here stops a training, except with `on_misfit="stop"`.
 """
 
 from memlint.train.callback import MemoryCallback, watch

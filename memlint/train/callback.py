@@ -1,4 +1,4 @@
-"""The callback for transformers' Trainer and for TRL's trainers, which are made of it."""
+"""The callback for transformers' Trainer and for TRL's trainers, which are subclasses of it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from memlint.train.session import Session, record_of
 
 
 class MemoryCallback(TrainerCallback):  # type: ignore[misc]
-    """Estimates a training before its first step, measures it, and sets both side by side at its end.
+    """Estimates a training before its first step, measures it, and prints both at its end.
 
-    `on_misfit`: "warn", "stop" or "ignore", where the estimate does not fit the card. `gpu`: the card to compare with
-    (default: the one at hand). `length`: tokens of the longest sequence, where the arguments do not say (default: that
-    of the first batch). `log`: takes the numbers at the last step; `memlint.train.watch` gives the trainer's own, so
-    that they reach W&B, MLflow or TensorBoard. `called`: returns what the trainer calls, the compiled model where there
-    is one; transformers tells callbacks of the model inside.
+    `on_misfit`: what to do if the estimate does not fit the card: "warn", "stop" or "ignore". `gpu`: the card to
+    compare with (default: the one in use). `length`: tokens of the longest sequence, if the arguments do not state it
+    (default: that of the first batch). `log`: called with the numbers at the last step; `memlint.train.watch` passes
+    the trainer's own, so that they reach W&B, MLflow or TensorBoard. `called`: returns the object that the trainer
+    calls, which is the compiled model if there is one; transformers passes callbacks only the model inside.
     """
 
     def __init__(
@@ -49,29 +49,30 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         attempted(self._evaluated)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._tell_at_the_end(control)
+        self._log_at_last_step(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._tell_at_the_end(control)  # an evaluation, which comes after a step's end, may have stopped the training
+        self._log_at_last_step(control)  # an evaluation after the last step may have stopped the training
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         attempted(lambda: self._finish(args))
 
     def _begin(self, args: Any, given: dict[str, Any]) -> None:
-        if self._session is not None:  # a training that was broken off, as by `auto_find_batch_size`
+        if self._session is not None:  # from a training that was aborted, for example by `auto_find_batch_size`
             self._session.stop()
         self._session, self._has_logged = None, False
         on_misfit, gpu, length = self._options
         arguments = args.to_dict()
         batch = (args.per_device_train_batch_size, length or length_of(arguments))
         training = Training(
-            self._what_is_called(given["model"]), given.get("optimizer"), arguments, batch, gpu, live.stage(args)
+            self._called_model(given["model"]), given.get("optimizer"), arguments, batch, gpu, live.stage(args)
         )
         self._session = Session(training, on_misfit)
         self._session.start()
 
-    def _what_is_called(self, model: Any) -> Any:
-        """The compiled model, whose hooks run outside of it; the model itself where it is not compiled."""
+    def _called_model(self, model: Any) -> Any:
+        """The compiled model, because its hooks run outside of compiled code; the model itself if it is not
+        compiled."""
         outer = self._called() if self._called is not None else None
         return outer if live.is_compiled(outer) else model
 
@@ -83,8 +84,8 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
         if self._session is not None:
             self._session.recorder.evaluated()
 
-    def _tell_at_the_end(self, control: Any) -> None:
-        """Numbers for the reporters at the last step, before they close."""
+    def _log_at_last_step(self, control: Any) -> None:
+        """Logs the numbers at the last step, before the trainer's reporters close."""
         if not control.should_training_stop or self._has_logged:
             return
         self._has_logged = True
@@ -111,7 +112,7 @@ class MemoryCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def watch(trainer: Any, on_misfit: str = "warn", gpu: str | None = None, length: int = 0) -> MemoryCallback:
-    """Adds the callback to a trainer, with the trainer's own `log`, which its reporters hear."""
+    """Adds the callback to a trainer, with the trainer's own `log`, which passes numbers to its reporters."""
     reference = weakref.ref(trainer)
 
     def log(values: dict[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""Nothing that memlint does may stop a training."""
+"""Makes sure that an error in memlint never stops a training."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ logger = logging.getLogger("memlint.train")
 
 
 class DoesNotFit(Error):
-    """The training does not fit its card, and whoever started it asked to be stopped then."""
+    """The training does not fit its card, and `on_misfit="stop"` asked to stop it then."""
 
 
 def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` that never raises but DoesNotFit: what fails is logged once, and not called again.
+    """`function`, changed to raise nothing but DoesNotFit: another error is logged, and the function never called
+    again.
 
-    It does nothing inside of a compiled model, whose hooks are compiled with it: under `fullgraph=True` the compiler
-    would refuse what they do.
+    It does nothing while a model is being compiled: its hooks are compiled with it, and with `fullgraph=True` the
+    compiler would refuse what they do.
     """
     failed: list[bool] = []
 
@@ -41,8 +42,8 @@ def guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def attempted(make: Callable[[], Any]) -> Any:
-    """What `make` returns; None where it fails, with one line in the log. A training goes on without memlint. Raises
-    DoesNotFit alone."""
+    """The result of `make`; None if it fails, with one line in the log: the training goes on without memlint. Raises
+    only DoesNotFit."""
     try:
         return make()
     except DoesNotFit:

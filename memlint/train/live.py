@@ -1,4 +1,4 @@
-"""What a live model, its optimizer and the process say: parameters, dtypes, adapters, versions, the card."""
+"""Reads facts from a live model, its optimizer and the process: parameters, dtypes, adapters, versions, the card."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIMIZERS = {
     "Lion8bit": "lion_8bit",
 }
 
-# Class of TRL's arguments -> what its trainer trains, in the words of `task_type`; "" where the keys say it.
+# Class of TRL's arguments -> the stage that its trainer trains, as in `task_type`; "" if the arguments' keys say it.
 STAGES = {
     "SFTConfig": "sft",
     "DPOConfig": "dpo",
@@ -42,7 +42,7 @@ STAGES = {
 
 
 class LiveState(NamedTuple):
-    """The tensors of a model on this rank. Counts are of the whole model, None where only a part of it can be seen."""
+    """Facts about a model's parameters. Counts are of the whole model; None if this rank only sees a part of it."""
 
     parameters: int | None
     trainable: int | None
@@ -51,8 +51,8 @@ class LiveState(NamedTuple):
 
 
 def live_state(model: torch.nn.Module) -> LiveState:
-    """Counts the parameters. ZeRO-3 keeps the whole size in `ds_numel`, FSDP2's DTensor in `numel()`; what FSDP1
-    flattened has lost it."""
+    """Counts the parameters. The size of a whole parameter is in `ds_numel` under ZeRO-3 and in `numel()` of FSDP2's
+    DTensor; FSDP1's flat parameters no longer have it."""
     parameters = trainable = weights = gradients = 0
     is_flat = False
     for one in model.parameters():
@@ -100,7 +100,7 @@ def _state_tensors(model: torch.nn.Module, optimizer: Any) -> Iterator[Any]:
 
 
 def innermost(optimizer: Any) -> Any:
-    """The optimizer inside of accelerate's and DeepSpeed's wrappers: the one whose `step` runs."""
+    """The optimizer inside the wrappers of accelerate and DeepSpeed: the one whose `step` runs."""
     while (inner := getattr(optimizer, "optimizer", None)) is not None:
         optimizer = inner
     return optimizer
@@ -132,12 +132,12 @@ def unwrapped(model: Any) -> Any:
 
 
 def is_compiled(model: object) -> bool:
-    """Whether this is the wrapper that `torch.compile` makes of a model."""
+    """Whether `model` is the wrapper that `torch.compile` returns."""
     return isinstance(getattr(model, "_orig_mod", None), torch.nn.Module)
 
 
 def model_keys(model: torch.nn.Module) -> dict[str, Any]:
-    """What the model itself says, in the words of TRL's ModelConfig: dtype, attention, adapter, quantisation."""
+    """The model's dtype, attention, adapter and quantisation, under the names of TRL's ModelConfig."""
     inner = unwrapped(model)
     config = getattr(inner, "config", None)
     keys: dict[str, Any] = {"dtype": str(_dtype_of_frozen(model)).removeprefix("torch.")}
@@ -148,7 +148,7 @@ def model_keys(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _dtype_of_frozen(model: torch.nn.Module) -> Any:
-    """The dtype of most frozen parameters; of all, where everything trains."""
+    """The dtype of most frozen parameters; if none is frozen, of most parameters."""
     counts: dict[tuple[bool, Any], int] = {}
     for one in model.parameters():
         if one.dtype.is_floating_point:
@@ -204,8 +204,8 @@ def optimizer_keys(optimizer: Any) -> dict[str, Any]:
 
 
 def stage(arguments: object) -> str | None:
-    """What a trainer of TRL's trains, by the class of its arguments; "" for a plain Trainer, None for one of TRL's that
-    memlint has no estimate of."""
+    """The stage of a TRL trainer, by the class of its arguments; "" for a plain Trainer, None for a TRL trainer that
+    memlint cannot estimate."""
     names = (base.__name__ for base in type(arguments).__mro__ if base.__module__.startswith("trl."))
     name = next(names, "")
     return STAGES.get(name) if name else ""
@@ -221,7 +221,7 @@ def steps_by_tensor(model: torch.nn.Module, optimizer: Any) -> bool:
 
 
 def versions() -> dict[str, str]:
-    """Versions of the frameworks that are installed, without what stands behind a plus sign."""
+    """The versions of the installed frameworks, without local parts such as "+cu126"."""
     found: dict[str, str] = {}
     for package in PACKAGES:
         try:
@@ -233,7 +233,7 @@ def versions() -> dict[str, str]:
 
 
 def card() -> str | None:
-    """The card that this process uses: its name where memlint knows it, else its size; None without a GPU."""
+    """The card that this process uses: its name if memlint knows it, else its size; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())

@@ -1,4 +1,4 @@
-"""The context manager for a training loop of one's own."""
+"""The context manager for custom training loops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memlint.train.session import Session, record_of
 
 
 class LoopMemory:
-    """What a loop's memory is known of: `estimate` from its first batch on, `record` at the end."""
+    """The results for a loop: `estimate` from the first batch on, `record` after the block."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -26,7 +26,7 @@ class LoopMemory:
         return self._session.estimate
 
     def saved(self) -> None:
-        """To call after a checkpoint was written: what it took since the last step is `save`."""
+        """To be called after a checkpoint was written: the peak since the last step then counts as phase `save`."""
         attempted(self._session.recorder.saved)
 
 
@@ -43,9 +43,10 @@ def measure(
 ) -> Iterator[LoopMemory]:
     """Measures the training steps inside of the `with` block, phase by phase.
 
-    `model`: as it is called, wrapped or not. `arguments`: what TrainingArguments would say (`bf16`,
-    `gradient_checkpointing`, `max_grad_norm`). `batch`: (sequences, tokens of each) to estimate before the first batch.
-    `folder`: where `memlint-run.json` goes (None: nowhere). Every rank must leave the block.
+    `model`: the object that the loop calls, wrapped or not. `arguments`: the training's options under their names in
+    TrainingArguments (`bf16`, `gradient_checkpointing`, `max_grad_norm`). `batch`: (sequences, tokens of each) for an
+    estimate before the first batch. `folder`: where to write `memlint-run.json` (None: nowhere). Every rank must leave
+    the block.
     """
     session = Session(Training(model, optimizer, arguments or {}, batch, gpu), on_misfit)
     memory = LoopMemory(session)

@@ -1,4 +1,4 @@
-"""Peaks of memory between two moments: PyTorch's CUDA allocator, or the bytes of live tensors where there is no GPU."""
+"""Measures memory peaks: with PyTorch's CUDA allocator, or without a GPU by counting the bytes of live tensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from memlint.simulation.tracker import rounded, tensors_in
 
 
 class MeasuredPeak(NamedTuple):
-    """Bytes: the most that tensors occupied, and the most that the allocator held (0 where there is none)."""
+    """Peaks in bytes: of memory that tensors occupied, and that the allocator reserved (0 without an allocator)."""
 
     allocated: int = 0
     reserved: int = 0
@@ -25,8 +25,8 @@ class MeasuredPeak(NamedTuple):
 
 
 class Meter(Protocol):
-    """Measures peaks. `take` returns the peak since the last `take`, and begins anew. `sees_loading`: whether the first
-    peak holds what happened before `start`."""
+    """Measures peaks. `take` returns the peak since the last `take`, and resets it. `sees_loading`: whether the first
+    peak includes what happened before `start`."""
 
     device: str
     sees_loading: bool
@@ -49,7 +49,7 @@ class CudaMeter:
     sees_loading = True
 
     def start(self, model: torch.nn.Module) -> None:
-        """Nothing is reset: the first `take` has what was needed until now, loading included."""
+        """Does not reset the peak, so that the first `take` includes everything until now, also loading."""
 
     def take(self) -> MeasuredPeak:
         stats = torch.cuda.memory_stats_as_nested_dict()
@@ -65,8 +65,8 @@ class CudaMeter:
 class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
     """The bytes of live tensors on a machine without a GPU, rounded to blocks as the CUDA allocator rounds them.
 
-    A dispatch mode sees the output of every operator, autograd's too. Tensors from before are found by the garbage
-    collector; what C++ alone holds from before (DDP's buckets) is not seen. It costs time at each operator: for tests.
+    A dispatch mode sees the output of every operator, including autograd's. Tensors that exist already are found by the
+    garbage collector, except those that only C++ references (DDP's buckets). Slows every operator: for tests.
     """
 
     device = "cpu"
@@ -80,7 +80,7 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
         self._resize: Callable[..., Any] | None = None
 
     def start(self, model: torch.nn.Module) -> None:
-        gc.collect()  # what an earlier training left in cycles is none of this one's
+        gc.collect()  # an earlier training may have left tensors in reference cycles
         for tensor in (*model.parameters(), *model.buffers(), *filter(_is_tensor, gc.get_objects())):
             self._add(tensor)
         original = self._resize = torch.UntypedStorage.resize_
@@ -107,7 +107,7 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
             return  # a wrapper such as DTensor: its parts are counted; a sparse tensor has no storage of its own
         storage = tensor.untyped_storage()
         if storage.device.type == "meta":
-            return  # no memory: DTensor asks fake tensors of the whole shape how an operator divides them
+            return  # takes no memory: DTensor runs operators on fake tensors of the whole shape to learn their sharding
         key = storage._cdata
         if key not in self._live:
             self._live[key] = (0, weakref.ref(storage, lambda _: self._change(key, None)))
@@ -118,7 +118,7 @@ class LiveTensorMeter(TorchDispatchMode):  # type: ignore[misc]
             self._change(storage._cdata, rounded(storage.nbytes()))
 
     def _change(self, key: int, size: int | None) -> None:
-        """The storage has `size` bytes now; None: it is gone."""
+        """Notes that the storage now has `size` bytes; None: it was freed."""
         old, reference = self._live.pop(key, (0, None))
         self.current += (size or 0) - old
         self._peak = max(self._peak, self.current)

@@ -1,7 +1,7 @@
-"""Follows a training through its phases with hooks on the model and its optimizer, and takes the peak of each.
+"""Measures the peak of each phase of a training, with hooks on the model and its optimizer.
 
 forward: from the model's call to its return. backward: from there to the optimizer's step. A call in evaluation mode is
-evaluation. What is left (saving, loading data) is between steps.
+evaluation. Everything else (saving, loading data) is "between" the steps.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from memlint.train.guard import guarded
 from memlint.train.live import innermost
 from memlint.train.meters import MeasuredPeak, Meter
 
-ALWAYS_MEASURED = 10  # steps at the beginning; later ones only where a batch is longer than any before
+ALWAYS_MEASURED = 10  # the first steps are all measured; later ones only if their batch is longer than any before
 BETWEEN = "between"
 PHASES = ("load", "forward", "backward", "optimizer_step", "save", "evaluation")
 
 
 class PhaseRecorder:
-    """Peaks by phase. `longest`: sequences and tokens of each, of the batch with most tokens."""
+    """Records peaks by phase. `longest`: (sequences, tokens of each) of the batch with the most tokens."""
 
     def __init__(self, model: torch.nn.Module, meter: Meter) -> None:
         self.peaks: dict[str, MeasuredPeak] = {}
@@ -44,7 +44,7 @@ class PhaseRecorder:
         self.follow(optimizer)
 
     def follow(self, optimizer: Any) -> None:
-        """Hooks the optimizer inside of wrappers."""
+        """Hooks the optimizer inside the wrappers of accelerate and DeepSpeed."""
         optimizer = innermost(optimizer)
         if isinstance(optimizer, torch.optim.Optimizer):
             self._handles += [
@@ -60,26 +60,26 @@ class PhaseRecorder:
         self._meter.stop()
 
     def enter(self, phase: str) -> None:
-        """Ends the phase that it is in, and begins another."""
+        """Ends the current phase and begins another one."""
         if self._is_measuring and phase != self._phase:
             peak = self._meter.take()
             self.peaks[self._phase] = self.peaks.get(self._phase, MeasuredPeak()).most(peak)
         self._phase = phase
 
     def saved(self) -> None:
-        """A checkpoint was written since the last step."""
+        """Counts the peak since the last step as phase `save`, because a checkpoint was written."""
         if self._is_measuring and self._phase == BETWEEN:
             self._phase = "save"
             self.enter(BETWEEN)
 
     def evaluated(self) -> None:
-        """An evaluation has ended: what follows is none of it."""
+        """Ends the phase of an evaluation."""
         if self._phase == "evaluation":
             self.enter(BETWEEN)
 
     @property
     def peak(self) -> MeasuredPeak:
-        """The most of any phase."""
+        """The highest peak of all phases."""
         found = MeasuredPeak()
         for one in self.peaks.values():
             found = found.most(one)
@@ -98,7 +98,7 @@ class PhaseRecorder:
             self.longest = batch
         wanted = is_longest or self.steps < ALWAYS_MEASURED or (self._is_measuring and self._phase == "backward")
         if wanted and not self._is_measuring:
-            self._meter.take()  # what steps in between needed belongs to no phase
+            self._meter.take()  # discards the peak of steps that were not measured
         self._is_measuring = wanted
         self.enter("forward")
 
@@ -116,7 +116,7 @@ class PhaseRecorder:
 
 
 def batch_shape(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[int, int]:
-    """(sequences, tokens of each) of a model's inputs; (0, 0) where no input has two dimensions."""
+    """(sequences, tokens of each) of a model's inputs; (0, 0) if no input has two dimensions."""
     first = (kwargs.get("input_ids"), kwargs.get("inputs_embeds"), *args, *kwargs.values())
     for tensor in first:
         if isinstance(tensor, torch.Tensor) and tensor.dim() >= 2:

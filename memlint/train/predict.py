@@ -1,5 +1,5 @@
-"""The estimate of a live training: what its arguments say, as memlint reads them from a file, with the live model's own
-parameters in place of those that memlint would assume."""
+"""Estimates a live training: reads its arguments like those of a file, and takes the number of parameters from the live
+model."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from memlint.run import UNKNOWN, Run
 from memlint.train.live import LiveState
 
 CONFIG, DEEPSPEED, ACCELERATE = "arguments.json", "deepspeed.json", "accelerate.yaml"
-# Said by other files; and where it trains: the figure is asked for a card, also of a rehearsal on the CPU.
+# Arguments that are passed as separate files here, and those for training on a CPU: the estimate is always for a card.
 _NOT_KEYS = ("deepspeed", "fsdp", "fsdp_config", "model_name_or_path", "accelerator_config", "use_cpu", "no_cuda")
 
 
 class Training(NamedTuple):
-    """A training as it stands before its first step. `arguments`: TrainingArguments as a dict, or what a loop's author
-    says in the same words. `batch`: (samples, tokens of each sequence), 0 where unknown. `gpu`: None for the one at
-    hand. `stage`: what a trainer of TRL's trains (live.stage); "" where the arguments' keys say it, None where there is
-    no estimate of it."""
+    """A training before its first step.
+
+    `arguments`: TrainingArguments as a dict; for a custom loop, the author's options under the same names. `batch`:
+    (samples, tokens of each sequence), 0 if unknown. `gpu`: None for the one in use. `stage`: the stage of a TRL
+    trainer (live.stage); "" if the arguments' keys state it, None if memlint cannot estimate it.
+    """
 
     model: torch.nn.Module
     optimizer: Any
@@ -42,8 +44,8 @@ class Training(NamedTuple):
 
 
 def predicted(training: Training, seen: tuple[int, int] | None = None) -> RunEstimate:
-    """The estimate of a training on one GPU. `seen`: sequences of a forward and tokens of each, in place of the batch
-    that was told. Raises Error where the arguments cannot be read, or the trainer is not known."""
+    """The estimate of a training on one GPU. `seen`: (sequences of a forward, tokens of each), overrides
+    `training.batch`. Raises Error if the arguments cannot be read, or the trainer is not known."""
     if training.stage is None:
         raise Error("no estimate of what this trainer of TRL's does; its memory is measured")
     run = _run_of(training)
@@ -55,19 +57,19 @@ def predicted(training: Training, seen: tuple[int, int] | None = None) -> RunEst
 
 
 def _samples(run: Run, sequences: int) -> int:
-    """Samples of a forward: DPO's and a reward model's have two sequences."""
+    """The number of samples in a forward: those of DPO and reward models have two sequences each."""
     return -(-sequences // sequences_per_sample(run))
 
 
 def _weights_alone(run: Run) -> int:
-    """Bytes of the trained model's weights as memlint counts them, without a reference model's."""
+    """Bytes of the trained model's weights as memlint counts them, without those of a reference model."""
     alone = estimate(run._replace(method=run.method._replace(reference_model="none", extra_models=())))
     loaded = next((phase for phase in alone.phases if phase.name == "load"), None)
     return loaded.components.get("weights", 0) if loaded else 0
 
 
 def as_batch(run: Run, batch: tuple[int, int]) -> Run:
-    """The run with this many samples of this length; parts that are 0 stay."""
+    """The run with this many samples of this length. A 0 leaves the run's own value."""
     size, length = batch
     if size:
         run = run._replace(batch=run.batch._replace(micro_batch_size=size))
@@ -104,14 +106,14 @@ def _run_of(training: Training) -> Run:
 
 
 def _as_updated(run: Run, training: Training) -> Run:
-    """The run with an optimizer that goes tensor by tensor, where the live one does."""
+    """The run, with an optimizer that updates one tensor at a time if the live one does."""
     if not live.steps_by_tensor(training.model, training.optimizer):
         return run
     return run._replace(optimizer=run.optimizer._replace(foreach=False))
 
 
 def deepspeed_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The DeepSpeed configuration in force, values filled in; {} without DeepSpeed."""
+    """The DeepSpeed configuration in use, with its `auto` values filled in; {} without DeepSpeed."""
     plugin = getattr(_accelerator_state(), "deepspeed_plugin", None)
     config = getattr(plugin, "deepspeed_config", None) or arguments.get("deepspeed")
     if isinstance(config, str):
@@ -121,14 +123,14 @@ def deepspeed_config(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """What an accelerate file would say of FSDP as it is set up; {} without FSDP."""
+    """The FSDP set-up in use, as an accelerate config file would state it; {} without FSDP."""
     plugin = getattr(_accelerator_state(), "fsdp_plugin", None)
     version = _fsdp_version(model) or int(getattr(plugin, "fsdp_version", 0) or 0) * (plugin is not None)
     if not version:
         return {}
-    told = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+    options = {"fsdp_version": version, "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
     if plugin is not None:
-        told |= _fsdp_options(plugin, version)
+        options |= _fsdp_options(plugin, version)
     precision = "bf16" if keys.get("bf16") else "fp16" if keys.get("fp16") else "no"
     world = live.world()[1]
     return {
@@ -136,37 +138,37 @@ def fsdp_config(model: torch.nn.Module, keys: Mapping[str, Any]) -> dict[str, An
         "num_processes": world,
         "num_machines": 1,
         "mixed_precision": precision,
-        "fsdp_config": told,
+        "fsdp_config": options,
     }
 
 
 def _fsdp_options(plugin: Any, version: int) -> dict[str, Any]:
-    """accelerate's plugin in the words of its file. For FSDP2 `cpu_offload` is always a policy, of another class where
-    it offloads (accelerate 1.15 utils/dataclasses.py, set_cpu_offload)."""
+    """The options of accelerate's plugin, under the names of its config file. For FSDP2 `cpu_offload` is always a
+    policy object, whose class tells whether it offloads (accelerate 1.15 utils/dataclasses.py, set_cpu_offload)."""
     reshard, offload = getattr(plugin, "reshard_after_forward", None), plugin.cpu_offload
-    told = {
+    options = {
         "fsdp_reshard_after_forward": bool(reshard) if version == 2 else str(getattr(reshard, "name", reshard)),
         "fsdp_offload_params": type(offload).__name__ == "CPUOffloadPolicy" or bool(_flag(offload, "offload_params")),
         "fsdp_activation_checkpointing": bool(plugin.activation_checkpointing),
     }
     if plugin.auto_wrap_policy is None:
-        told["fsdp_auto_wrap_policy"] = "NO_WRAP"
-    return told | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
+        options["fsdp_auto_wrap_policy"] = "NO_WRAP"
+    return options | ({"fsdp_use_orig_params": bool(plugin.use_orig_params)} if version == 1 else {})
 
 
 def _flag(found: Any, name: str) -> Any:
-    """`found` where it is a flag, else its attribute."""
+    """`found` if it is a flag, else its attribute `name`."""
     return found if isinstance(found, bool) else getattr(found, name, False)
 
 
 def _fsdp_version(model: torch.nn.Module) -> int:
-    """1 or 2 where modules of the model are wrapped by PyTorch's FSDP, else 0."""
+    """1 or 2 if modules of the model are wrapped by that version of PyTorch's FSDP, else 0."""
     names = {base.__name__ for module in model.modules() for base in type(module).__mro__}
     return 1 if "FullyShardedDataParallel" in names else 2 if "FSDPModule" in names else 0
 
 
 def _accelerator_state() -> Any:
-    """accelerate's state of this process; None where no Accelerator was made."""
+    """accelerate's state of this process; None if no Accelerator was created."""
     try:
         from accelerate.state import AcceleratorState
     except ImportError:
@@ -175,8 +177,11 @@ def _accelerator_state() -> Any:
 
 
 def with_live_parameters(found: Estimate, state: LiveState, more: int) -> Estimate:
-    """The estimate with `more` bytes of weights, as many as the live model has beyond what was counted; gradients and
-    optimizer states grow with what trains. Nothing changes where both count alike."""
+    """The estimate corrected by the live model's parameters. `more`: bytes of weights that it has beyond the
+    estimate's.
+
+    Gradients and optimizer states grow with the trainable parameters. Nothing changes if both counts agree.
+    """
     if not found.phases or found.on_card is None:
         return found
     share = state.trainable / found.trainable_parameters if state.trainable and found.trainable_parameters else 1.0
@@ -224,7 +229,7 @@ def _with_state(phase: Phase, more_weights: int, share: float) -> Phase:
 
 
 def length_of(arguments: Mapping[str, Any]) -> int:
-    """The longest sequence that the arguments allow, in tokens; 0 where they do not say."""
+    """The longest sequence that the arguments allow, in tokens; 0 if they do not state it."""
     for key in ("max_length", "max_seq_length"):
         value = arguments.get(key)
         if isinstance(value, int) and value > 0:

@@ -1,4 +1,4 @@
-"""The record of a training: predicted beside measured, as a table, as numbers for a logger, and as a file."""
+"""The record of a training: predicted and measured memory, as a table, as numbers for a logger, and as a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ FILE = "memlint-run.json"
 
 
 class RankRecord(NamedTuple):
-    """What one rank measured. `longest`: (sequences, tokens of each). `state_bytes`: weights, gradients and optimizer
-    states that are alive at the end."""
+    """The measurements of one rank. `longest`: (sequences, tokens of each) of the longest batch. `state_bytes`: bytes
+    of weights, gradients and optimizer states at the end."""
 
     rank: int
     phases: Mapping[str, MeasuredPeak]
@@ -37,7 +37,8 @@ class RankRecord(NamedTuple):
 
 
 class TrainingRecord(NamedTuple):
-    """`predicted`: for the longest batch that was seen; None where there is no estimate. `device`: cuda or cpu."""
+    """The records of all ranks. `predicted`: the estimate for the longest batch that was seen; None if there is none.
+    `device`: cuda or cpu."""
 
     device: str
     ranks: tuple[RankRecord, ...]
@@ -50,20 +51,20 @@ class TrainingRecord(NamedTuple):
 
     def rows(self) -> Iterator[tuple[str, int | None, MeasuredPeak | None]]:
         """(phase, predicted bytes, the most that a rank measured)."""
-        told = {phase.name: phase.allocated_bytes for phase in self.predicted.phases} if self.predicted else {}
+        predicted = {phase.name: phase.allocated_bytes for phase in self.predicted.phases} if self.predicted else {}
         measured: dict[str, MeasuredPeak] = {}
         for one in self.ranks:
             for name, peak in one.phases.items():
                 measured[name] = measured.get(name, MeasuredPeak()).most(peak)
-        for name in dict.fromkeys((*told, *measured)):
-            yield name, told.get(name), measured.get(name)
+        for name in dict.fromkeys((*predicted, *measured)):
+            yield name, predicted.get(name), measured.get(name)
 
     def metrics(self) -> dict[str, float]:
         """Numbers in GiB for a logger, by name."""
         found: dict[str, float] = {}
-        for name, told, peak in self.rows():
-            if told is not None:
-                found[f"memlint/predicted_{name}_gib"] = round(told / 2**30, 4)
+        for name, predicted, peak in self.rows():
+            if predicted is not None:
+                found[f"memlint/predicted_{name}_gib"] = round(predicted / 2**30, 4)
             if peak is not None:
                 found[f"memlint/measured_{name}_gib"] = round(peak.allocated / 2**30, 4)
         peak = self.worst.peak
@@ -75,7 +76,7 @@ class TrainingRecord(NamedTuple):
         return found
 
     def to_dict(self) -> dict[str, Any]:
-        """What the file holds, as `memlint calibrate` reads it."""
+        """The content of the file that `memlint calibrate` reads."""
         estimate = self.predicted.report.estimate if self.predicted else None
         worst = self.worst
         return {
@@ -99,8 +100,8 @@ class TrainingRecord(NamedTuple):
                 "device_bytes": estimate.device_bytes if estimate else None,
             },
             "phases": {
-                name: {"predicted_bytes": told, "measured_bytes": peak.allocated if peak else None}
-                for name, told, peak in self.rows()
+                name: {"predicted_bytes": predicted, "measured_bytes": peak.allocated if peak else None}
+                for name, predicted, peak in self.rows()
             },
             "ranks": [
                 {
@@ -129,11 +130,11 @@ class TrainingRecord(NamedTuple):
         batch, length = self.worst.longest
         yield f"memory by phase: predicted for {batch} x {length} tokens, the longest batch; measured as {what}{whose}"
         yield f"  {'':16}{'predicted':>12}{'measured':>12}"
-        for name, told, peak in self.rows():
-            if told is None and peak is None:
+        for name, predicted, peak in self.rows():
+            if predicted is None and peak is None:
                 continue
-            shown = f"{_amount(told):>12}{_amount(peak.allocated if peak else None):>12}"
-            yield f"  {name.replace('_', ' '):16}{shown}{_difference(told, peak)}"
+            shown = f"{_amount(predicted):>12}{_amount(peak.allocated if peak else None):>12}"
+            yield f"  {name.replace('_', ' '):16}{shown}{_difference(predicted, peak)}"
         if self.worst.peak.reserved:
             yield f"  {'reserved':16}{_amount(self._reserved()):>12}{_amount(self.worst.peak.reserved):>12}"
 
@@ -142,13 +143,13 @@ class TrainingRecord(NamedTuple):
 
 
 def _amount(size: int | None) -> str:
-    """GiB, or MiB for little."""
+    """A size in GiB, or in MiB if it is small."""
     if size is None:
         return "-"
     return f"{gib(size)} GiB" if size >= 2**29 else f"{size / 2**20:.2f} MiB"
 
 
-def _difference(told: int | None, peak: MeasuredPeak | None) -> str:
-    if not told or peak is None or not peak.allocated:
+def _difference(predicted: int | None, peak: MeasuredPeak | None) -> str:
+    if not predicted or peak is None or not peak.allocated:
         return ""
-    return f"  {100 * (told / peak.allocated - 1):+.0f} %"
+    return f"  {100 * (predicted / peak.allocated - 1):+.0f} %"

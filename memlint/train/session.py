@@ -1,4 +1,4 @@
-"""One training from its first step to its end: the estimate before it, the measurements, the record after it."""
+"""Accompanies one training: makes the estimate before it, the measurements during it, the record after it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ MISFIT = ("warn", "stop", "ignore")
 
 
 class Session:
-    """Hooks on a model and its optimizer. `training`: what is known before the first step.
+    """Hooks on a model and its optimizer. `training`: the facts known before the first step.
 
-    `on_misfit`: what to do where the estimate does not fit the card: "warn", "stop" (raise DoesNotFit) or "ignore".
+    `on_misfit`: what to do if the estimate does not fit the card: "warn", "stop" (raise DoesNotFit) or "ignore".
     """
 
     def __init__(self, training: Training, on_misfit: str = "warn", meter: Meter | None = None) -> None:
@@ -39,7 +39,7 @@ class Session:
         self._first: Any = None
 
     def start(self) -> None:
-        """Estimates the training, now or, where nobody says how long sequences are, at the first batch."""
+        """Estimates the training now, or at the first batch if the length of sequences is not stated."""
         if self.training.batch[1]:
             self._estimate()
         else:
@@ -64,20 +64,20 @@ class Session:
             logger.info("estimate before the first step\n%s", self.estimate)
         if self.estimate.verdict != "out_of_memory" or self._on_misfit == "ignore":
             return
-        told = f"this training does not fit its card: {self.estimate.verdict_words}\n{self.estimate}"
+        message = f"this training does not fit its card: {self.estimate.verdict_words}\n{self.estimate}"
         if self._on_misfit == "stop":
-            raise DoesNotFit(told)
+            raise DoesNotFit(message)
         if rank == 0:
-            logger.warning("%s", told)
+            logger.warning("%s", message)
 
     def own_record(self) -> RankRecord:
-        """What this rank measured until now."""
+        """The measurements of this rank so far."""
         recorder = self.recorder
         bytes_alive = attempted(lambda: live.state_bytes(self.training.model, self.training.optimizer)) or 0
         return RankRecord(live.world()[0], dict(recorder.by_phase()), recorder.longest, recorder.steps, bytes_alive)
 
     def record(self, ranks: tuple[RankRecord, ...]) -> TrainingRecord:
-        """What `ranks` measured, beside the prediction for the longest batch that one of them saw."""
+        """The record of `ranks`, with the prediction for the longest batch that one of them saw."""
         longest = max((one.longest for one in ranks), key=lambda batch: batch[0] * batch[1])
         if self.recorder.steps and not any(longest):
             logger.warning(_UNSEEN)
@@ -92,8 +92,8 @@ class Session:
 
 
 def record_of(session: Session | None) -> TrainingRecord | None:
-    """The record of all ranks; None on other ranks than the first. Every rank must call it, also one whose session
-    failed: the others wait for it."""
+    """The record of all ranks; None on all ranks but the first. Every rank must call it, even if its session failed,
+    because the others wait for it."""
     own = attempted(session.own_record) if session is not None else None
     rank, world = live.world()
     ranks = gathered(own, world)

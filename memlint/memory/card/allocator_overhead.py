@@ -1,8 +1,9 @@
-"""What PyTorch's caching allocator reserves beyond the tensors of a training step.
+"""The memory that PyTorch's caching allocator reserves beyond the tensors of a training step.
 
 The allocator (c10/cuda/CUDACachingAllocator.cpp) splits and merges cached blocks, but only within a segment and only
-for the stream that allocated them. So a step reserves its peak, and blocks cached at other times that fit no tensor of
-the peak. How much each part of the step leaves was fitted to measurements (device.json, `terms`, with sources):
+for the stream that allocated them. So a step reserves its peak, plus blocks that were cached at other times and fit no
+tensor of the peak. How much each part of the step leaves was fitted to measurements (device.json, `terms`, with
+sources):
 
 - the loss: logits, their copies and gradients differ in size and come and go at once;
 - forward and backward: a share of what a batch allocates and frees;
@@ -54,7 +55,8 @@ def _gathers(run: Run) -> bool:
 
 
 def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> int:
-    """Bytes that the allocator reserves where the card has room. `terms`: of the run's class in device.json."""
+    """Bytes that the allocator reserves on a card with enough room. `terms`: those of the run's class in
+    device.json."""
 
     def term(name: str) -> float:
         return float(terms.get(name, 0.0))

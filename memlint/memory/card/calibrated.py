@@ -1,4 +1,4 @@
-"""The closed form, narrowed by the user's own measurements of the same stack."""
+"""The closed-form estimate with its interval narrowed by the user's own measurements of the same stack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def calibrated(measurements: tuple[Measurement, ...]) -> Callable[[Run], Estimat
 
 
 def with_measurements(estimated: Estimate, run: Run, measurements: tuple[Measurement, ...]) -> Estimate:
-    """`estimated` with a narrower interval where there are at least three measurements of this stack."""
+    """`estimated` with a narrower interval, if there are at least three measurements of this stack."""
     low, middle, high = estimated.device_low_bytes, estimated.device_bytes, estimated.device_high_bytes
     if low is None or middle is None or high is None:
         return estimated

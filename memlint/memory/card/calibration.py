@@ -60,11 +60,10 @@ def record(folder: str, measurement: Measurement) -> None:
 def measured_interval(
     device: int, low: int, high: int, run: Run, measurements: Iterable[Measurement], reserved: int
 ) -> MeasuredInterval:
-    """The card's interval with what was measured on the same stack. `reserved`: what of `device` PyTorch reserves.
+    """The card's interval after measurements on the same stack. `reserved`: the part of `device` that PyTorch reserves.
 
-    With fewer than three measurements nothing moves. The new interval is the measured ratio's range,
-    widened by a quarter, and never wider than the one it replaces. What was measured as `max_reserved` says nothing of
-    the rest: that stays.
+    With fewer than three measurements nothing changes. The new interval is the range of measured / predicted, widened
+    by a quarter, and never wider than the old one. Measurements of `max_reserved` only narrow that part.
     """
     stack = stack_of(run)
     shares = {"nvidia-smi": 1.0, "max_reserved": reserved / device if device else 1.0}

@@ -55,11 +55,11 @@ def to_card(
 
 
 def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapping[str, Any] | None = None) -> Card:
-    """What the run's GPU shows for `allocated` bytes of tensors at the peak.
+    """The bytes that the run's GPU shows for `allocated` bytes of tensors at the peak.
 
-    `details` may hold these, in bytes; what is absent is estimated from `run`: `resident_bytes` (weights and optimizer
-    states), `forward_bytes` and `backward_bytes` (the peaks up to the loss, and of all other phases but loading,
-    saving and the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (those freed while the loss runs),
+    `details` may have these values in bytes; absent ones are estimated from `run`: `resident_bytes` (weights and
+    optimizer states), `forward_bytes` and `backward_bytes` (the peaks up to the loss, and of all other phases except
+    loading, saving and the optimizer's step), `gradients_bytes`, `freed_gradients_bytes` (freed while the loss runs),
     `optimizer_step_temporary_bytes`, `layer_bytes` (a decoder layer's weights in half precision),
     `whole_logits_bytes` (one float32 tensor of all logits, 0 if never built), `attention_scores_bytes` (one
     layer's float32 scores, 0 unless eager), `allocated_low_bytes` and `allocated_high_bytes`, `doubtful_logits_bytes`
@@ -70,11 +70,11 @@ def card(allocated: int, run: Run, details: Mapping[str, int] = {}, values: Mapp
 
 
 class SteadyState(NamedTuple):
-    """What a run reaches on a card that has room, in bytes, before the card's context is added.
+    """The memory that a run reaches on a card with enough room, in bytes, without the card's context.
 
-    Tensors take `least_allocated` to `allocated + uncertain`. The card shows `below` less to `above` more than the
-    central figure, or the shares `least_below` and `least_above` of it where those are more. `headroom` is a share of
-    the central figure.
+    Tensors take `least_allocated` to `allocated + uncertain`. The interval reaches from `below` less to `above` more
+    than the central figure; at least by the shares `least_below` and `least_above` of it. `headroom` is a share of the
+    central figure.
     """
 
     allocated: int
@@ -89,7 +89,7 @@ class SteadyState(NamedTuple):
     kind: str
 
     def on_card(self, run: Run, table: Mapping[str, Any]) -> Card:
-        """What the card of `run` shows, with its context and the run's communication buffers."""
+        """The bytes that the card of `run` shows, including its context and the run's communication buffers."""
         outside, usable = outside_allocator(run, table), usable_bytes(run)
         device = self.reserved + outside
         minimum = int(self.least_allocated * (1 - table["prediction_margin"]["value"])) + outside
@@ -108,12 +108,12 @@ class SteadyState(NamedTuple):
         return Card(reserved, device, low, max(high, device), minimum, self.kind, unclamped_high)
 
     def fits(self, device: int, usable: int) -> bool:
-        """Whether the run fits: the upper end does, or the central figure does with some headroom. Cached blocks are
-        freed before a run ends with an out-of-memory error."""
+        """Whether the run fits: the high end does, or the central figure does with some headroom, since cached blocks
+        are freed before an out-of-memory error."""
         return self.needed(device) <= usable
 
     def needed(self, device: int) -> int:
-        """Bytes of a card on which the run fits."""
+        """Usable bytes of the smallest card on which the run fits."""
         return device + min(self._above(device), int(self.headroom * device)) + self.uncertain
 
     def _above(self, device: int) -> int:
@@ -153,8 +153,8 @@ def steady_state(
 
 
 def doubted_bytes(allocated: int, reserved: int, table: Mapping[str, Any]) -> float:
-    """What the margins of "slack" are multiples of: the allocator's overhead, which depends on the order in which
-    blocks come and go, and a share of the tensors."""
+    """The bytes that the margins of "slack" are multiples of: the allocator's overhead, which depends on the order of
+    allocations and frees, plus a share of the tensors."""
     return reserved - allocated + float(table["doubt"]["of_tensors"]) * allocated
 
 
@@ -181,7 +181,7 @@ _FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 
 
 def supports(gpu: Gpu, run: Run) -> bool:
-    """Whether a card supports what the run computes with: bfloat16 (emulated is too slow), TF32, FlashAttention."""
+    """Whether a card supports the dtypes and kernels of the run: bfloat16 (not emulated), TF32, FlashAttention."""
     precision = run.precision
     if (precision.compute == "bfloat16" and not gpu.bf16) or (precision.tf32 and gpu.capability < _AMPERE):
         return False
@@ -194,7 +194,8 @@ def outside_allocator(run: Run, table: Mapping[str, Any] | None = None) -> int:
 
 
 def _contexts_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
-    """CUDA contexts and communication buffers. An engine or a model in a process of its own has a context as well."""
+    """Bytes of CUDA contexts and communication buffers. Each separate process of an engine or model has a context,
+    too."""
     contexts = 1 + run.rollout.own_process + run.rollout.model_processes
     return contexts * _context_of(gpu, run, table) + _nccl_of(gpu, run, table)
 

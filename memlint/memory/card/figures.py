@@ -7,13 +7,13 @@ import memlint.memory.card.device as device
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Run
 
-# Loading and saving allocate weights alone, which stay or go one by one: nothing of a step's activations and gathers
-# is cached then, and what was cached goes back to the driver where the card is short.
+# Loading and saving only allocate weights, one by one: nothing of a step's activations and gathers is cached then, and
+# cached blocks go back to the driver if the card is full.
 PHASES_APART = ("load", "forward", "optimizer_step", "save")
 
 
 def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
-    """What the allocator's overhead depends on besides the peak, bytes; see `device.card`."""
+    """The values that the allocator's overhead depends on besides the peak, bytes; see `device.card`."""
     layers = [sum(t.numel * t.copies for t in unit.tensors if t.kind != "adapter") for unit in units]
     others = [phase.allocated_bytes for phase in found if phase.name not in PHASES_APART]
     forward = next(phase for phase in found if phase.name == "forward")
@@ -28,7 +28,7 @@ def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: Mo
 
 
 def least_needed(run: Run, peak: Phase, details: dict[str, int]) -> int:
-    """Bytes of a card on which the run fits, where all its figures are exact: what is uncertain only adds to them."""
+    """Bytes of the smallest card on which the run fits if all its figures are exact. Uncertainty only adds to them."""
     steady_state = device.steady_state(peak.allocated_bytes, run, details)
     return steady_state.needed(steady_state.reserved + device.outside_allocator(run))
 

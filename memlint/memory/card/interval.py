@@ -66,8 +66,8 @@ def _head_in_fp8(run: Run) -> int:
 
 
 def _after_loading(run: Run, units: tuple[Unit, ...]) -> int:
-    """Bytes of weights that are whole on each card when loading ends, whatever divides them later. Axolotl 0.19.0 asks
-    for it with 4 bits (loaders/model.py:708); with 8 bits it leaves the device to transformers."""
+    """Bytes of weights that are whole on each card when loading ends, even if they are sharded later. Axolotl 0.19.0
+    requests that for 4 bits (loaders/model.py:708); for 8 bits transformers chooses the device."""
     return sum(weight_bytes(unit) * unit.repeat for unit in units) if run.model.quantization.bits <= 4 else 0
 
 
@@ -75,11 +75,14 @@ _PACKS_ON_THE_CARD = (5,)
 
 
 def _loads_packed_weights_whole(run: Run) -> bool:
-    """Whether every rank quantises the whole model on its own card before FSDP divides it: bitsandbytes' weights go to
-    the current card where nothing is said (transformers 5.23 quantizers/quantizer_bnb_4bit.py:94), on all ranks
-    (modeling_utils.py:4853, `not is_quantized`; axolotl 0.19.0 loaders/model.py:708). transformers 4 moved each to the
-    host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). Two ranks of transformers 5.23 on the CPU
-    each held all packed weights when loading ended; that they lie on the card is by the source: an upper end."""
+    """Whether every rank quantises the whole model on its own card before FSDP shards it.
+
+    By default bitsandbytes' weights go to the current card (transformers 5.23 quantizers/quantizer_bnb_4bit.py:94), on
+    all ranks (modeling_utils.py:4853, `not is_quantized`; axolotl 0.19.0 loaders/model.py:708). transformers 4 moved
+    each to the host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). In a test, two CPU ranks of
+    transformers 5.23 each held all packed weights after loading; that they are on the card follows from the source code
+    only, so it counts for the high end.
+    """
     fsdp = run.parallelism.engine == "fsdp" and not run.parallelism.fsdp.loads_packed_on_host
     older = () < run.stack.transformers < _PACKS_ON_THE_CARD
     return fsdp and run.model.quantization.method == "bnb" and not older
@@ -100,8 +103,8 @@ def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found
 
 
 def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
-    """Images in each sample that the central figure stands for: as many as are stated, else one where a tower or a
-    projector trains, which no sample without an image does, else none."""
+    """The number of images per sample that the central figure assumes: as many as are stated; else one if a tower or a
+    projector trains, since only images train it; else none."""
     import memlint.memory.vision.towers as towers
 
     if not towers.are_modelled(run.model.architecture):
@@ -111,10 +114,10 @@ def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def without_images(run: Run) -> Run | None:
-    """The run while its batches have no image: the tower counts as frozen. None where every step has an image.
+    """The run with batches without images: its tower counts as frozen. None if every step has an image.
 
-    A tower without images gets no gradients, so that the optimizer makes no states for it. The same holds for a tower
-    that a script froze.
+    A tower without images gets no gradients, so the optimizer creates no states for it. The same holds for a tower that
+    a script froze.
     """
     if run.sequence.always_has_images or isinstance(run.sequence.images, int):
         return None
@@ -122,12 +125,12 @@ def without_images(run: Run) -> Run | None:
 
 
 def _least_memory_variant(run: Run) -> Run | None:
-    """The run with the least memory that this one may need; None where all features are modelled exactly.
+    """A run with the least memory that this one may need; None if all its features are modelled exactly.
 
-    How much these features save is not modelled, so the most that they can save counts. Selective checkpointing and
-    offloaded activations keep at least the input of a layer. torch.compile keeps what its fused kernels need, a loss in
-    chunks what a fused loss does, and tiled MLPs one tile. flash-linear-attention and mamba_ssm may be installed where
-    the file does not say.
+    How much some features save is not modelled, so the most that they can save is assumed. Selective checkpointing and
+    offloaded activations keep at least the input of a layer; torch.compile keeps what its fused kernels need; a loss in
+    chunks what a fused loss does; tiled MLPs one tile. flash-linear-attention and mamba_ssm may be installed although
+    the file does not name them.
     """
     changes: dict[str, object] = {}
     if run.checkpointing.mode == "selective" or run.stack.compile:
@@ -169,9 +172,9 @@ def _tiling_temporaries(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _adapters_in_fp32(run: Run, tokens: int) -> int:
-    """Bytes of what adapters of one tile take in fp32: the backward recomputes it outside of autocast, where PEFT casts
-    the input of an adapter to the adapter's dtype (peft 0.21.2 tuners/lora/layer.py, Linear.forward): inputs of gate
-    and up; input and product of down."""
+    """Bytes in fp32 that the adapters of one tile take. The backward recomputes the tile outside of autocast, where
+    PEFT casts the input of an adapter to the adapter's dtype (peft 0.21.2 tuners/lora/layer.py, Linear.forward): the
+    inputs of gate and up; the input and product of down."""
     if run.method.kind != "lora" or not run.precision.autocast or run.method.adapter_dtype != "float32":
         return 0
     architecture: Architecture = run.model.architecture
@@ -195,7 +198,7 @@ def _tile(mlp: Mlp, tiles: int) -> Mlp:
 
 
 def may_have_kernels(run: Run) -> bool:
-    """Whether layers may run kernels of packages that the file does not mention and that may be installed."""
+    """Whether layers may run kernels of packages that may be installed although the file does not name them."""
     layers = run.model.architecture.layer_types
     kinds = {mixer.kind for layer in layers for mixer in (layer.attention, layer.parallel_ssm) if mixer is not None}
     package = run.stack.linear_attention

@@ -108,9 +108,9 @@ def _most(run: RunDiff) -> str:
 
 def _folded(file: FileDiff, inner: list[str]) -> Iterator[str]:
     words = [f"{len(file.new)} new" * bool(file.new), f"{len(file.resolved)} resolved" * bool(file.resolved)]
-    told = "".join(f", {word}" for word in words if word)
+    suffix = "".join(f", {word}" for word in words if word)
     opened = " open" if file.is_regression else ""
-    yield f"<details{opened}><summary><code>{html(file.path)}</code>{told}</summary>"
+    yield f"<details{opened}><summary><code>{html(file.path)}</code>{suffix}</summary>"
     yield from inner
     yield ""
     yield "</details>"

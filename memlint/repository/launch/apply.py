@@ -1,8 +1,7 @@
-"""Fills in the engine and the number of GPUs of a config from the repository's own launch commands.
+"""Takes the engine and the number of GPUs of a config from the repository's own launch commands.
 
-Only what the config, the command line and the settings leave open is filled in, and only where all commands that name
-the config agree. Where they disagree, or where there are only launch files nearby, a message names them and nothing is
-filled in.
+Only values that config, command line and settings leave open are taken, and only if all commands that name the config
+agree. If they disagree, or if there are only launch files nearby, nothing is taken and a message names them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _MOST_NAMED = 3
 
 
 class LaunchContext(NamedTuple):
-    """The context to read a config in. `launch` is the command that it was filled in from, None where none was used."""
+    """The context to read a config in. `launch`: the command whose facts it includes; None if none was used."""
 
     context: Context
     launch: Launch | None = None
@@ -58,7 +57,7 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
 
 
 def at_gpus(document: Document, context: Context) -> Document:
-    """The document with the values that depend on the number of GPUs, where that number is known."""
+    """The document, with its values for the number of GPUs if that number is known."""
     start = document.start
     if (
         start is None
@@ -96,7 +95,7 @@ def _started(document: Document, start: Start, context: Context) -> Context:
     return context
 
 
-Gpus = tuple[int, int]  # of all machines, and of one; 0 where nobody says
+Gpus = tuple[int, int]  # (of all machines, of one machine); 0: unknown
 
 
 def _no_gpus(launch: Launch) -> Gpus:
@@ -106,10 +105,10 @@ def _no_gpus(launch: Launch) -> Gpus:
 def agreed_launch(
     launches: Sequence[Launch], gpus_known: bool, gpus_in_file: Callable[[Launch], Gpus] = _no_gpus
 ) -> Launch | None:
-    """The first command, where all of them are clear and launch the same way; else None.
+    """The first command if all are clear and launch in the same way; else None.
 
-    `gpus_known`: the number of GPUs is known already, so the commands may differ in it. `gpus_in_file`: what a
-    command's launch file says of them, for those that do not say it themselves.
+    `gpus_known`: the number of GPUs is known already, so the commands may differ in it. `gpus_in_file`: reads the
+    number from a command's launch file, for commands that do not state it.
     """
     if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
         return None
@@ -134,7 +133,7 @@ def _gpus_in_file(document: Document, context: Context, launch: Launch) -> Gpus:
 def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) -> tuple[Document, ...] | None:
     """The documents of the launch file and the DeepSpeed file that a command names.
 
-    None where one of them is not such a file, or where a config with an engine of its own gets a DeepSpeed file.
+    None if one of them is not such a file, or if the config names an engine and the command a DeepSpeed file.
     """
     if launch.deepspeed and sharded:
         return None
@@ -162,7 +161,7 @@ def _origin(launch: Launch) -> Origin:
 
 
 def with_launch_origin(parsed: Parsed, launch: Launch | None) -> Parsed:
-    """The same runs, with the command that they were read with among their origins."""
+    """The same runs, with the launch command that they were read with in their origins."""
     if launch is None:
         return parsed
     runs = (_run_with_launch_origin(run, launch) for run in parsed.runs)
@@ -176,8 +175,8 @@ def _run_with_launch_origin(run: Run, launch: Launch) -> Run:
 def is_in_config(finding: Finding, document: Document) -> bool:
     """Whether a finding is about the config itself.
 
-    One run's findings in a launch file need not hold for the other runs that use the file, and a command may override
-    what the config says. Options of the command make a launch file that has the config's path, and keys of its own.
+    Findings of one run in a launch file need not hold for other runs that use the file, and a command may override the
+    config. The document made from a command's options has the config's path, but keys of its own.
     """
     if finding.location.path != document.path:
         return False
@@ -186,7 +185,7 @@ def is_in_config(finding: Finding, document: Document) -> bool:
 
 
 def advice(document: Document, launched: LaunchContext) -> Advice:
-    """What a message adds for a config without an engine: its launch commands, else the launch files nearby."""
+    """The advice in messages about a config without an engine: its launch commands, else the launch files nearby."""
     context = launched.context
     if launched.launch or context.companions:
         return Advice()

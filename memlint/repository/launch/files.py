@@ -11,8 +11,8 @@ from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, b
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
-_LAUNCH_KEYS = (b"distributed_type", b"compute_environment")  # one of which such a file has
-_LAUNCH_NAMES = ("accelerate", "deepspeed", "zero", "fsdp", "ddp", "multi", "launch")  # in its name, mostly
+_LAUNCH_KEYS = (b"distributed_type", b"compute_environment")  # a launch file has at least one of them
+_LAUNCH_NAMES = ("accelerate", "deepspeed", "zero", "fsdp", "ddp", "multi", "launch")  # usual parts of its name
 _SHARDING_TYPES = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
 _PART = r"[a-z]+[0-9]*|[0-9]+[a-z]*"
 
@@ -47,9 +47,9 @@ def _may_be_one(name: str) -> bool:
 
 
 def likeliest(files: Sequence[str], config: str, used: Mapping[str, int]) -> list[str]:
-    """Launch files, the likeliest for a config first: those with words of its name, most often `used`, near it.
+    """Launch files, likeliest for a config first: by common words of the names, then by use (`used`), then by distance.
 
-    `configs/a100_80gb/zero3.yaml` is rather that of `configs/dpo/a100_80gb.yaml` than one below `a100_40gb`.
+    For `configs/dpo/a100_80gb.yaml`, `configs/a100_80gb/zero3.yaml` comes before a file below `a100_40gb`.
     """
     if not files:
         return []

@@ -1,6 +1,6 @@
 """An index of the launch commands and launch files of one repository.
 
-A page's commands are parsed when a config that the page may name is looked up.
+The commands of a page are parsed only when a config that it may name is looked up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from memlint.source.document import Document
 if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
 
-MOST_STARTS = 200  # of one page
+MOST_STARTS = 200  # commands of one page
 
 
 class LaunchIndex:
@@ -109,7 +109,7 @@ class LaunchIndex:
         return (data.decode("utf-8", "replace") for data in self._texts.values())
 
     def pages_naming(self, config: str) -> tuple[str, ...]:
-        """Those of them that have the name of `config`."""
+        """The texts of `pages` that contain the name of `config`."""
         name = posixpath.basename(config)
         if name not in self._naming:
             found = (data for data in self._texts.values() if names_config(data, config))
@@ -117,7 +117,7 @@ class LaunchIndex:
         return self._naming[name]
 
     def others_naming(self, config: str) -> Iterator[tuple[str, str]]:
-        """Name and text of programs in other languages, and of files with steps, that name `config`."""
+        """(name, text) of programs in other languages, and of files with steps, that name `config`."""
         if self._others is None:
             self._others = dict(other_texts(self._names, self._read))
         found = ((name, data) for name, data in self._others.items() if names_config(data, config))
@@ -147,7 +147,7 @@ class LaunchIndex:
         return self._used
 
     def _text(self, name: str) -> str | None:
-        """The text of a tracked file, as a script that is called from another one."""
+        """The text of a tracked file; None if it cannot be read."""
         if name not in self._names.names:
             return None
         try:
@@ -157,7 +157,7 @@ class LaunchIndex:
         return data.decode("utf-8", "replace") if len(data) <= MOST_BYTES else None
 
     def _launches_in(self, page: str) -> Mapping[str, Sequence[Launch]]:
-        """The commands in a page by the config that they launch."""
+        """Config -> the commands in a page that launch it."""
         if page not in self._by_page:
             from memlint.repository.launch.parse import launches_in_text  # where a page names a config
 

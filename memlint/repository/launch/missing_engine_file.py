@@ -1,7 +1,7 @@
-"""What a run is with each ZeRO stage, where the DeepSpeed file that it names is not there.
+"""Adds a reading for each possible ZeRO stage to a run whose DeepSpeed file is missing.
 
-The stage is that of the file's name where the name has one (`ds_z3_config.json`, `zero2.json`), else 2 or 3; either is
-read with and without what it can offload, and with it alone where the file's name says `offload`.
+The stage is taken from the file's name if it has one (`ds_z3_config.json`, `zero2.json`), else it is 2 or 3. Each stage
+is read without and with offloading; only with it if the file's name contains `offload`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CPU = {"device": "cpu"}
 def with_stage_readings(
     parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
 ) -> Parsed:
-    """The same runs; one whose DeepSpeed file is missing has a reading for each way in which such files say it."""
+    """The same runs. One whose DeepSpeed file is missing gets a reading for each stage and offloading it may have."""
     runs = tuple(
         run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
         if _lacks_its_stage(run)

@@ -1,4 +1,4 @@
-"""A repository's scripts and pages that may show how it launches its configs: found by name and by a few words.
+"""Finds the scripts and pages of a repository that may launch its configs, by their names and a few words in them.
 
 Only tracked files are read, once for a repository and up to a bound.
 """
@@ -20,7 +20,7 @@ MOST_BYTES_IN_ALL = 8 * 1024 * 1024
 _SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
 _SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
-# Programs that may read a config and start Python with what they make of it.
+# Suffixes of programs that may read a config and start Python with values from it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
 # Files that hold commands as lists of words, or as steps of something larger.
 _WITH_STEPS = (
@@ -34,7 +34,7 @@ _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--c
 _LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
-_OPEN_VALUE = r"[$<>{}*\[\]]"  # of a word that only the shell, or a reader, can fill in
+_OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in
 
 
 class TrackedNames(NamedTuple):
@@ -55,7 +55,7 @@ class TrackedNames(NamedTuple):
 
 
 def may_hold_commands(name: str) -> bool:
-    """Whether people write commands into files of this name: scripts, Makefiles, Markdown pages."""
+    """Whether files with this name usually contain commands: scripts, Makefiles, Markdown pages."""
     return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
 
 

@@ -1,11 +1,12 @@
-"""How a repository launches its configs: commands in its scripts and pages, followed as a shell would, never executed.
+"""Finds how a repository launches its configs: follows commands in scripts and pages like a shell, without running
+them.
 
-`accelerate launch --config_file recipes/zero3.yaml --num_processes 8 scripts/sft.py --config recipes/sft.yaml` says
-what a Trainer's file cannot: which engine, and how many GPUs. Only tracked files are read, once for a repository and up
-to a bound, and only for a config that leaves one of the two open.
+`accelerate launch --config_file recipes/zero3.yaml --num_processes 8 scripts/sft.py --config recipes/sft.yaml` tells
+two facts that a Trainer's file lacks: the engine, and the number of GPUs. Only tracked files are read, once for a
+repository and up to a bound, and only for a config that leaves one of the two open.
 
-Scripts and recipes are followed as a whole, with their variables and the scripts that they call; of pages and of a
-config's comments, the commands that they show.
+Scripts and recipes are followed as a whole, with their variables and the scripts that they call. In pages and in a
+config's comments, each command is followed by itself.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from memlint.source.shell.text import Word
 from memlint.source.shell.tree import Source
 
 MOST_LAUNCHES = 5000  # in one file: commands times the configs that each names
-MOST_FOLDERS = 8  # that one file enters
-# Launchers whose own options say all of the engine and the number of GPUs.
+MOST_FOLDERS = 8  # folders that one file enters with `cd`
+# Launchers whose own options fully determine the engine and the number of GPUs.
 _TELLING = ("accelerate", "torchrun", "deepspeed")
 # Options that change neither the engine nor the number of GPUs (accelerate 1.15 commands/launch.py:156-330,
-# torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py), and those that `world` reads.
+# torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py), and those that `scripts.world` evaluates.
 _WITHOUT_EFFECT = frozenset(
     ("main_process_ip", "main_process_port", "machine_rank", "rdzv_backend", "rdzv_conf", "rdzv_endpoint", "rdzv_id")
     + ("node_rank", "master_addr", "master_port", "max_restarts", "log_dir", "role", "tee", "monitor_interval")
@@ -44,7 +45,7 @@ _READ = {
     "torchrun": frozenset(("nproc_per_node", "nnodes")),
     "deepspeed": frozenset(("num_gpus", "num_nodes", "include", "i")),
 }
-_OF_MODULES = {"axolotl.cli.train": "axolotl"}  # what `python -m` starts is the launcher of that name
+_OF_MODULES = {"axolotl.cli.train": "axolotl"}  # module started with `python -m` -> launcher
 Read = Callable[[str], "str | None"]
 
 
@@ -55,7 +56,8 @@ def _no_text(name: str) -> str | None:
 def launches_in_text(
     name: str, text: str, tracked: TrackedNames, read: Read = _no_text
 ) -> tuple[tuple[str, Launch], ...]:
-    """Each config that a command in the file `name` launches, and how. `read`: a tracked file's text, by its name."""
+    """(config, launch) for each config that a command in the file `name` launches. `read`: reads a tracked file's text,
+    by its name."""
     text = text.replace("\r\n", "\n")
     found = (
         (config, launch._replace(path=name, line=text.count("\n", 0, one.at.start) + 1))
@@ -68,7 +70,7 @@ def launches_in_text(
 def invocations(
     name: str, text: str, tracked: TrackedNames, read: Read, start: re.Pattern[str] = COMMAND
 ) -> Iterator[Invocation]:
-    """The programs that the commands of a file start. `start`: what a command in a page begins with."""
+    """The programs that the commands of a file start. `start`: matches the beginning of a command in a page."""
     path = posixpath.join(tracked.root, name)
     for sources in _scripts(path, text, start):
         follower = Interpreter(path, _surroundings(name, tracked, read))
@@ -77,7 +79,7 @@ def invocations(
 
 
 def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[Iterable[Source]]:
-    """The scripts that a file holds, each as the texts that one shell reads."""
+    """The scripts in a file, each as the sequence of texts that one shell reads."""
     if is_script(path):
         yield (Source.of_file(path, text),)
     elif holds_recipes(path):
@@ -87,7 +89,7 @@ def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[Iterable[
 
 
 def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
-    """The tracked files, as a script sees them that may be started in its own folder or in one above."""
+    """The tracked files as a script's surroundings. The script may be started in its own folder or in one above."""
     start = posixpath.dirname(posixpath.join(tracked.root, name))
     above = _above(posixpath.dirname(name))
 
@@ -101,7 +103,7 @@ def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
 
 
 def _above(folder: str) -> tuple[str, ...]:
-    """The folder and those above it, down to the root's "". Of `a/b`: `a/b`, `a`, ``."""
+    """The folder and those above it, up to the root: for "a/b" ("a/b", "a", "")."""
     found = [folder]
     while found[-1]:
         found.append(posixpath.dirname(found[-1]))
@@ -111,8 +113,8 @@ def _above(folder: str) -> tuple[str, ...]:
 def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
     """The folders that a command's paths may be relative to: those that the file entered, its own, those above it.
 
-    Where a page starts is not known: after `git clone ...; cd repository; cd tune` it may be in `repository/tune` or
-    in `tune` of its own folder or of one above.
+    The start folder of a page is unknown: after `git clone ...; cd repository; cd tune` the command may be in
+    `repository/tune`, or in `tune` below the page's folder or one above it.
     """
     own = posixpath.dirname(name)
     above = _above(own)
@@ -125,8 +127,10 @@ def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
 def launches_of_invocation(
     invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
 ) -> Iterator[tuple[str, Launch]]:
-    """Each config that a program's arguments name, and the program itself, whose code may say the rest; with the launch
-    that it is, still without path and line."""
+    """(file, launch) for each config that the program's arguments name; under accelerate also for the program's file.
+
+    The launch has no path and line yet.
+    """
     launched = _launched(invocation.words)
     if launched is None or launched.program is None or _is_prose(launched):
         return
@@ -150,7 +154,7 @@ def _is_foreign(program: Word, folders: tuple[str, ...], tracked: TrackedNames) 
 
 
 def _launched(words: Sequence[Word]) -> LaunchCommand | None:
-    """The launch that a command is, or that a part of it is: a wrapper that nobody knows may stand before it."""
+    """The launch in a command, or in the end of it, as an unknown wrapper may come before it."""
     for index, word in enumerate(words):
         if posixpath.basename(word.text) in LAUNCHER_WORDS or word.text.startswith("python"):
             found = command(words[index:])
@@ -162,7 +166,7 @@ def _launched(words: Sequence[Word]) -> LaunchCommand | None:
 
 
 def _is_prose(launched: LaunchCommand) -> bool:
-    """`torchrun with sft.yaml`: no program, and no option."""
+    """Whether a launch is just prose, such as `torchrun with sft.yaml`: it has neither program nor option."""
     if launched.launcher not in _TELLING or launched.is_module or launched.program is None:
         return False
     words = (launched.program, *(one.flag for one in launched.options), *launched.arguments)
@@ -172,7 +176,7 @@ def _is_prose(launched: LaunchCommand) -> bool:
 def _described(
     launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
 ) -> Launch:
-    """The launch that the launcher's own options describe; not clear where one may change what they say."""
+    """The launch that the launcher's options describe. It is not clear if another option may change it."""
     launcher = launched.launcher
     if launcher not in _TELLING:
         return _with_deepspeed(Launch(launcher=launcher), launched, folders, tracked)
@@ -190,14 +194,14 @@ def _described(
 
 
 def _is_clear(launched: LaunchCommand, launcher: str) -> bool:
-    """Whether the program is known, and no option but the number and the launch file has to do with the launch."""
+    """Whether the program is known, and the launch depends on no options but the number of GPUs and the launch file."""
     program = launched.program.known if launched.program is not None else None
     is_program = program is not None and (launched.is_module or program.endswith(".py"))
     return is_program and all(one.name in _WITHOUT_EFFECT | _READ[launcher] for one in launched.options)
 
 
 def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation) -> Launch:
-    """With the number of GPUs. A launch file's own number counts before the visible devices."""
+    """The launch with its number of GPUs. The number in a launch file has priority over the visible devices."""
     asked = [one for one in launched.options if one.name in _READ[launch.launcher] and one.name != "config_file"]
     if launched.option("config_file") is not None and not launched.option("num_processes"):
         return launch._replace(asks_for_gpus=bool(asked))
@@ -208,7 +212,7 @@ def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation) 
 
 
 def _with_deepspeed(launch: Launch, launched: LaunchCommand, folders: tuple[str, ...], tracked: TrackedNames) -> Launch:
-    """With the file of the program's own `--deepspeed`; `--fsdp...` makes the engine unclear."""
+    """The launch with the file of the program's own `--deepspeed`. `--fsdp...` makes the engine unclear."""
     given = {one.name: one for one in options(launched.arguments)[0]}
     if any(name.startswith("fsdp") for name in given):
         return launch._replace(is_clear=False)
@@ -220,7 +224,7 @@ def _with_deepspeed(launch: Launch, launched: LaunchCommand, folders: tuple[str,
 
 
 def _values(arguments: Sequence[Word]) -> Iterator[str]:
-    """The arguments' values; the file of `--deepspeed` is none of the program's configs."""
+    """The values of the arguments, without the file of `--deepspeed`, which is not a config of the program."""
     previous = ""
     for word in arguments:
         name, joined, value = word.text.partition("=")

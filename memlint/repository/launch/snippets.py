@@ -1,8 +1,8 @@
-"""The commands that pages show: lines of Markdown and of comments that name a launcher, a script or a folder.
+"""Extracts commands from pages: lines of Markdown and of comments that name a launcher, a script or a folder.
 
-A page is no script, so each command is read for itself. What people write around commands is made shell's: prompts,
-inline code, placeholders (`<config>`), quotes that never end, a backslash that was forgotten in front of an option.
-Every letter keeps its place in the page.
+A page is not a script, so each command is read by itself. Notation that is not shell is converted or removed: prompts,
+inline code, placeholders (`<config>`), unclosed quotes, a missing backslash before an option. Every character keeps its
+place in the page.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PLACEHOLDER = re.compile(r"<\w[^<>\n]{0,80}>")
 
 
 def snippets(path: str, text: str, start: re.Pattern[str] = COMMAND) -> Iterator[Text]:
-    """The commands of a page, in order. Places are in the file `path`. `start`: what a command begins with."""
-    done = 0  # what lies before was read
+    """The commands of a page, in order. Places are in the file `path`. `start`: matches the beginning of a command."""
+    done = 0  # the end of the last command
     for match in start.finditer(text):
         if match.start() < done:
             continue
@@ -35,7 +35,7 @@ def snippets(path: str, text: str, start: re.Pattern[str] = COMMAND) -> Iterator
 
 
 def _command_lines(text: str, begin: int) -> tuple[list[tuple[int, int]], int]:
-    """Where the line at `begin` and those that continue it stand, without prompts and backslashes; where they end."""
+    """(ranges of the line at `begin` and of its continuation lines, without prompts and backslashes; their end)."""
     found: list[tuple[int, int]] = []
     letters, start = 0, begin
     for _ in range(MOST_LINES):
@@ -51,7 +51,7 @@ def _command_lines(text: str, begin: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def _inline_code(text: str, lines: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    """A command's lines; each part of a line that backquotes set apart is a command of its own."""
+    """The lines of a command. Each part of a line in backquotes is a separate command."""
     if len(lines) > 1 or "`" not in text[slice(*lines[0])]:
         yield lines
         return
@@ -59,7 +59,7 @@ def _inline_code(text: str, lines: list[tuple[int, int]]) -> Iterator[list[tuple
 
 
 def _pieces(path: str, text: str, start: int, end: int) -> Iterator[Piece]:
-    """The text [start, end): placeholders as variables that nobody sets, blanks for quotes that do not end."""
+    """The text [start, end), with placeholders as unset variables and blanks for unclosed quotes."""
     position = start
     for match in _PLACEHOLDER.finditer(text, start, end):
         yield Piece(_closed(text[position : match.start()]), Where(path, position, match.start()))

@@ -1,7 +1,7 @@
 """The commands that a repository shows for its own Python programs: in pages, shell scripts and docstrings.
 
-`python train.py --config configs/sft.yaml --batch_size 8` in a README says with which options `train.py` is started,
-and that it is what reads `configs/sft.yaml`. Commands are followed as a shell would follow them, never executed.
+`python train.py --config configs/sft.yaml --batch_size 8` in a README tells the options with which `train.py` is
+started, and that it reads `configs/sft.yaml`. Commands are followed as a shell would, never executed.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class ProgramStart(NamedTuple):
 
 
 def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[ProgramStart]:
-    """Each start of a tracked program that the file `name` shows. `read`: a tracked file's text, by its name.
+    """Each start of a tracked program that the file `name` shows. `read`: reads a tracked file's text, by its name.
 
-    Of a command whose options nobody can know (`--model <name>`) nothing is said.
+    Commands with unknown options (`--model <name>`) are skipped.
     """
     text = text.replace("\r\n", "\n")
     lines = Lines(text)
@@ -64,18 +64,18 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
 
 
 def _is_open(word: Word) -> bool:
-    """Whether nobody can know a word: it is no `"$@"`, which is empty where a script is started without arguments."""
+    """Whether a word is unknown. `"$@"` is not: it is empty when a script is started without arguments."""
     return any(piece.unknown and not piece.is_unset for piece in word.pieces)
 
 
 def docstring(text: str) -> str:
-    """A module's docstring at its place, behind blanks for what stands before it; "" without one."""
+    """A module's docstring with blanks in place of the text before it, so that offsets stay; "" without one."""
     match = _DOCSTRING.match(text)
     return re.sub(r"[^\n]", " ", text[: match.start(2)]) + match[2] if match else ""
 
 
 def _launched(words: tuple[Word, ...], is_whole: bool) -> LaunchCommand | None:
-    """The launch that a command is. In a page words of prose may stand before it: then only options are believed."""
+    """The launch in a command. In a page, words of prose may come before it; then only its options are used."""
     for index, word in enumerate(words):
         if posixpath.basename(word.text) in LAUNCHER_WORDS or _PYTHON.fullmatch(word.text):
             found = command(words[index:])
@@ -95,7 +95,7 @@ def _program(launched: LaunchCommand, folders: tuple[str, ...], tracked: Tracked
 
 
 def _line(launched: LaunchCommand, one: Invocation, name: str, lines: Lines, root: str) -> CommandLine:
-    """The command's options; a value has the place in the page where its word stands."""
+    """The command's options, each value with the place of its word in the page."""
     own = posixpath.join(root, name)
     line = command_line(launched, one.variables, world(launched, one.variables, one.wrappers, None))
     named, others = options(launched.arguments)

@@ -1,9 +1,9 @@
-"""What a run is if a launcher that nobody named divides its model over the GPUs.
+"""Adds readings to a run whose launcher is unknown: in them the launcher shards the model over the GPUs.
 
-`accelerate launch` turns on DeepSpeed or FSDP from a file of its own, of which a Trainer config says nothing.
-LLaMA-Factory and Axolotl start plain data parallelism by themselves (LLaMA-Factory v0.9.5 launcher.py:66-118, torchrun;
-Axolotl 0.19.0 cli/utils/train.py, `accelerate launch` with its defaults): there the model is whole on each GPU, unless
-the repository shows an accelerate file or a command that shards it.
+`accelerate launch` enables DeepSpeed or FSDP by a file of its own, which a Trainer config does not name. LLaMA-Factory
+and Axolotl start plain data parallelism by default (LLaMA-Factory v0.9.5 launcher.py:66-118, torchrun; Axolotl 0.19.0
+cli/utils/train.py, `accelerate launch` with its defaults): their model is whole on each GPU, unless the repository has
+an accelerate file or a command that shards it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memlint.source.document import Document
 REASON = "launcher not known"
 _SHARDING = frozenset({"DEEPSPEED", "FSDP"})
 _MOST_FILES = 20
-_SUPPOSED_GPUS = 8  # where nobody says how many there are: one machine
+_SUPPOSED_GPUS = 8  # the assumed number of GPUs if it is unknown: those of one machine
 _SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
 _OFFLOADED = "  offload_optimizer_device: cpu\n  offload_param_device: cpu\n"
 
@@ -26,7 +26,7 @@ _OFFLOADED = "  offload_optimizer_device: cpu\n  offload_param_device: cpu\n"
 def with_launcher_readings(
     parsed: Parsed, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
 ) -> Parsed:
-    """The same runs; those whose launcher nobody knows have the readings in which it shards the model."""
+    """The same runs. Those with an unknown launcher get the readings in which it shards the model."""
     runs = tuple(
         run._replace(readings=(*run.readings, *_readings(run, index, parse, document, context)))
         if _is_open(run, document, context)
@@ -37,22 +37,21 @@ def with_launcher_readings(
 
 
 def _is_open(run: Run, document: Document, context: Context) -> bool:
-    """Whether somebody may launch the run with an engine that no file here names."""
+    """Whether the run may be launched with an engine that no file here names."""
     engine, world = run.origins.get("parallelism.engine"), run.parallelism.world_size
     if engine is None or engine.kind != "inferred" or run.parallelism.engine not in ("single", "ddp"):
         return False
     if context.gpu is None or world == 1 or LAUNCH in run.origins or context.companions:
         return False
     if document.start is not None and document.start.launcher == "torchrun":
-        return False  # it starts processes and shards nothing
+        return False  # this launcher only starts processes: it shards nothing
     if run.format == "trainer":
         return not (run.stack.use_unsloth or _is_cell(document))
     return isinstance(world, int) and _repository_shards(document, context)
 
 
 def _is_cell(document: Document) -> bool:
-    """Whether a notebook's own cells train: its kernel is one process, without an engine that shards. Unsloth has none
-    at all."""
+    """Whether a notebook's own cells train. Its kernel is one process, so no engine shards the model."""
     return document.path.endswith(".ipynb") and document.syntax == "python"
 
 
@@ -65,7 +64,7 @@ def _repository_shards(document: Document, context: Context) -> bool:
 
 
 def _may_shard(launch: Launch) -> bool:
-    """Whether the command is more than one process a GPU."""
+    """Whether the command may do more than start one process per GPU."""
     from memlint.repository.scripts.commands import PROGRAMS  # where a command names the config
 
     return bool(launch.files) or (launch.launcher != "torchrun" and launch.launcher not in PROGRAMS)
@@ -81,7 +80,8 @@ def _shards(context: Context, name: str, path: str) -> bool:
 def _readings(
     run: Run, index: int, parse: Callable[[Document, Context], Parsed], document: Document, context: Context
 ) -> Iterator[Reading]:
-    """The run under ZeRO-3, and with all offloaded that ZeRO-3 can: the least that a launcher leaves."""
+    """The run under ZeRO-3, and under ZeRO-3 with everything offloaded: the least memory that a launcher can
+    achieve."""
     world = run.parallelism.world_size
     gpus = world if isinstance(world, int) else _SUPPOSED_GPUS
     itself = f"whole on each of the {gpus} GPUs" if isinstance(world, int) else "whole on each GPU"

@@ -1,7 +1,7 @@
-"""Configuration files with a schema of the repository's own: which script reads one, and what it makes of it.
+"""Finds the script that reads a config with keys of its own, and the runs that the script makes from it.
 
-A file belongs to a script that loads it by itself, or that takes a configuration file on its command line and makes
-a run of values that stand in this one.
+A config belongs to a script that loads it without arguments, or that takes a config on its command line and makes a run
+with values of this one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from memlint.repository.python.readers import FileReading, chosen, disagreements
 from memlint.source.document import Document
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
-MAX_SCRIPTS = 24  # of a repository, that are followed for its configuration files
-MAX_TEXTS = 256  # of modules, that are kept from one file to the next
-MAX_LETTERS = 131_072  # of a configuration file: what is longer is data
-MAX_READERS = 4  # scripts that read one file, of which each is told what it makes of it
-MIN_KEYS = 2  # values of a run that must stand in the file
-# A cheap look at the file: keys that training configurations have, whatever their schema.
+MAX_SCRIPTS = 24  # scripts of a repository that are followed for its configs
+MAX_TEXTS = 256  # texts of modules that are cached between configs
+MAX_LETTERS = 131_072  # characters of a config; a longer file is data
+MAX_READERS = 4  # scripts that read one file and are compared in messages
+MIN_KEYS = 2  # values of a run that must come from the file
+# A quick test of the file: keys that training configs have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
 _TRAINING_KEY = re.compile(
     r"""[\w.]*(?:batch_size|batch|learning_rate|\blr|epochs?|max_steps|lora\w*|rank|alpha|model\w*"""
@@ -31,9 +31,9 @@ _TRAINING_KEY = re.compile(
 )
 # A file that Hydra composes with others (1.3 docs, "The Defaults List"): no other script loads it.
 _OF_HYDRA = re.compile(r"^defaults:\s*$", re.MULTILINE)
-# One that is only ever put on top of another (1.3 docs, "Configuring Experiments"): by itself it is no configuration.
+# A config that only overrides another one (1.3 docs, "Configuring Experiments"): by itself it describes no run.
 _ON_TOP = re.compile(r"^#\s*@package\b|^\s*-\s*override\b", re.MULTILINE)
-# A cheap look at a script or what it imports: it loads such files.
+# A quick test of a script or its imports: it loads such files.
 _LOADS = re.compile(r"yaml\.|OmegaConf|json\.load|toml|hydra|config", re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z_]\w+")
 _OF_ANY_FILE = frozenset(
@@ -42,19 +42,19 @@ _OF_ANY_FILE = frozenset(
 
 
 class ConfigIndex:
-    """The scripts of a repository that may read configuration files, found when first asked for."""
+    """The scripts of a repository that may read configs. They are searched at the first use."""
 
     def __init__(self, repository: PythonRepository, python: Callable[[], Iterable[str]]) -> None:
         self._repository = repository._replace(read=_remembered(repository.read))
         self._python = python
         self._scripts: list[tuple[str, str]] | None = None
         self._words: frozenset[str] | None = None
-        # Script and suffix -> the files that it loads whatever its command line says, of a script that loads no other.
+        # (script, suffix) -> the files that it always loads, for a script that ignores the file on its command line.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
 
     def documents(self, path: str) -> tuple[Document, ...]:
-        """The runs that a script makes of the configuration file at `path` (below the root); none where none does."""
-        if self._scripts == []:  # known to be none
+        """The runs that a script makes from the config at `path` (below the root); () if no script does."""
+        if self._scripts == []:  # searched already, and there are none
             return ()
         text = self._repository.read(path)
         if text is None or len(text) > MAX_LETTERS:
@@ -66,7 +66,7 @@ class ConfigIndex:
         told = [one.program for one in self._repository.starts_with(path)]
         named = [(one, code) for one in dict.fromkeys(told) if (code := self._program(one)) is not None]
         if not named and any(_words_of(one) & _words_of(path) for one in told):
-            return ()  # a program of that name reads the file, and trains nothing
+            return ()  # a program of that name reads the file, but does not train
         if _OF_HYDRA.search(text):
             others = [(script, code) for script, code in self._nearest(path) if "hydra" in code]
         else:
@@ -76,7 +76,7 @@ class ConfigIndex:
                 for script, code in self._nearest(path)
                 if not _fails_at(code, keys) and not _names_another(code, path) and not self._has_another(script, path)
             ]
-        # A script with a default of its own reads that one, where others have this file for theirs, or its name.
+        # Scripts that contain the name of this file come first: another script may read its own default instead.
         naming = [one for one in others if posixpath.basename(path) in one[1]]
         alike = [one for one in others if _words_of(one[0]) & _words_of(path)]
         for scripts in (named,) if named else (naming, *(_of_folder(group, path) for group in (alike, others))):
@@ -88,7 +88,9 @@ class ConfigIndex:
         return ()
 
     def _has_another(self, script: str, path: str) -> bool:
-        """Whether another file beside `path` is called exactly like the script: `sft_warmup.py`, `sft_warmup.yaml`."""
+        """Whether another file in the folder of `path` has exactly the script's name: `sft_warmup.py`,
+        `sft_warmup.yaml`.
+        """
         suffix = posixpath.splitext(path)[1]
         own = posixpath.join(posixpath.dirname(path), posixpath.basename(script).removesuffix(".py") + suffix)
         return own != path and self._repository.document(own) is not None
@@ -113,7 +115,7 @@ class ConfigIndex:
                 yield FileReading(script, runs, _values_here(own[0]))
 
     def _with_notes(self, path: str, readings: Sequence[FileReading], is_told: bool) -> tuple[Document, ...]:
-        """The runs that count, with what else is to be said of the file."""
+        """The runs of the chosen reading, with messages about other readings and about unread keys."""
         of = chosen(readings, is_told)
         others = tuple(disagreements(of, readings))
         file = self._repository.document(path)
@@ -133,10 +135,10 @@ class ConfigIndex:
         return self._words
 
     def _runs(self, script: str, code: str, path: str) -> tuple[Document, ...]:
-        """The runs that a script makes if it is started with the file at `path`; none where it does not load it.
+        """The runs that a script makes if it is started with the file at `path`; none if it does not load the file.
 
-        Following a script takes a second where it imports much: one that passes the file over is not followed again
-        for each of the others.
+        Following a script with many imports takes a second: a script that ignores this file is not followed again for
+        other files.
         """
         key = script, posixpath.splitext(path)[1]
         if path not in self._only_loads.get(key, (path,)):
@@ -174,13 +176,13 @@ class ConfigIndex:
                 yield path, text
 
 
-# `config = json.load(file)`: the name that a script has for what it loads.
+# `config = json.load(file)`: the name of the variable for the loaded file.
 _LOADED = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*(?:json|yaml|tomllib|tomli|toml)\.\w*load\w*\(", re.MULTILINE)
 
 
 def _fails_at(code: str, keys: frozenset[str]) -> bool:
-    """Whether a script loads one file and takes a key of it (`config["model"]`) that is not among `keys`: with that
-    file it ends in KeyError. Keys that it asks for or sets count as there."""
+    """Whether a script, which loads one file, would end in KeyError with a file of these `keys`: it takes another key
+    (`config["model"]`). Keys that it tests for or sets are not counted."""
     names = set(_LOADED.findall(code))
     if len(names) != 1 or not keys:
         return False
@@ -196,9 +198,10 @@ _CONFIG_PATH = re.compile(r"""([\w.-]+(?:/[\w.-]+)*)/[\w.-]+\.(?:ya?ml|json|toml
 
 
 def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
-    """Those of the scripts that name a configuration file of the folder of `path`; all where none of them does.
+    """The scripts that name a config in the folder of `path`; all of them if none does.
 
-    `python sft.py --config configs/a.yaml` stands in one, and another has `configs_verl/b.yaml` for its default.
+    For example one with `python sft.py --config configs/a.yaml` in its docstring, but not one whose default is
+    `configs_verl/b.yaml`.
     """
     folder = posixpath.dirname(path)
     here = [one for one in scripts if any(f"/{folder}".endswith(f"/{name}") for name in _CONFIG_PATH.findall(one[1]))]
@@ -206,7 +209,7 @@ def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str
 
 
 def _have_files_of_their_own(readings: Sequence[FileReading], code: Mapping[str, str]) -> bool:
-    """Whether scripts that make runs of several kinds of the file all name other files: nobody knows who reads it."""
+    """Whether the scripts make different kinds of runs and all name other files, so that the reader is unknown."""
     kinds = {one.runs[0].start.accepted.arguments_class for one in readings if one.runs[0].start is not None}
     return len(kinds) > 1 and all(_CONFIG_PATH.search(code[one.script]) for one in readings)
 
@@ -215,14 +218,14 @@ _HYDRA_NAME = re.compile(r"""@hydra\.main\([^)]*\bconfig_name\s*=\s*["']([\w./-]
 
 
 def _names_another(code: str, path: str) -> bool:
-    """Whether Hydra starts a script with a file of another name, where no command says which (1.3 hydra.main)."""
+    """Whether a script's `@hydra.main` names a different file, which Hydra loads without a command (1.3 hydra.main)."""
     name = posixpath.splitext(posixpath.basename(path))[0]
     names = [posixpath.basename(one).removesuffix(".yaml") for one in _HYDRA_NAME.findall(code)]
     return bool(names) and name not in names
 
 
 def _remembered(read: Callable[[str], str | None]) -> Callable[[str], str | None]:
-    """`read`, with the last texts kept, and the many places where a module might be and is not."""
+    """`read` with a cache of the latest texts, and of the many paths where a module could be but is not."""
     texts, missing = lru_cache(MAX_TEXTS)(read), set[str]()
 
     def text(path: str) -> str | None:
@@ -235,7 +238,7 @@ def _remembered(read: Callable[[str], str | None]) -> Callable[[str], str | None
 
 
 def _without_copies(readings: Sequence[FileReading], config: str) -> Iterator[FileReading]:
-    """The readings without those of a script's copies in other folders, which read the copies of the file there."""
+    """The readings, without those of copies of a script in other folders, which read the copies of the file there."""
     folders = config.split("/")[:-1]
     nearest: dict[str, int] = {}
     for one in readings:
@@ -251,7 +254,7 @@ def _shared(one: list[str], other: list[str]) -> int:
 
 
 def _values_here(document: Document) -> int:
-    """How many values of the run stand in the document's own file."""
+    """How many values of the run are written in the document's own file."""
     whole = document.places[()].value
     spans = (document.places[(key,)].value for key in document.value)
     return sum((span.start, span.end) != (whole.start, whole.end) for span in spans)

@@ -1,4 +1,4 @@
-"""The run of a configuration file whose keys the settings explain (`keys:`): no script is read for it."""
+"""Makes the run of a config whose keys the setting `keys` declares. No script is read for it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def declared_document(file: Document, path: str, keys: DeclaredKeys, repository:
         *(trainer_of(keys.arguments_class), keys.arguments_class, given, whole, True), unmodelled=keys.unmodelled
     )
     made = document_of(run, path, file.text, repository)
-    assert made.start is not None  # as of every script's run
+    assert made.start is not None  # `document_of` always sets it
     names = {name: one.key for name, one in keys.arguments.items() if one.key}
     start = made.start._replace(
         program=made.start.program._replace(entry=keys.origin.path),

@@ -1,7 +1,7 @@
-"""A Python script's runs as documents: keys are those of the Trainer's table, places are the script's.
+"""Makes documents of a Python script's runs, with the keys of the Trainer's table and places in the script.
 
-A value has the place where it is written: an argument of the call, a constant, the default of an option. Where the
-batch size stands in a configuration file that the script loads, the document is of that file: there it is changed.
+A value has the place where it is written: an argument of the call, a constant, the default of an option. If the batch
+size is in a config that the script loads, the document is of that file, because edits must be made there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
 
 SUFFIXES = (".py", ".ipynb")
-# A cheap look: what makes no trainer is not parsed.
+# A quick test: a file that makes no trainer is not parsed.
 _TRAINER = re.compile(r"\b\w*Trainer\s*\(")
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
@@ -60,9 +60,9 @@ _MODEL_LOADED = re.compile(
 )
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
-_READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # in a trainer of the script's own
+_READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # an argument that a trainer class of the script reads again
 MAX_IMPORTS = 40
-MAX_STARTS = 4  # commands of one script, each of which is a run
+MAX_STARTS = 4  # commands of one script that become runs
 _HAS_OPTIONS = re.compile(
     r"arg(?:ument_?)?parse|parse_args|get_args|ArgumentParser|click|typer|tyro|\bfire\b|TrlParser|sys\.argv|hydra|absl"
     r"|from_cli|CLI\("
@@ -70,15 +70,15 @@ _HAS_OPTIONS = re.compile(
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
-# Keys of SFTConfig and its relatives that a new argument may say beside those of TrainingArguments.
+# Keys of SFTConfig and its relatives, besides those of TrainingArguments, that an edit may add as arguments.
 _OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
 
 
 class PythonRepository(NamedTuple):
-    """What a script can see: files by their paths below the repository's root; None for what is not there.
+    """Functions that read the repository, by paths below its root. None: the file does not exist.
 
-    `display` gives the path that reports show. `parse`: a module's tree, or what is wrong with it. `starts`: the
-    commands that the repository shows for a program; `starts_with`: those that name a configuration file.
+    `display`: returns the path that reports show. `parse`: returns a module's tree, or the problem that prevents it.
+    `starts`: returns the commands that the repository shows for a program; `starts_with`: those that name a config.
     """
 
     read: Callable[[str], str | None]
@@ -90,8 +90,8 @@ class PythonRepository(NamedTuple):
 
 
 def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
-    """Whether a script is worth following: it names a trainer, or starts a module of the repository that does. A test
-    with a training loop is none."""
+    """Whether a script may train and must be followed: it names a trainer, or starts a module of the repository that
+    does. A test file with a training loop does not count."""
     if _IS_TEST.search(path) and not _TRAINER.search(text):
         return False
     if _TRAINER.search(text) or (_LOOP.search(text) and _MODEL_LOADED.search(text)):
@@ -109,7 +109,7 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
 
 
 def followed(path: str, repository: PythonRepository, command: CommandLine) -> tuple[PythonRun, ...]:
-    """The runs of the script at `path` (below the root) that is started so; none where it trains nothing."""
+    """The runs of the script at `path` (below the root) with this command line; none if it does not train."""
     text = repository.read(path)
     if text is None or not may_train(path, text, repository.read):
         return ()
@@ -118,9 +118,9 @@ def followed(path: str, repository: PythonRepository, command: CommandLine) -> t
 
 
 def documents(path: str, file: Document | str, repository: PythonRepository, config: str = "") -> tuple[Document, ...]:
-    """The runs of the script at `path` (below the root). `file`: its text; of a notebook its JSON.
+    """The runs of the script at `path` (below the root) as documents. `file`: its text; for a notebook, its JSON.
 
-    `config`: the configuration file that its command line names; "" for a start without arguments.
+    `config`: the config that its command line names; "" for a start without arguments.
     """
     text = file if isinstance(file, str) else file.text
     if not may_train(path, text, repository.read):
@@ -144,17 +144,19 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
 
 
 def _is_known(run: PythonRun) -> bool:
-    """Whether the model or the batch size is known: a script that has both from its command line says nothing."""
+    """Whether the model or the batch size is known. A script that takes both from its command line is not worth
+    reporting."""
     return any(isinstance(run.keys.get(key), Known) for key in (_MODEL, _BATCH)) or _MODEL not in run.keys
 
 
 def _runs(
     script: SourceText, path: str, text: str, repository: PythonRepository, config: str
 ) -> tuple[tuple[PythonRun, CommandLine], ...]:
-    """The runs of a script under each command that the repository shows for it; without one, of a plain start.
+    """The runs of a script, with the command line of each: one for each command that the repository shows for it;
+    without such commands, for a start without arguments.
 
-    Runs that differ in nothing that matters to memory count once. A script whose commands name configuration files is
-    linted by those files.
+    Of runs that do not differ in memory only the first is kept. A script whose commands name configs is linted through
+    these configs instead.
     """
     lines = [CommandLine(config)]
     if config or _HAS_OPTIONS.search(text):
@@ -168,8 +170,8 @@ def _runs(
 
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
-    """The command lines that start a program: with the configuration file at `config`, else with none; none of them
-    where there are too many to be a run each."""
+    """The command lines that start a program with the config at `config` (without any config if that is ""); none if
+    there are more than MAX_STARTS."""
     if config:
         chosen = [one for one in starts if config in one.files.values()]
     else:
@@ -179,13 +181,13 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
 
 
 def _words(line: CommandLine) -> object:
-    """A command line without the places of its words."""
+    """A command line without places, for comparison."""
     named = {name: [_told(value) for value in values] for name, values in line.options.items()}
     return named, [_told(value) for value in line.positional]
 
 
 def _fingerprint(run: PythonRun) -> str:
-    """What a run says that decides about memory, in words."""
+    """A text of everything in a run that matters to memory, for comparison."""
     return repr([(key, _told(run.keys[key])) for key in sorted(run.keys) if DECIDES.match(key)])
 
 
@@ -199,7 +201,7 @@ def _told(value: Value) -> object:
 def _rereading(
     path: str, file: Document | str, repository: PythonRepository, config: str, document: Document
 ) -> Callable[[str], tuple[Document, ...]]:
-    """A function that reads the script again with another text in the file that `document` is of."""
+    """A function that reads the script again after a change of the text of the document's file."""
     if document.path != repository.display(path):
         return lambda text: documents(path, file, _with_config(repository, document.path, text), config)
     if isinstance(file, str):
@@ -212,7 +214,7 @@ def _as_json(text: str, path: str) -> Document:
 
 
 def _with_config(repository: PythonRepository, display: str, text: str) -> PythonRepository:
-    """The repository with another text in the configuration file that reports show as `display`."""
+    """The repository with `text` in the config that reports show as `display`."""
 
     def document(path: str) -> Document | None:
         if repository.display(path) != display:
@@ -243,9 +245,9 @@ class _Cache:
 def document_of(
     run: PythonRun, path: str, text: str, repository: PythonRepository, is_commanded: bool = False
 ) -> Document:
-    """The document of a run: of the script, or of the configuration file that its batch size stands in.
+    """The document of a run: of the script, or of the config that contains its batch size.
 
-    `is_commanded`: a command with options makes it, and the script has other runs under others.
+    `is_commanded`: the run depends on the options of a command; other commands give other runs.
     """
     home = _home(run, path)
     config = repository.document(home) if home != path else None
@@ -275,8 +277,7 @@ def document_of(
 
 
 def _home(run: PythonRun, path: str) -> str:
-    """The configuration file that the batch size stands in, or most values where the batch size is not known; else the
-    script."""
+    """The config that contains the batch size; if that is unknown, the one with the most values; else the script."""
     batch = run.keys.get(_BATCH)
     if isinstance(batch, Known):
         return batch.source.path if batch.source.how == "config" else path
@@ -323,7 +324,7 @@ def _written_at(run: PythonRun, repository: PythonRepository) -> Iterator[tuple[
 
 
 class _Placed:
-    """Values by key, the places of those that stand in the file `home`, and reasons for those that nobody knows."""
+    """Values by key, the places of those that are written in the file `home`, and the reasons for unknown ones."""
 
     def __init__(self, home: str, root: tuple[int, int]) -> None:
         self._home = home
@@ -339,12 +340,12 @@ class _Placed:
             value = Undetermined("a very large value", source_of(value))
         is_unseen = isinstance(value, (Undetermined, Either)) or (key == "deepspeed" and _lacks_its_stage(value))
         if key in _ENGINES and is_unseen:
-            self.unknown[key,] = _reason(value)  # a placeholder would turn the engine on
+            self.unknown[key,] = _reason(value)  # without a value: a placeholder would enable the engine
             return
         self.values[key], self.entries[key] = self._plain((key,), value, self._root)
 
     def _plain(self, path: Path, value: Value, around: tuple[int, int]) -> tuple[Any, Entry]:
-        """The value as a file would have it, with its place; a placeholder for what is not known."""
+        """(plain value, its place), with a placeholder for an unknown value."""
         source = source_of(value)
         span = source.span if source.path == self._home and source.how != "command" else None
         at = (span.start, span.end) if span is not None else around
@@ -365,11 +366,11 @@ class _Placed:
 
 
 def _lacks_its_stage(value: Value) -> bool:
-    """Whether ZeRO's part is among what cannot be seen of DeepSpeed's configuration."""
+    """Whether the ZeRO section of a DeepSpeed configuration is unknown."""
     return isinstance(value, Table) and value.is_open and "zero_optimization" not in value.values
 
 
 def _reason(value: Value) -> str:
     if isinstance(value, Either) and all(isinstance(one, Undetermined) for one in alternatives(value)):
-        return _reason(next(alternatives(value)))  # whichever it is
+        return _reason(next(alternatives(value)))  # the reason of the first alternative
     return value.reason if isinstance(value, (Undetermined, Either)) else "the script computes it"

@@ -1,4 +1,5 @@
-"""The scripts that read a configuration file: which one counts, what the others make of it, what none of them reads."""
+"""Compares the scripts that read a config: chooses one, finds how the others differ, and keys that none of them
+reads."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from memlint.source.layout import Entry, Places
 
 MAX_NAMED = 3  # keys in one message
 _NOT_KNOWN = "unknown"
-# Keys that decide about memory, of a run or of a file that is one.
+# Keys that matter to memory, in a run or in a config.
 DECIDES = re.compile(
     r"model_name|dtype|attn_|flash_att|per_device_|batch_size|micro_batch|gradient_|grad_acc|bf16|fp16|optim|packing"
     r"|max_(?:seq|length|prompt|completion|new_tokens|source)|num_generations|generation_batch|eval_strategy"
@@ -22,8 +23,7 @@ DECIDES = re.compile(
 
 
 class FileReading(NamedTuple):
-    """The runs that a script makes of a configuration file. `runs`: those of the file; `values`: how many values of the
-    file the first of them has."""
+    """The runs that a script makes from a config. `values`: how many values of the file the first run has."""
 
     script: str
     runs: tuple[Document, ...]
@@ -31,13 +31,13 @@ class FileReading(NamedTuple):
 
 
 def chosen(readings: Sequence[FileReading], is_told: bool) -> FileReading:
-    """The script that counts: the first one that a command starts with the file (`is_told`), else the one that makes
-    most of the file's values."""
+    """The reading to use. `is_told`: commands name the scripts, and the first one is taken; else the one that uses the
+    most values of the file."""
     return readings[0] if is_told else max(readings, key=lambda one: one.values)
 
 
 def disagreements(of: FileReading, readings: Sequence[FileReading]) -> Iterator[str]:
-    """What the other scripts make of the file, in words; nothing of those that make the same of it."""
+    """Messages about the other scripts that read the file differently."""
     for other in readings:
         if other.script != of.script:
             text = _difference(of.runs[0], other.runs[0])
@@ -57,7 +57,7 @@ def _difference(one: Document, other: Document) -> str:
 
 
 def _differ(one: str, other: str) -> bool:
-    """Whether two words about a value say that it differs; what is unknown may be the same."""
+    """Whether two values, in words, differ. An unknown one counts as equal."""
     return one != other and _NOT_KNOWN not in (one, other)
 
 
@@ -72,10 +72,10 @@ def _word(document: Document, name: str) -> str:
 
 
 def unread(file: Document, runs: Sequence[Document], words: Set[str]) -> Mapping[str, Span]:
-    """Keys of the file that decide about memory under the names that training arguments have, and that no script
-    reads. `words`: those of all scripts.
+    """Keys of the file with names of training arguments that matter to memory, but that no script reads.
 
-    Only in a mapping whose other values the script reads by name: `SFTConfig(**config["training"])` names none.
+    `words`: all words of the scripts. Only mappings whose other values the script reads by name are searched: with
+    `SFTConfig(**config["training"])` no key is named.
     """
     used = {span for document in runs for span in _spans(document)}
     found: dict[str, Span] = {}
@@ -107,7 +107,7 @@ def _bounds(span: Span) -> tuple[int, int]:
 
 
 def with_places(document: Document, keys: Mapping[str, Span]) -> Document:
-    """The run with places for keys of its file that it has no values of."""
+    """The run, with places added for keys of its file that it has no values for."""
     if not keys or not isinstance(document.places, Places) or document.start is None:
         return document
     *whole, below = document.places.root

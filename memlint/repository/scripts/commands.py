@@ -1,4 +1,4 @@
-"""Commands that start a training program: which launcher, which program, which arguments.
+"""Parses commands that start a training program into launcher, program and arguments.
 
 `accelerate launch --config_file zero3.yaml train.py --bf16 True` is the launcher accelerate with one option, the
 program train.py and its arguments. Options were read in torch 2.13 distributed/run.py, accelerate 1.15
@@ -46,15 +46,15 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "megatron": frozenset(("sft", "pt", "rlhf")),
     "axolotl": frozenset(("train",)),
 }
-# Words that a launch begins with, besides Python.
+# The first words of launches, besides Python.
 LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed"))
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
 _VALUE = re.compile(r"-\.?\d")  # a negative number is no option
 
 
 class Option(NamedTuple):
-    """`--name value`: `name` without dashes and with underscores, as argparse names it. `flag`: the word it stands in;
-    `values`: the words after it, or behind its `=`."""
+    """`--name value`. `name`: without dashes and with underscores, as argparse names it. `flag`: the word with the
+    name. `values`: the words after it, or the text after its `=`."""
 
     name: str
     flag: Word
@@ -78,7 +78,7 @@ class LaunchCommand(NamedTuple):
 
 
 def command(words: Sequence[Word]) -> LaunchCommand | None:
-    """The launch that a command is; None where it is none."""
+    """The launch in a command; None if it is not a launch."""
     name = posixpath.basename(words[0].text) if words else ""
     rest = tuple(words[1:])
     second = rest[0].text if rest else ""
@@ -108,7 +108,7 @@ def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
 
 
 def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:
-    """The launcher's options stand in front of the program's file or module."""
+    """The launch of a launcher, whose own options come before the program's file or module."""
     options: list[Option] = []
     index, is_module, switches = 0, False, _SWITCHES[launcher]
     while index < len(words) and words[index].text[:1] == "-" and words[index].text not in ("-", "--"):
@@ -131,9 +131,9 @@ def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:
 
 
 def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]]:
-    """The options of a program that argparse reads, and the words that belong to none (`config.yaml`, `key=value`).
+    """(options of a program with argparse, words that belong to no option, such as `config.yaml`, `key=value`).
 
-    An option takes every word up to the next one.
+    All words up to the next option belong to an option.
     """
     found: list[Option] = []
     others: list[Word] = []

@@ -1,7 +1,7 @@
-"""Whether all flags of a program are known, so that any other makes it exit.
+"""Decides whether all flags of a program are known: then any other flag makes it exit.
 
-Anything that may add a flag, take one away before the parser sees it, or let unknown ones through makes the definition
-incomplete: parsers that the program itself does not make, computed names, arguments that a library adds, aliases.
+They are not if anything may add a flag, remove one before the parser sees it, or accept unknown ones: a parser made
+elsewhere, computed names, arguments added by a library, aliases.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _OF_INTEREST = (ast.Call, ast.ClassDef, ast.FunctionDef, ast.Import, ast.ImportF
 
 @lru_cache(maxsize=64)
 def nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
-    """What is of interest in a module: its tree is large, and gone through once."""
+    """The calls, definitions, imports and assignments of a module. Cached, because walking a large tree is slow."""
     return tuple(node for node in ast.walk(tree) if isinstance(node, _OF_INTEREST))
 
 
 def is_complete(program: ast.Module, text: str, modules: Sequence[ast.Module]) -> bool:
-    """Whether the calls of a program leave no flag open. `modules`: it and those that it leads to; `text`: its code."""
+    """Whether the calls of a program determine all flags. `modules`: it and its imports; `text`: its code."""
     own = {name for _, name in _calls((program,))}
     if not own & _MAKES or not own & _PARSES or _OTHER_READERS.search(text):
         return False
@@ -69,7 +69,7 @@ def _parsers(modules: Iterable[ast.Module]) -> Iterator[str]:
 
 
 def _is_plain(call: ast.Call, name: str, functions: set[str], parsers: set[str]) -> bool:
-    """Whether a call leaves the flags as they are read."""
+    """Whether a call cannot change the set of flags."""
     if name in _LETS_THROUGH:
         return False
     if name in _MAKES | _PARSES | {"add_argument"} and any(one.arg is None or _opens(one) for one in call.keywords):

@@ -1,8 +1,8 @@
-"""What a training program says of its own arguments: argparse's `add_argument` and the dataclasses of HfArgumentParser.
+"""Reads a training program's definitions of its arguments: argparse's `add_argument`, dataclasses of HfArgumentParser.
 
-The program and the modules of the repository that it imports are read as syntax trees, nothing is imported. Besides
-names, types and defaults this gives what a flag becomes, where the code says so plainly: `SFTConfig(
-per_device_train_batch_size=args.batch_size)` makes `--batch_size` that argument.
+The program and the modules of the repository that it imports are parsed, not imported. Besides names, types and
+defaults this finds which argument a flag becomes, if the code shows it directly: with `SFTConfig(
+per_device_train_batch_size=args.batch_size)`, `--batch_size` becomes that argument.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from memlint.repository.scripts.model_changes import ModelChange, changes
 from memlint.source.document import Problem
 from memlint.source.python.text import SourceText, parse
 
-MOST_FILES = 24  # that one program leads to
+MOST_FILES = 24  # modules that are read for one program
 MOST_BYTES = 512 * 1024
 Read = Callable[[str], "str | None"]
 Parse = Callable[[str, str], "SourceText | Problem"]  # of a module's path and text
@@ -33,7 +33,7 @@ KNOWN_CLASSES = frozenset(
         *("OnlineDPOConfig", "GKDConfig", "BCOConfig", "PRMConfig", "XPOConfig", "NashMDConfig", "AlignPropConfig"),
     }
 )
-# A module without one of these says nothing of arguments, nor of the model.
+# A module without any of these defines no arguments and loads no model.
 _RELEVANT = re.compile(r"add_argument|@dataclass|TrainingArguments|(?:SFT|DPO|GRPO|KTO|Reward)Config\b|from_pretrained")
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _TELLING = ("per_device_train_batch_size", "gradient_accumulation_steps")  # in `dict(...)`: arguments of such a class
@@ -62,9 +62,9 @@ _ELSEWHERE: Mapping[str, Mapping[str, str]] = {
 
 
 class Definition(NamedTuple):
-    """A flag of a program. `types`: as JSON Schema names them, none where the program does not say.
+    """A flag of a program. `types`: names of JSON Schema types; empty if unknown.
 
-    `default` is None where there is none, or where it is computed. `at`: file and line.
+    `default`: None if there is none or it is computed. `at`: file and line.
     """
 
     name: str
@@ -77,16 +77,18 @@ class Definition(NamedTuple):
 
 
 class TrainingProgram(NamedTuple):
-    """What is known of a program.
+    """The facts that are known about a program from its code.
 
-    `flags` by name with underscores. `classes`: TrainingArguments, SFTConfig and their like that it uses. `parses`: the
-    parser it makes: "dataclasses", "argparse" or "". `is_complete`: every class that it parses was found, and no
-    unknown argument is let through. `meanings`: what a flag becomes, by the name that the Trainer's table has for it.
-    `shared`: further names that take a flag's value (`per_device_eval_batch_size=args.batch_size`), each with the flag.
-    `constants`: arguments that the program sets itself, whatever flags say, each with its file and line. `computed`:
-    those that it works out, with the expression, and file and line. `assigned`: those that it sets after it has parsed
-    its flags. `unmodelled`: what it does to the model that no flag tells: a class
-    of its own, a classifier's head, frozen parameters.
+    - `flags`: by name with underscores. `classes`: the classes it uses of the kind of TrainingArguments and SFTConfig.
+    - `parses`: the parser it makes: "dataclasses", "argparse" or "". `is_complete`: every class that it parses was
+      found, and unknown arguments are refused.
+    - `meanings`: flag -> the argument of the Trainer that it becomes. `shared`: further argument -> the flag whose
+      value
+      it also takes (`per_device_eval_batch_size=args.batch_size`).
+    - `constants`: arguments that the program sets whatever the flags are, each with file and line. `computed`: those
+      that it computes, with expression, file and line. `assigned`: those that it sets after parsing its flags.
+    - `unmodelled`: a change of the model that no flag shows: a class of its own, a classifier's head, frozen
+      parameters.
     """
 
     flags: Mapping[str, Definition] = {}
@@ -99,9 +101,9 @@ class TrainingProgram(NamedTuple):
     computed: Mapping[str, tuple[ast.expr, str]] = {}
     assigned: Mapping[str, Assignment] = {}
     changes: tuple[ModelChange, ...] = ()
-    swift_task: str = ""  # sft, pt or rlhf, where the program starts ms-swift's own with the same arguments
-    only_evaluates: bool = False  # it calls a trainer's `evaluate`, and nothing trains
-    writes_groups: bool = False  # a class on transformers' Trainer writes the answers of GRPO, not TRL's GRPOTrainer
+    swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
+    only_evaluates: bool = False  # it calls a trainer's `evaluate`, but trains nothing
+    writes_groups: bool = False  # it does GRPO with a subclass of transformers' Trainer, not with TRL's GRPOTrainer
 
 
 class _Module(NamedTuple):
@@ -173,7 +175,7 @@ _SWIFT_TASKS = {"sft_main": "sft", "pretrain_main": "pt", "rlhf_main": "rlhf"}
 
 
 def _swift_task(tree: ast.Module) -> str:
-    """The task of a program that only prepares something and goes on as ms-swift: `sft_main()`."""
+    """The ms-swift task of a program that prepares something and then calls ms-swift's own main: `sft_main()`."""
     imported = {
         alias.name
         for node in nodes(tree)
@@ -185,7 +187,7 @@ def _swift_task(tree: ast.Module) -> str:
 
 
 def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
-    """Whether the program asks a trainer for its loss, predictions or files, and no module of it trains anything."""
+    """Whether the program only evaluates, predicts or saves with a trainer, and no module of it trains."""
 
     def methods(tree: ast.Module) -> set[str]:
         calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
@@ -217,7 +219,7 @@ def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str, pa
 
 
 def _imported(tree: ast.Module, path: str, root: str) -> Iterator[str]:
-    """Where imported modules may be: beside the program, below the root and the folders between."""
+    """The possible paths of imported modules: beside the program, below the root, and below the folders between."""
     folder = posixpath.dirname(path)
     folders = [folder]
     while folders[-1] != root and folders[-1].startswith(root):
@@ -245,7 +247,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _constant(node: ast.AST | None) -> Any:
-    """A number, a text, a boolean, or a list of those; None for all else."""
+    """The value of a literal number, text, boolean, or list of those; None for any other node."""
     if node is None:
         return None
     try:
@@ -278,7 +280,7 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
 
 
 def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) -> tuple[list[str], bool]:
-    """The classes that a parser is made of."""
+    """(classes that a parser is made with, whether all of them are known)."""
     argument = (
         call.args[0] if call.args else next((one.value for one in call.keywords if one.arg == "dataclass_types"), None)
     )
@@ -292,14 +294,14 @@ def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) ->
 
 
 def _where_defined(name: str, module: _Module) -> str:
-    """What a class is called where it is defined: `from own import DRTrainingArguments as TrainingArguments`."""
+    """The original name of an imported class: `from own import DRTrainingArguments as TrainingArguments`."""
     imports = (node for node in nodes(module.tree) if isinstance(node, ast.ImportFrom))
     renamed = {alias.asname: alias.name for node in imports for alias in node.names if alias.asname}
     return renamed.get(name, name)
 
 
 def _assigned(name: str, module: _Module) -> ast.expr | None:
-    """What a name of the module stands for: `_TRAIN_ARGS = [ModelArguments, TrainingArguments]`."""
+    """The expression assigned to a name of the module: `_TRAIN_ARGS = [ModelArguments, TrainingArguments]`."""
     for node in module.tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(one, ast.Name) and one.id == name for one in node.targets):
             return node.value
@@ -309,7 +311,7 @@ def _assigned(name: str, module: _Module) -> ast.expr | None:
 def _collect(
     name: str, classes: Mapping[str, Any], flags: dict[str, Definition], known: set[str], depth: int = 0
 ) -> bool:
-    """The fields of a class and of those that it inherits from; whether all of them are known."""
+    """Adds the fields of a class and its bases to `flags`. Returns whether all bases are known."""
     if name in KNOWN_CLASSES and (name not in classes or depth > 0):
         known.add(name)
         if name not in classes:
@@ -343,7 +345,7 @@ def _words(text: str) -> set[str]:
 
 
 class _Passed(NamedTuple):
-    """Where what is passed to a configuration's class is kept."""
+    """Collects the arguments that are passed to classes of configurations."""
 
     path: str
     meanings: dict[str, str]
@@ -353,7 +355,7 @@ class _Passed(NamedTuple):
 
 
 def _meaning(call: ast.Call, name: str, passed: _Passed, known: set[str]) -> None:
-    """What `TrainingArguments(...)`, `LoraConfig(...)` and `AutoModel.from_pretrained(...)` make of the flags."""
+    """Records the arguments of `TrainingArguments(...)`, `LoraConfig(...)` and `AutoModel.from_pretrained(...)`."""
     is_class = name in KNOWN_CLASSES and name not in ("ModelConfig", "ScriptArguments")
     if is_class:
         known.add(name)
@@ -384,7 +386,8 @@ def _flag(value: ast.AST) -> str:
 
 
 def _passes(value: ast.expr, argument: str, passed: _Passed) -> None:
-    """`argument=args.flag` ties the flag to it, a constant sets it, anything else works it out."""
+    """Records one argument: `argument=args.flag` as the meaning of the flag, a literal as constant, else as
+    computed."""
     flag, constant = _flag(value), _constant(value)
     at = f"{passed.path}:{getattr(value, 'lineno', 0)}"
     if argument in passed.constants or argument in passed.computed or argument in passed.meanings.values():
@@ -400,7 +403,8 @@ def _passes(value: ast.expr, argument: str, passed: _Passed) -> None:
 
 
 def _writes_groups(node: ast.ClassDef) -> bool:
-    """A trainer such as R1-V's: it writes `num_generations` answers to each prompt of its own batch."""
+    """Whether a class is a GRPO trainer such as R1-V's: it generates `num_generations` answers to each prompt
+    itself."""
     if not any(_name(base) == "Trainer" for base in node.bases):
         return False
     return any(isinstance(one, ast.Attribute) and one.attr == "num_generations" for one in ast.walk(node))

@@ -1,7 +1,7 @@
-"""A launch as a document: keys are flags without dashes, values have the places where the script says them.
+"""Makes a document of a launch: keys are flags without dashes, values have their places in the script.
 
-A format reads it with the same table as its YAML keys. What nobody can know is a placeholder, as it is in a YAML
-template, and `Start.unknown` says why.
+A format reads it with the same table as its YAML keys. An unknown value is a placeholder, as in a YAML template, and
+`ValueSources.unknown` has the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_DEPTH = 12  # of `a.b.c=value`
 
 
 class Placed(NamedTuple):
-    """A value for a key. `key` and `value_at` are where flag and value stand, `source` where the value is assigned."""
+    """A value for a key. `key`, `value_at`: the places of flag and value. `source`: where the value is assigned."""
 
     path: Path
     value: Any
@@ -43,7 +43,7 @@ _ENGINES = frozenset({"deepspeed", "fsdp", "fsdp_config"})
 
 
 def not_known(key: str, reason: str) -> Placed:
-    """A key whose value is not known; for an engine it is none, as a placeholder would turn it on."""
+    """A key with an unknown value. For an engine the value is None, because a placeholder would enable it."""
     return Placed((key,), None if key in _ENGINES else f"${{{key}}}", unknown=reason)
 
 
@@ -62,7 +62,7 @@ class Values:
         return key in self.value
 
     def put(self, one: Placed) -> None:
-        """Keep a value; a key that leads through a plain value is left out."""
+        """Adds a value, unless a part of the key's path is a plain value already."""
         value, below = self.value, self._below
         key = self._span(one.key) or self._command
         at = self._span(one.at) or key
@@ -116,14 +116,14 @@ def flags(command: LaunchCommand, program: TrainingProgram, format_name: str) ->
             yield override(word, length, chosen)
 
 
-# Config groups of Hydra whose choice is a key's value as well: verl 0.9.1 trainer/config/engine/megatron.yaml says
+# Config groups of Hydra whose choice is also the value of a key: verl 0.9.1 trainer/config/engine/megatron.yaml has
 # `strategy: megatron`.
 _CHOICES: Mapping[str, Path] = {"engine": ("engine", "strategy")}
 
 
 def _overrides(words: Iterable[Word]) -> Iterable[tuple[Word, int, Path]]:
-    """Words such as `a.b=value`, with the length of the key and its steps. `model=hf_model` beside `model.path=...`
-    chooses a file of Hydra's group `model`: it is no value."""
+    """(word, length of the key, path of the key) for words such as `a.b=value`. `model=hf_model` is left out if there
+    is a `model.path=...`: it chooses a file of Hydra's group `model`."""
     for word in words:
         name, joined, _ = word.text.partition("=")
         path = tuple(name.lstrip("+~").split("."))
@@ -178,19 +178,23 @@ def flag(option: Option, program: TrainingProgram, schema: Mapping[str, Any]) ->
 
 
 def _one_value(words: tuple[Word, ...], is_defined: bool) -> tuple[Word, ...]:
-    """The words that an option of one value has. What an unknown variable holds behind it is other options; any other
-    word behind it is its value, too, unless the program is known to take one (`is_defined`)."""
+    """The words that belong to an option.
+
+    An unknown variable after the first word holds other options. Further known words belong to it, unless the program
+    is known to define the option (`is_defined`) with one value.
+    """
     return words[:1] if is_defined or any(word.unknown for word in words[1:]) else words
 
 
 def _key_of(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:
-    """The key that a flag becomes. One that is a key itself stays it, unless the program hands it on as another."""
+    """The key that a flag sets. A flag with the name of a key sets that one, unless the program passes it as
+    another."""
     meant = program.meanings.get(name, name)
     return name if name in schema and meant not in schema else meant
 
 
 def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) -> str:
-    """argparse takes the start of a flag for the flag where it is the start of one alone: `--max_step 50`."""
+    """The full name of an abbreviated flag (`--max_step 50`): argparse accepts an unambiguous prefix."""
     if name in program.flags or name in schema or len(name) < 4:
         return name
     found = {one for one in program.flags if one.startswith(name)}
@@ -200,7 +204,7 @@ def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) 
 
 
 def at_flag(option: Option) -> Where | None:
-    """The flag alone, without the value behind its `=`."""
+    """The place of the flag, without the value after its `=`."""
     at, text = option.flag.at, option.flag.text
     if at is None or not option.is_joined or at.end - at.start < len(text):
         return at
@@ -208,13 +212,13 @@ def at_flag(option: Option) -> Where | None:
 
 
 def has_known_name(word: Word) -> bool:
-    """`$ROOT/models/Qwen2.5-7B`: where it lies is not known, what it is called is."""
+    """Whether the last part of an unknown path is known, as in `$ROOT/models/Qwen2.5-7B`."""
     last = word.pieces[-1] if word.pieces else None  # `model.path=` is followed by nothing
     return last is not None and not last.unknown and "/" in last.text and bool(last.text.rpartition("/")[2])
 
 
 def override(word: Word, name_length: int, path: Path) -> Placed:
-    """`a.b=value`, as Hydra and OmegaConf take it."""
+    """The value of `a.b=value`, as Hydra and OmegaConf read it."""
     value = word.after(name_length + 1)
     at = word.at
     key = Where(at.path, at.start, at.start + name_length) if at is not None else None
@@ -223,7 +227,7 @@ def override(word: Word, name_length: int, path: Path) -> Placed:
 
 
 def _override_value(word: Word) -> Any:
-    """As Hydra's grammar has it: `null`, and lists of words without quotes (hydra 1.3 OverrideParser.g4)."""
+    """A value in Hydra's grammar, with `null` and lists of unquoted words (hydra 1.3 OverrideParser.g4)."""
     if not word.unknown and word.text.lower() == "null":
         return None
     found = scalar(word, frozenset())
@@ -233,7 +237,7 @@ def _override_value(word: Word) -> Any:
 
 
 def words_range(words: tuple[Word, ...]) -> Where | None:
-    """From the first to the last word after a flag."""
+    """The range from the first to the last word after a flag."""
     places = [word.at for word in words if word.at is not None]
     if not places or any(one.path != places[0].path for one in places):
         return None

@@ -1,7 +1,7 @@
-"""Commands inside other files: recipes of Makefiles and justfiles, `run: |` and `command: [...]` in YAML.
+"""Extracts commands from other files: recipes of Makefiles and justfiles, `run: |` and `command: [...]` in YAML.
 
-Each gives parts: pieces of the file's text in the order in which a shell reads them, so that every word keeps its place
-in the file. Recipes of one target and steps of one job are one script.
+Each script is a sequence of pieces of the file's text in the order in which a shell reads them, so that every word
+keeps its place in the file. The recipes of one target are one script, and so are the steps of one job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
 
 
 class Part(NamedTuple):
-    """A script inside a file. `job`: what the file asks for around it, None where it asks for no GPUs."""
+    """A script inside a file. `job`: the resources that the file requests for it; None if it requests no GPUs."""
 
     text: Text
     job: Job | None = None
@@ -48,7 +48,7 @@ def recipes(path: str, text: str) -> Iterator[Part]:
 
 
 def _assignment(path: str, match: re.Match[str]) -> Text:
-    """`NAME ?= value` as a shell says it: the value may come from the environment."""
+    """`NAME ?= value` as shell code, in which the environment may override the value."""
     value = match[3].rstrip()
     start = match.start(3)
     parts = _pieces(path, value, start)
@@ -84,7 +84,7 @@ def commands_in_yaml(document: Document) -> Iterator[Part]:
 
 
 class _Around(NamedTuple):
-    """What the YAML says above a script: variables, and the card of the nodes that may run it."""
+    """The facts in the YAML above a script: environment variables, and the card of the nodes that may run it."""
 
     variables: Mapping[str, Any] = {}
     card: str = ""
@@ -180,7 +180,7 @@ _SKY_CARDS = {"A100": "A100-40GB", "V100": "V100-16GB"}
 
 def _sky_job(document: Document, value: Mapping[str, Any], path: Path) -> Job | None:
     """SkyPilot's `resources: {accelerators: A100:8}`, or `{instance_type: p5.48xlarge}`, and `num_nodes: 2`
-    (docs/source/reference/yaml-spec). None where it asks for no GPU, or leaves open for which."""
+    (docs/source/reference/yaml-spec). None if it requests no GPU, or does not say which."""
     resources = value.get("resources")
     resources = resources if isinstance(resources, dict) else {}
     key = "instance_type" if resources.get("accelerators") is None else "accelerators"
@@ -208,7 +208,7 @@ _NODE_CARDS = {"nvidia-tesla-a100": "A100-40GB"}
 
 
 def _selected_card(document: Document, value: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The card that a pod's `nodeSelector` asks for, as fields of a `Job`."""
+    """The card that a pod's `nodeSelector` requires, as fields of a `Job`."""
     labels = value.get("nodeSelector")
     if not isinstance(labels, dict):
         return {}
@@ -288,7 +288,7 @@ def _of_cell(document: Document, cell: int, source: object) -> Iterator[Text]:
 
 
 def _json_text(document: Document, pointer: Path, without: str, end: str) -> Text:
-    """A string of the JSON as text of a script, without what it begins with, each part where the file has it."""
+    """A string of the JSON as text of a script, without the prefix `without`. Each part keeps its place in the file."""
     place = document.places[pointer].value
     raw = document.text[place.start + 1 : place.end - 1]
     position = len(json.dumps(without, ensure_ascii=False)) - 2

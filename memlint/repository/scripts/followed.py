@@ -1,8 +1,8 @@
-"""What the program that a command starts makes of its arguments: its code is followed with them.
+"""Follows the code of the program that a command starts, with the command's arguments.
 
-A flag's name says little where the program is somebody's own: `--bits 4` is a quantization only if the code makes it
-one, and `SFTConfig(gradient_accumulation_steps=total // world_size)` is not what any flag says. Where the code is
-followed to its end, what it hands to the trainer counts, and a flag that it hands to nothing sets nothing.
+In a custom program the name of a flag says little: `--bits 4` means quantization only if the code uses it so, and
+`SFTConfig(gradient_accumulation_steps=total // world_size)` follows from no single flag. If the code is followed to its
+end, the arguments that it passes to the trainer are used, and a flag that it passes to nothing has no effect.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
-_ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that say whether an adapter is trained
-# Arguments of the Trainer that code may give effect to in ways that are not followed: where it tokenizes.
+_ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that tell whether an adapter is trained
+# Arguments of the Trainer that may have an effect in code that is not followed, such as tokenization.
 _KEPT = frozenset(
     ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "max_new_tokens")
     + ("model_name_or_path",)
@@ -36,24 +36,24 @@ _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
 class Followed(NamedTuple):
-    """The one run that a program makes of a command. `options`: those of the command, by name."""
+    """The single run that a program makes from a command. `options`: those of the command, by name."""
 
     run: PythonRun
     options: Mapping[str, Option]
 
     @property
     def framework(self) -> str:
-        """Whose trainer it is, as `Start.framework`."""
+        """The framework of the trainer, as in `StartedProgram.framework`."""
         return self.run.framework
 
     @property
     def task(self) -> str:
-        """What the trainer trains."""
+        """The task of the trainer, as in `StartedProgram.task`."""
         return self.run.task
 
 
 def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> CommandLine:
-    """The command's arguments for the program's code. A value's source has the flag for its path: `--bits`."""
+    """The command's arguments for following the program's code. The path in a value's source is its flag: `--bits`."""
     named, others = options(launched.arguments)
     given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
     positional = tuple(_value(word, "") for word in others)
@@ -83,9 +83,9 @@ def _environment(launched: LaunchCommand, variables: Mapping[str, Text], size: W
 def followed(
     entry: str, launched: LaunchCommand, line: CommandLine, written: Mapping[str, Text], follow: Follow
 ) -> Followed | None:
-    """The run of the program at `entry`; None where none or several are found, or nothing is known of it.
+    """The run of the program at `entry`; None if there is none, several, or one of which nothing is known.
 
-    `written`: files that the script has written, by absolute path.
+    `written`: absolute path -> text of files that the script has written.
     """
     runs = follow(entry, line, {path: shown(text) for path, text in written.items()})
     if len(runs) != 1:
@@ -103,7 +103,7 @@ def _overrides(words: Iterable[Word]) -> Iterator[Option]:
 
 
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
-    """The command's flags as keys, corrected by what the program makes of them."""
+    """The command's flags as keys, corrected by the arguments that the program really passes to its trainer."""
     placed = {one.path: one for one in given}
     keys = of.run.keys
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
@@ -122,7 +122,7 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
         is_adapted = any(name.startswith(_ADAPTERS) for name in said)
         says_dtype = any(name in ("dtype", "torch_dtype") for name in said)
         for name in (*(() if is_adapted else ("use_peft",)), *(() if says_dtype else ("dtype",))):
-            yield not_known(name, f"the model: {model.reason}")  # the code may cast what it makes
+            yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
 
 
 def _first(placed: Iterable[Path]) -> Iterator[str]:
@@ -130,7 +130,7 @@ def _first(placed: Iterable[Path]) -> Iterator[str]:
 
 
 def _flag_of(value: Value) -> str:
-    """The flag that a value comes from, without dashes; "" for others."""
+    """The flag that a value comes from, without dashes; "" if it comes from none."""
     path = source_of(value).path
     return path.removeprefix("--") if path.startswith("--") else ""
 
@@ -139,13 +139,15 @@ _OF_ONE_CALL = (("load_in_", "bnb_", "use_bnb"), ("lora_", "use_dora", "use_rslo
 
 
 def _are_of_one_call(name: str, key: str) -> bool:
-    """Whether two keys are arguments of one call: of BitsAndBytesConfig, of LoraConfig."""
+    """Whether two keys are arguments of the same call, to BitsAndBytesConfig or to LoraConfig."""
     return any(name.startswith(words) and key.startswith(words) for words in _OF_ONE_CALL)
 
 
 def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -> bool:
-    """Whether a key that the code hands to nothing would be taken for one that it does. `is_followed`: the code was
-    followed to where the model, or what the key would be an argument of, is made."""
+    """Whether a flag with the name of a key has no effect, because the code passes it to nothing.
+
+    `is_followed`: the code was followed up to the call that the key would be an argument of.
+    """
     if name not in KEYS or name in _KEPT:
         return False
     return is_followed if name.startswith(_ADAPTED) else program.parses == "argparse"
@@ -169,7 +171,7 @@ def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, 
 
 
 def _agree(before: Placed, value: object, option: Option | None) -> bool:
-    """Whether the flag already says so: it is the one that the code reads, or has the same value."""
+    """Whether the flag agrees with the code: it is the flag that the code reads, or it has the same value."""
     if before.unknown:
         return False
     is_same_flag = option is not None and before.key is not None and before.key == at_flag(option)

@@ -1,7 +1,7 @@
-"""What a program makes of its flags before the Trainer has them: `fp16=args.fp16 and not args.bf16`, and
-`training_args.eval_steps = max(steps // 5, 5)` behind the parser.
+"""Evaluates what a program computes from its flags before the Trainer gets them: `fp16=args.fp16 and not args.bf16`, or
+`training_args.eval_steps = max(steps // 5, 5)` after parsing.
 
-An expression of flags and constants has its value here; any other is not known.
+Expressions of flags and constants are evaluated; any other is unknown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 
-# Asked of the machine: cards that are asked about here have bfloat16.
+# Queries of the machine, which are true on any card that memlint estimates for: it has bfloat16.
 _TRUE_ON_A_CARD = frozenset(("is_bf16_supported", "is_available", "is_torch_bf16_gpu_available", "is_cuda_available"))
 _CONVERTS: Mapping[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _COMPARES: Mapping[type[ast.cmpop], Callable[[Any, Any], Any]] = {
@@ -38,7 +38,7 @@ class Assignment(NamedTuple):
 
 
 def value_of(expression: ast.expr, flags: Mapping[str, Any]) -> Any:
-    """The value, `flags` being the attributes of the parsed arguments. LookupError where it is not known."""
+    """The value of an expression. `flags`: attributes of the parsed arguments. Raises LookupError if it is unknown."""
     try:
         return _value(expression, flags)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -88,7 +88,7 @@ def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
 def assignments(tree: ast.AST, path: str) -> Iterator[tuple[str, Assignment]]:
     """Values that a module gives to attributes of its arguments: variables whose names end in `args`.
 
-    A value that is only brought into another shape (`args.targets = args.targets.split(",")`) is none.
+    A conversion of the same attribute (`args.targets = args.targets.split(",")`) is not included.
     """
     yield from _below(tree, path, ())
 

@@ -1,6 +1,6 @@
-"""The options of `accelerate launch` as one of accelerate's launch files (accelerate 1.15 commands/launch.py:156-900).
+"""Converts the options of `accelerate launch` to a launch file of accelerate (1.15 commands/launch.py:156-900).
 
-A file that `--config_file` names comes first; the command's own options win over it.
+The values of a file named by `--config_file` are included; the command's own options override them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NUMBERS = frozenset(("integer", "number", "boolean", "string"))
 
 
 def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: Callable[[str], Any]) -> Document | None:
-    """The launcher's options as a document, None where there are none that matter. `read` gives the named file."""
+    """The launcher's options as a document; None if none of them matters. `read`: returns the named file."""
     values = Values(path, at)
     named = command.option("config_file")
     file = read(named.values[0].text) if named is not None and named.values and not named.values[0].unknown else None
@@ -52,19 +52,20 @@ def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: C
 
 
 def _taken(file: Any, own: list[Placed]) -> dict[str, Any]:
-    """The named file, by each of its keys that no option touches."""
+    """Key -> the named file, for each of its keys that no option overrides."""
     touched = {str(one.path[0]) for one in own}
     keys = file.value if isinstance(file, Document) and isinstance(file.value, dict) else {}
     return {str(key): file for key in keys if key not in touched}
 
 
 def _is_launch_file(file: Any) -> bool:
-    """Whether accelerate takes the file: it asks for this key (1.15 commands/config/config_args.py, process_config)."""
+    """Whether accelerate accepts the file: it requires this key (1.15 commands/config/config_args.py,
+    process_config)."""
     return isinstance(file, Document) and (not isinstance(file.value, dict) or "distributed_type" in file.value)
 
 
 def _absent(named: Option) -> Iterator[Placed]:
-    """What is known of a launch file that is not there or is none: its name, for the format to say so."""
+    """The name of a launch file that is missing or invalid, so that the format can report it."""
     word = named.values[0]
     yield Placed(("config_file",), word.text, named.flag.at, word.at, word.source)
     yield Placed(("distributed_type",), "${distributed_type}", unknown=f"`{word.text}` says it, which is not there")

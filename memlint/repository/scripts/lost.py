@@ -1,7 +1,7 @@
-"""Flags that a shell does not hand on: the command ends above them, and each of their lines is a command of its own.
+"""Finds flags that a shell does not pass on, because the command ends before them: their lines are separate commands.
 
-bash 5.2 (manual, 3.1.2.1): a backslash continues a line only where the newline follows it at once. A blank behind it
-is quoted instead, and the newline ends the command; so does that of a comment.
+bash 5.2 (manual, 3.1.2.1): a backslash continues a line only if the newline follows immediately. If a blank follows, it
+is quoted instead, and the newline ends the command. A newline after a comment does so, too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _BETWEEN = re.compile(
 
 
 def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[Invocation]) -> Document:
-    """The launch with a problem where the command below it is nothing but flags; `of` is the launch in the script."""
+    """The launch, with a problem if the command below it is only flags. `of`: the launch in the script."""
     end = of.words[-1].at
     if end is None or end.path != of.at.path:
         return document

@@ -1,4 +1,4 @@
-"""A script's launches as documents, one for each command that trains.
+"""Makes documents of a script's launches, one for each command that trains.
 
     documents("train.sh", text, Repository(...))
 
@@ -52,16 +52,16 @@ from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
-_FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs read nothing but a file where they are given one
+_FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs, if they get a file, read nothing else
 _WITH_FILES = ("trainer", "llamafactory", "axolotl")  # formats whose values a command may take from a file
 _DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyYAML's: `DIALECT` in its format.py
 _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
-_FOLLOWED = ("trainer", "", None)  # formats of programs whose own code decides
-MOST_DOCUMENTS = 32  # of one script
+_FOLLOWED = ("trainer", "", None)  # formats of programs whose code must be followed
+MOST_DOCUMENTS = 32  # launches of one script
 _IMPORTED = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import", re.MULTILINE)
 _ENGINE = re.compile(r"\bAccelerator\(|\bdeepspeed\.initialize\(")
 MOST_LETTERS = 262_144
-# A cheap look: without one of these no command of a script trains.
+# A quick test: a script without any of these has no command that trains.
 HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
     r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
@@ -73,12 +73,12 @@ STARTS = re.compile(
 
 
 class Repository(NamedTuple):
-    """What a script can see of the repository around it; paths are absolute.
+    """Functions that read the repository around a script. Paths are absolute.
 
-    `root`: its folder. `read` gives a file's text, None where there is none. `find(path, kind)`: as in
+    `root`: its folder. `read`: a file's text, None if it does not exist. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
-    `programs`: those that were read so far, by path; it is added to. `follow`: the runs of a program's
-    code (followed.py). `parse`: a module's text as a tree, kept for whoever else asks.
+    `programs`: a cache of programs by path, which is added to. `follow`: the runs of a program's code (followed.py).
+    `parse`: parses a module's text; cached.
     """
 
     root: str
@@ -91,19 +91,19 @@ class Repository(NamedTuple):
 
 
 def may_launch(text: str) -> bool:
-    """Whether a script is worth following."""
+    """Whether a script may have a command that trains and must be followed."""
     return len(text) <= MOST_LETTERS and HINT.search(text) is not None and STARTS.search(text) is not None
 
 
-_SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # the folder in which somebody queued the script
+_SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # variables for the folder from which a job was submitted
 
 
 def documents(
     path: str, text: str, repository: Repository, display: str = "", gpus: int | None = None
 ) -> tuple[Document, ...]:
-    """The launches of the script at `path` (absolute), in order; `display` is the path that they carry.
+    """The launches of the script at `path` (absolute), in order. `display`: the path in their documents.
 
-    `gpus`: the number of GPUs of the machine that is asked about, for values that depend on it.
+    `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown.
     """
     if not may_launch(text) and not path.endswith(".ipynb"):
         return ()
@@ -167,8 +167,8 @@ def _at_gpus(path: str, text: str, repository: Repository, display: str, index: 
 
 
 def _start_folder(path: str, text: str, repository: Repository) -> str:
-    """The folder that the script is started in: of the repository's and those down to the script's own, the one from
-    which most of the files that it names are there."""
+    """The likely start folder of a script: among the repository's root and the folders down to the script, the one from
+    which most of the files that it names exist."""
     folder = posixpath.dirname(path)
     folders = [folder]
     while folders[-1] != repository.root and folders[-1].startswith(repository.root):
@@ -183,20 +183,20 @@ def _start_folder(path: str, text: str, repository: Repository) -> str:
 
 
 def _asks_for_help(launched: LaunchCommand) -> bool:
-    """Whether help is all that is asked for: `llamafactory-cli train -h`."""
+    """Whether the command only prints help: `llamafactory-cli train -h`."""
     return [word.text for word in launched.arguments] in (["-h"], ["--help"])
 
 
 def _is_script(launched: LaunchCommand) -> bool:
-    """Whether the program is a Python file or a module, no command that a framework installs (`trl sft`)."""
+    """Whether the program is a Python file or a module, not a command that a framework installs (`trl sft`)."""
     return launched.is_module or (launched.program is not None and launched.program.text.endswith(".py"))
 
 
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
     """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
 
-    That file is the run; the flags beside it alone would be judged with defaults that it changes. A script with
-    argparse gives its `--config` a meaning of its own.
+    Then the file is linted as the run: judging the flags without it would use wrong defaults. With argparse, a script
+    interprets `--config` with code of its own.
     """
     if program.parses == "argparse":
         return False
@@ -206,7 +206,7 @@ def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool
 
 
 def _is_of_a_file(value: Value | None) -> bool:
-    """Whether a value stands in a configuration file, or nowhere."""
+    """Whether a value is written in a config, or has no place."""
     return value is None or source_of(value).how == "config"
 
 
@@ -246,7 +246,7 @@ class _Reader:
         if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
-        asked = entry if not is_verl(launched) else None  # verl takes overrides: its code defines no flag
+        asked = entry if not is_verl(launched) else None  # verl takes Hydra overrides: its code defines no flags
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return
@@ -261,7 +261,7 @@ class _Reader:
             run = self._followed(entry, launched, line, invocation)
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         if leaves and run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size")):
-            run = None  # its arguments are those of the file
+            run = None  # its arguments come from the file
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
         if run is None and (
             format_name is None or (leaves and self._config(launched, format_name, invocation) is None)
@@ -273,7 +273,7 @@ class _Reader:
         if run is None:
             said = [
                 one for one in given if one.key is not None
-            ]  # what the program sets by itself comes before the file
+            ]  # values that the program sets itself come before those of the file
             defaults = [one for one in given if one.key is None]
             taken = list(self._of_file(launched, format_name, invocation, given))
             given = [*defaults, *taken, *said]
@@ -306,8 +306,8 @@ class _Reader:
     def _files(
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, taken: list[Placed], said: list[Placed]
     ) -> dict[str, Document]:
-        """The file that each of the `taken` values stands in, under "" where the command has `said` nothing but its
-        name; none where the script writes the file itself."""
+        """Key -> file of each of the `taken` values; under "" if the command itself gives nothing (`said`) but the
+        file's name. Empty if the script writes the file itself."""
         word = config_word(launched, format_name)
         file = self._config(launched, format_name, invocation)
         if word is None or file is None or self._place(invocation.folder, word.text) in dict(invocation.files):
@@ -316,7 +316,7 @@ class _Reader:
         return {str(one.path[0]): file for one in taken} | ({} if others else {"": file})
 
     def _config(self, launched: LaunchCommand, format_name: str, invocation: Invocation) -> Document | None:
-        """The file with the run's values that the command names; None where it names none that can be read."""
+        """The file with the run's values that the command names; None if it names no readable one."""
         word = config_word(launched, format_name)
         if word is None or not word.known:
             return None
@@ -327,7 +327,7 @@ class _Reader:
         return None if is_other else in_dialect(file, _DIALECTS.get(format_name, file.dialect))
 
     def _is_beyond(self, entry: str, line: CommandLine) -> bool:
-        """Whether a program is not followed once more, after its code has said more than its flags' names do."""
+        """Whether MOST_FOLLOWED is reached and this program was followed already, so that it is not followed again."""
         if len(self._runs) < MOST_FOLLOWED or (entry, repr(line)) in self._runs:
             return False
         return any(run is not None for (path, _), run in self._runs.items() if path == entry)
@@ -405,8 +405,8 @@ class _Reader:
         )
 
     def _has_own_trainer(self, launched: LaunchCommand, invocation: Invocation) -> bool:
-        """Whether the program that the command starts makes trainers of classes of its own alone, and it or a module
-        that it imports makes an engine for them: a class of another name may still be a Trainer in all it does."""
+        """Whether the program only uses trainer classes of its own, and it or a module that it imports creates an
+        engine for them. Without an engine, such a class is probably a plain subclass of Trainer."""
         program = launched.program.text if launched.program else ""
         read = partial(self._text, invocation.folder, dict(invocation.files))
         text = read(program) if program.endswith(".py") else None
@@ -417,12 +417,12 @@ class _Reader:
         return any(_ENGINE.search(found) for found in (text, *map(read, places)) if found)
 
     def _below_root(self, path: str) -> str:
-        """A path as the repository has it: `$ROOT/src/train.py` has its place on this machine before it."""
+        """A path relative to the repository: removes the root of this machine from an expanded `$ROOT/src/train.py`."""
         return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
-        """A file that the command names: one that the script wrote before, else one of the repository, where the script
-        starts or beside it."""
+        """The file that the command names: one that the script wrote before, else one of the repository, relative to
+        the working folder or to the script's folder."""
         path = self._place(folder, reference)
         if path in written:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
@@ -431,7 +431,7 @@ class _Reader:
         return self.repository.load(found, folder) if found is not None else None
 
     def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
-        """The text of a file that the command names: one that the script wrote before, else one of the repository."""
+        """The text of the file that the command names: one that the script wrote before, else one of the repository."""
         path = self._place(folder, reference)
         if path in written:
             return known(written[path])
@@ -443,7 +443,7 @@ class _Reader:
         return posixpath.normpath(posixpath.join(folder, reference))
 
     def _entry(self, launched: LaunchCommand, folder: str) -> str | None:
-        """The program's file, absolute; None where the repository has none."""
+        """The program's file, absolute; None if the repository does not have it."""
         word = launched.program
         name = known(word.pieces) if word is not None else None
         if name is None or not name or name.startswith("~"):

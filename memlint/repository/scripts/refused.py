@@ -1,8 +1,8 @@
-"""Flags that a program refuses: argparse exits with status 2 at a flag that is not defined, HfArgumentParser raises
+"""Finds flags that a program refuses: argparse exits with status 2 at an undefined flag, HfArgumentParser raises
 ValueError (transformers 5.23.0 hf_argparser.py:354).
 
-Said only of programs whose definition is complete (`completeness.py`). Beside their own flags, those made of classes of
-transformers, TRL and PEFT take the fields of these classes, of every release.
+Only programs with a complete definition are judged (`completeness.py`). Besides its own flags, a program that parses
+classes of transformers, TRL and PEFT accepts their fields, here those of every release.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GONE = frozenset(
 
 
 def refused_flags(command: LaunchCommand, program: TrainingProgram) -> frozenset[str]:
-    """The flags of the command that the program refuses; none where its definition is open."""
+    """The flags of the command that the program refuses; none if its definition is incomplete."""
     if not program.is_complete or not (program.flags or program.classes):
         return frozenset()
     known = frozenset(takes(program))
@@ -46,7 +46,7 @@ def takes(program: TrainingProgram) -> Iterator[str]:
 
 
 def _is_refused(option: Option, program: TrainingProgram, known: Collection[str]) -> bool:
-    """Whether no flag has this name, or one that begins so: argparse completes what is the start of one alone."""
+    """Whether no flag has this name, nor begins with it: argparse completes an unambiguous prefix."""
     if option.flag.unknown or not option.flag.text.startswith("--") or not option.name.replace(".", "_").isidentifier():
         return False
     plain = option.name.removeprefix("no_") if program.parses != "argparse" else option.name

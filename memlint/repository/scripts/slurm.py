@@ -1,4 +1,4 @@
-"""What a Slurm job asks for: `#SBATCH --gres=gpu:a100_80gb:4 --nodes=2`."""
+"""Reads the resources that a Slurm job requests: `#SBATCH --gres=gpu:a100_80gb:4 --nodes=2`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _LINE = re.compile(r"(?m)^#SBATCH[ \t]+(\S.*)$")
 _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:[= \t]\s*([^\s-]\S*))?")
 _COUNT = re.compile(r"(?:[\w.-]+:)*(\d{1,4})(?:\(.*\))?")
 _SHORT = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-G": "--gpus", "-C": "--constraint"}
-MOST_LETTERS = 16_384  # of a script: directives stand at its start
+MOST_LETTERS = 16_384  # characters at the start of a script that are searched for directives
 
 
 class Job(NamedTuple):
-    """A job's request, Slurm's or another scheduler's. 0 where it does not say; `gpus` are those of one node.
+    """The request of a job, Slurm's or another scheduler's. 0: not stated. `gpus`: of one node.
 
-    `card`: the card as the job calls it ("a100_80gb"), "" where it names none; `card_at`: where, as an offset.
+    `card`: the card's name in the job ("a100_80gb"), "" if it names none; `card_at`: its offset.
     """
 
     nodes: int = 0
@@ -30,7 +30,7 @@ class Job(NamedTuple):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What Slurm sets for the job (sbatch's manual, "output environment variables")."""
+        """The environment variables that Slurm sets for the job (sbatch's manual, "output environment variables")."""
         named = {
             "SLURM_NNODES": self.nodes,
             "SLURM_JOB_NUM_NODES": self.nodes,
@@ -64,7 +64,7 @@ def _card(options: Mapping[str, str]) -> str:
             if kind and not kind[0].partition("(")[0].isdigit() and kind[0]:
                 return kind[0]
     constraint = options.get("--constraint", "").strip("\"'")
-    return constraint if find(constraint) is not None else ""  # features are names of nodes as well
+    return constraint if find(constraint) is not None else ""  # a constraint may also name other features of nodes
 
 
 def _options(line: str) -> list[tuple[str, str]]:
@@ -85,6 +85,6 @@ def _gpus(options: Mapping[str, str], nodes: int, tasks: int, per_node: int) -> 
 
 
 def _number(text: str) -> int:
-    """The number at the end of `gpu:a100:4`, `4` and `2-4` (its least)."""
+    """The number in `gpu:a100:4`, `4` and `2-4` (the smaller one)."""
     match = _COUNT.fullmatch(text.partition("-")[0] if text[:1].isdigit() else text)
     return int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""Messages in the words of a command: keys as the flags that it writes."""
+"""Rewrites messages for a command: keys become flags in the spelling of the command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whose arguments a command's flags are, and what the program adds to them before a format's table reads them.
+"""Translates a command's flags to the keys of a format, and adds the arguments that the program sets itself.
 
-Two kinds of programs have names of their own for what the Trainer's table calls otherwise: scripts (by what their code
-does with a flag, else by names that the field shares), and programs that set arguments themselves.
+Scripts have names of their own for arguments of the Trainer. A flag is translated by what the script's code does with
+it, else by names that many scripts share.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ TRL_TASKS = {
     "GKDConfig": "gkd",
 }
 _TRL_WORDS = {"reward": "rm"}
-# Formats whose own program runs: what a copy of its code in the repository loads beside the model is known.
+# Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
 WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
-# What a run of LLaMA-Factory says and its other programs (scripts/vllm_infer.py and their like) do not take.
+# Keys of a LLaMA-Factory run that its other programs (such as scripts/vllm_infer.py) do not accept.
 _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
-# Names that scripts share for the same thing, likeliest first. `batch_size` is none: one script means a GPU's, another
-# all GPUs'.
+# Names that many scripts use for the same argument, likeliest first. `batch_size` is not among them: it may be per GPU
+# or over all GPUs.
 SHARED: Mapping[str, tuple[str, ...]] = {
     "model_name_or_path": (
         *("model_path", "base_model", "base_model_name_or_path", "model_id", "pretrained_model_name_or_path"),
@@ -70,7 +70,7 @@ _BATCHES = ("batch_size", "train_batch_size", "global_batch_size", "total_batch_
 
 
 def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) -> str | None:
-    """The format whose keys the flags are; "" for a program with a training loop of its own, None where none trains."""
+    """The format of the flags; "" for a program with a training loop of its own, None if the command does not train."""
     if command.launcher in ("llamafactory-cli", "lmf"):
         return "llamafactory"
     if command.launcher == "trl":
@@ -98,8 +98,8 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 
 def config_word(command: LaunchCommand, format_name: str) -> Word | None:
-    """The word that names the file with the run's values: the first of LLaMA-Factory and axolotl, `--config` or a file
-    of TRL and of scripts with such a parser."""
+    """The word that names the file with the run's values: for LLaMA-Factory and axolotl the first argument, for TRL and
+    scripts with such a parser the value of `--config` or a file."""
     if format_name in ("llamafactory", "axolotl"):
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
@@ -113,8 +113,8 @@ CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
 
 
 def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
-    """The values of the file that a command names, for the command to override; what memory needs is unknown where
-    the file cannot be read."""
+    """The values of the file that a command names, which the command may override. If the file cannot be read, the
+    values that matter to memory are unknown."""
     if file is not None:
         yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
         return
@@ -132,7 +132,7 @@ _OPENRLHF_FLAGS = frozenset(
 
 
 def is_openrlhf(command: LaunchCommand) -> bool:
-    """Whether a program of OpenRLHF starts, or that of a fork: by its name, with two of the flags."""
+    """Whether the command starts a program of OpenRLHF or of a fork: it has its name and at least two of its flags."""
     text = command.program.text if command.program is not None else ""
     if not _OPENRLHF_PROGRAM.search(text):
         return False
@@ -141,7 +141,7 @@ def is_openrlhf(command: LaunchCommand) -> bool:
 
 
 def is_verl(command: LaunchCommand) -> bool:
-    """Whether a program takes verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
+    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
     text = command.program.text if command.program is not None else ""
     words = [word.text.lstrip("+~") for word in command.arguments]
     sections = {word.partition(".")[0] for word in words if "=" in word}
@@ -151,7 +151,7 @@ def is_verl(command: LaunchCommand) -> bool:
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:
-    """Whether a program that no format reads trains: by the name of its file and flags."""
+    """Whether a program of no known format probably trains, by the names of its file and flags."""
     text = command.program.text.lower() if command.program is not None else ""
     named = any(word in text for word in ("train", "sft", "dpo", "grpo", "ppo", "finetun", "fine_tun", "rlvr", "dapo"))
     learns = bool(names & {"learning_rate", "lr", "num_train_epochs", "epochs", "max_steps", "train_iters"}) or any(
@@ -165,7 +165,8 @@ def _trains(names: set[str], command: LaunchCommand) -> bool:
 
 
 def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]:
-    """(framework, task): "trl", "transformers", "swift", "openrlhf", and which trainer; "" where only the keys tell."""
+    """(framework, task): "trl", "transformers", "swift" or "openrlhf", and its trainer; "" if only the keys can
+    tell."""
     if command.launcher == "trl":
         return "trl", _TRL_WORDS.get(command.task, command.task)
     if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
@@ -179,7 +180,7 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
 
 
 def flag_names(command: LaunchCommand, program: TrainingProgram) -> dict[str, str]:
-    """The flag that sets a key, where it is not called like the key."""
+    """Key -> the flag that sets it, for flags with another name than their key."""
     return {key: flag for flag, key in program.meanings.items() if flag != key and flag in program.flags}
 
 
@@ -195,7 +196,7 @@ def _swift_module(command: LaunchCommand) -> str:
 def completed(
     command: LaunchCommand, program: TrainingProgram, format_name: str, given: Iterable[Placed]
 ) -> Iterator[Placed]:
-    """The flags with the program's own defaults before them, and with names that the table knows."""
+    """The program's own defaults, then the flags, all under the names of the format's table."""
     flags = list(given)
     if format_name != "trainer":
         yield from flags
@@ -210,7 +211,8 @@ def completed(
 
 
 def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]:
-    """A flag's value under the further names that it is handed on as, before the flags of these names."""
+    """The values of flags under the further names that the code passes them as. They come before the flags of these
+    names, which override them."""
     by_name = {str(one.path[0]): one for one in flags}
     for key, flag in program.shared.items():
         given = by_name.get(program.meanings.get(flag, flag)) or by_name.get(flag)
@@ -219,7 +221,7 @@ def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]
 
 
 def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Placed]:
-    """Defaults of flags that are keys, and arguments that the program sets itself."""
+    """The defaults of flags with the names of keys, and the arguments that the program sets itself."""
     for name, one in program.flags.items():
         key = program.meanings.get(name, name)
         default = False if one.is_switch and one.default is None else one.default
@@ -231,10 +233,10 @@ def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Pla
 
 
 def worked_out(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Placed]:
-    """What the program's code makes of its flags where that differs from what they say. `given`: all of them.
+    """The arguments that the program's code computes from its flags. `given`: all flags.
 
-    A parser of dataclasses fills the Trainer's arguments itself, and what the code works out is for those that no flag
-    gives. With argparse nothing but the code fills them.
+    A parser of dataclasses sets the Trainer's arguments from flags, so that computed values only apply to arguments
+    without a flag. With argparse only the code sets them.
     """
     by_name = {str(one.path[0]): one for one in given}
     flags, known = _by_flag(program, by_name), keys_of("trainer")
@@ -253,7 +255,7 @@ def worked_out(program: TrainingProgram, given: Iterable[Placed]) -> Iterator[Pl
 
 
 def _by_flag(program: TrainingProgram, by_name: Mapping[str, Placed]) -> dict[str, Any]:
-    """What the attributes of the parsed arguments hold, as far as it is known."""
+    """Attribute of the parsed arguments -> its value, as far as known."""
     found: dict[str, Any] = {}
     for flag, defined in program.flags.items():
         one = by_name.get(program.meanings.get(flag, flag)) or by_name.get(flag)
@@ -280,7 +282,7 @@ def _as_evaluated(
 
 
 def _shared(flags: list[Placed]) -> Iterator[Placed]:
-    """Flags under a name that the field shares, for keys that no flag gives."""
+    """Flags with a commonly used name, for keys that no flag sets directly."""
     by_name = {str(one.path[0]): one for one in flags}
     for key, names in SHARED.items():
         if key in by_name:
@@ -301,5 +303,5 @@ def _shared(flags: list[Placed]) -> Iterator[Placed]:
 
 
 def _is_key_of_its_own(name: str, key: str) -> bool:
-    """`model` is a script's word for many things; only a path or a hub's name makes it the model."""
+    """Whether a flag keeps its own name: `model` has many meanings, and is only translated to `model_name_or_path`."""
     return name == "model" and key != "model_name_or_path"

@@ -1,4 +1,4 @@
-"""Arguments as values: text by the type that the program's own parser gives it."""
+"""Converts arguments to values, by the types of the program's own parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LETTERS = 10_000  # of an argument that holds JSON
 
 
 def types_of(schema: Mapping[str, Any] | None) -> frozenset[str]:
-    """The JSON types that a key's schema allows; none where it says nothing."""
+    """The JSON types that a key's schema allows; none if the schema does not state any."""
     if schema is None:
         return frozenset()
     own = schema.get("type", ())
@@ -32,7 +32,7 @@ _TYPE_NAMES = {bool: "boolean", int: "integer", float: "number", type(None): "nu
 
 
 def value_of(words: tuple[Word, ...], types: frozenset[str]) -> Any:
-    """What the words after a flag mean: nothing is true, several are a list."""
+    """The value of the words after a flag: True for none, a list for several."""
     if not words:
         return True
     if len(words) > 1 and (types - {"null"}) <= {"boolean", "integer", "number"} and types:
@@ -45,7 +45,7 @@ def value_of(words: tuple[Word, ...], types: frozenset[str]) -> Any:
 
 
 def scalar(word: Word, types: frozenset[str]) -> Any:
-    """One word's value. A word that nobody can know stays a placeholder, `${NAME}`."""
+    """The value of one word. An unknown word becomes a placeholder, `${NAME}`."""
     if word.unknown:
         return placeholder(word)
     text = word.text
@@ -63,7 +63,7 @@ def scalar(word: Word, types: frozenset[str]) -> Any:
 
 
 def placeholder(word: Word) -> str:
-    """The word with `${...}` for what is unknown in it."""
+    """The word with `${...}` in place of its unknown parts."""
     parts = []
     for piece in word.pieces:
         is_plain = not piece.unknown or piece.text.startswith("${")

@@ -1,4 +1,4 @@
-"""How many GPUs a launch uses: what its launcher, its variables and its job say."""
+"""Finds how many GPUs a launch uses, from its launcher, its environment variables and its job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEVICES = re.compile(r"\s*\d+\s*(?:,\s*\d+\s*)*,?\s*")
 
 
 class World(NamedTuple):
-    """GPUs of all machines and of one; 0 where nobody can know. `at`: where it is said."""
+    """The number of GPUs of all machines and of one; 0 if unknown. `at`: the place where it is written."""
 
     gpus: int = 0
     per_node: int = 0
@@ -32,9 +32,9 @@ def world(
     job: Job | None,
     read: Callable[[str], str | None] = lambda reference: None,
 ) -> World:
-    """The GPUs of a launch. A launcher's own number counts first, then the visible devices, then the job's.
+    """The GPUs of a launch: by the launcher's options, else by the visible devices, else by the job.
 
-    `read` gives the text of a file that the command names: DeepSpeed's host file.
+    `read`: returns the text of a file that the command names (DeepSpeed's host file).
     """
     hosts = _of_hosts(command, read)
     if hosts is not None:
@@ -109,7 +109,7 @@ def _value(word: Word) -> int:
 
 
 def _number(option: Option | None) -> int | None:
-    """The option's number: None where it is not given, 0 where it is not known."""
+    """The option's number: None if the option is not given, 0 if its value is unknown."""
     if option is None:
         return None
     text = option.values[0].known if option.values else None
@@ -164,7 +164,7 @@ def _included(option: Option) -> World:
 
 
 def _swift(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
-    """ms-swift starts torchrun where `NPROC_PER_NODE` is set (4.2 swift/cli/main.py, `use_torchrun`)."""
+    """ms-swift starts torchrun if `NPROC_PER_NODE` is set (4.2 swift/cli/main.py, `use_torchrun`)."""
     if "NPROC_PER_NODE" not in variables and "NNODES" not in variables:
         return None
     each, nodes = _variable(variables, "NPROC_PER_NODE"), _variable(variables, "NNODES")
@@ -179,7 +179,7 @@ def _variable(variables: Mapping[str, Text], name: str) -> int:
 
 
 def visible_devices(variables: Mapping[str, Text]) -> int:
-    """The number of devices in CUDA_VISIBLE_DEVICES, 0 where it is not set or not known."""
+    """The number of devices in CUDA_VISIBLE_DEVICES; 0 if it is not set or unknown."""
     text = known(variables.get("CUDA_VISIBLE_DEVICES", ()))
     if text is None or not _DEVICES.fullmatch(text):
         return 0
@@ -205,7 +205,8 @@ def _at(option: Option | None) -> Where | None:
 
 
 def _llamafactory(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
-    """LLaMA-Factory starts torchrun where `FORCE_TORCHRUN` is set (0.9.5 launcher.py), else for all visible GPUs."""
+    """The GPUs of torchrun, which LLaMA-Factory starts if `FORCE_TORCHRUN` is set (0.9.5 launcher.py); None without
+    it."""
     return _swift(command, variables) if known(variables.get("FORCE_TORCHRUN", ())) else None
 
 

@@ -1,4 +1,4 @@
-"""MEM013: a run that fits with the newest releases, which nobody asked for, and not with those before.
+"""MEM013: a run that fits with the newest releases, which are only assumed, but not with older ones.
 
 The same files are read once more under older versions, which only Python can ask for.
 """
@@ -55,7 +55,7 @@ FIELDS: Mapping[str, Any] = {
 
 
 def check(facts: Facts) -> Iterator[Hit]:
-    """One hit where the verdict is "fits" by assumption alone: under older versions the run is out of memory."""
+    """One hit if the verdict "fits" depends on assumed versions: under older ones the run is out of memory."""
     run, now = facts.run, facts.estimate
     if now is None or now.verdict != "fits" or now.device_high_bytes is None or facts.under is None:
         return

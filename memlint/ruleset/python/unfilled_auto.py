@@ -109,7 +109,8 @@ _PREPARED_BY_ACCELERATE = (4, 30)  # transformers trainer.py: before, deepspeed.
 
 
 def check(facts: Facts) -> Iterator[Hit]:
-    """One hit for each key. A lone file counts where other `auto` values show that it is meant for Hugging Face."""
+    """One hit for each key. A DeepSpeed file without a run is judged only if other `auto` values show that it is meant
+    for Hugging Face."""
     if () < facts.run.stack.transformers < _PREPARED_BY_ACCELERATE:
         return
     found = list(_autos(facts.raw.get("deepspeed"), ""))

@@ -1,4 +1,4 @@
-"""Python's own functions on known values."""
+"""Python's built-in functions, applied to known values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NOT_FOLLOWED = "computed from what memlint does not know"
 
 
 def _on_scalars(function: Callable[..., Any]) -> Library:
-    """A function of scalars. It keeps the place of a single argument that it does not change."""
+    """A handler that applies `function` to scalars. The place of a single argument that does not change is kept."""
 
     def apply(reader: Reader, given: Call) -> Value:
         if any(isinstance(one, Either) for one in given.positional) and len(given.positional) == 1:
@@ -100,7 +100,7 @@ def _variables(reader: Reader, given: Call) -> Value:
     return Table(arguments, given.source, is_open=True)
 
 
-# Attributes that models of every decoder family have, and that scripts ask for (transformers 5.23 modeling_utils.py).
+# Attributes that scripts query, with their value for every decoder model (transformers 5.23 modeling_utils.py).
 _OF_MODELS = {"supports_gradient_checkpointing": True}
 
 
@@ -119,7 +119,7 @@ def _get_attribute(reader: Reader, given: Call) -> Value:
 
 
 def _may_have(owner: Value) -> bool:
-    """Whether something may have attributes that are not seen."""
+    """Whether an object may have attributes that are not known."""
     return isinstance(owner, (Undetermined, Either)) or (isinstance(owner, Table) and owner.is_open)
 
 
@@ -142,7 +142,8 @@ def _set_attribute(reader: Reader, given: Call) -> Value:
 
 
 def _forget(owner: Instance | Class, given: Call) -> None:
-    """One of the attributes is set, and nobody knows which: an option of the command may stand for any of them."""
+    """Handles setting an attribute with an unknown name: every attribute that an option of the command could name
+    becomes unknown."""
     holder = owner.attributes if isinstance(owner, Instance) else owner.fields
     for name in holder:
         holder[name] = Undetermined("set under a name that memlint does not know", given.source)

@@ -1,4 +1,4 @@
-"""Calls: of functions and classes of the repository, which are followed, and of libraries, which are known or not."""
+"""Calls: functions and classes of the repository are followed; calls of libraries have handlers or are unknown."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def arguments(reader: Reader, node: ast.Call, frame: Frame) -> Call:
 
 
 def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None) -> Value:
-    """What calling `target` gives. `owner`: what it is a method of."""
+    """The result of calling `target`. `owner`: the object of which it is a method."""
     reader.budget.spend()
     if isinstance(target, PythonFunction):
         return follow(reader, target, given)
@@ -115,7 +115,7 @@ def _of_library(reader: Reader, name: str, given: Call, owner: Value | None) -> 
     if found is not None:
         return found
     _follow_callbacks(reader, given)
-    base = owner if isinstance(owner, (Made, Either)) else None  # either: branches that load it in several ways
+    base = owner if isinstance(owner, (Made, Either)) else None  # Either: branches that load the model in several ways
     made = Made(name, given.positional, given.named, given.source, base, given.is_open)
     reader.made(made)
     reader.observe(made)
@@ -123,7 +123,7 @@ def _of_library(reader: Reader, name: str, given: Call, owner: Value | None) -> 
 
 
 def _follow_callbacks(reader: Reader, given: Call) -> None:
-    """Functions that are handed over may be called: `dataset.map(tokenize)`."""
+    """Follows functions that are passed as arguments, because they may be called: `dataset.map(tokenize)`."""
     for value in (*given.positional, *given.named.values()):
         if isinstance(value, PythonFunction):
             with reader.doubt("only in a function that a library may call"):
@@ -160,8 +160,9 @@ LINEAR_NAMES = "names of linear modules"
 
 
 def _names_of_modules(node: ast.FunctionDef | ast.AsyncFunctionDef, given: Call) -> Value | None:
-    """What `find_all_linear_names(model)` of QLoRA and its many copies gives: the last names of the modules of one
-    class, `nn.Linear` or a quantised one. `without`: words in the names of modules that it leaves out."""
+    """The result of `find_all_linear_names(model)` of QLoRA and its many copies: the last parts of the names of all
+    modules of one class, `nn.Linear` or a quantised one. `without`: words in the names of modules that it leaves
+    out."""
     calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
     names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
     if not {"named_modules", "isinstance", "split"} <= names:
@@ -172,7 +173,7 @@ def _names_of_modules(node: ast.FunctionDef | ast.AsyncFunctionDef, given: Call)
 
 
 def complete(reader: Reader, made: Instance, given: Call) -> None:
-    """What a dataclass or a model of pydantic does with its fields once they are set."""
+    """Follows the methods that a dataclass or pydantic model runs after its fields are set (`__post_init__`, ...)."""
     for name in ("__post_init__", "model_post_init"):
         later = attribute(made, name)
         if isinstance(later, PythonFunction):
@@ -180,7 +181,7 @@ def complete(reader: Reader, made: Instance, given: Call) -> None:
 
 
 def _construct(reader: Reader, target: Class, given: Call) -> Value:
-    """An object of a class of the repository; what a library makes of a class that derives from it."""
+    """An object of a class of the repository; for a subclass of a library's class, the library's result."""
     for base in external_bases(target):
         known_class = reader.library(f"class {base.name}")
         found = known_class(reader, given._replace(name=base.name)) if known_class else None

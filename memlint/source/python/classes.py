@@ -28,7 +28,7 @@ _MISSING = "has no default"
 
 
 def define(reader: Reader, node: ast.ClassDef, frame: Frame) -> Class:
-    """The class that `node` defines. Its body is read for fields and methods alone."""
+    """The class that `node` defines. Only fields and methods of its body are read."""
     bases = tuple(reader.evaluate(reader, base, frame) for base in node.bases)
     found = Class(node.name, bases, frame.module, frame.scope)
     inner = Frame(frame.module, Scope(frame.scope))
@@ -93,13 +93,13 @@ def field_types(of: Class) -> dict[str, tuple[Class, ast.expr]]:
     return found
 
 
-# What transformers' training arguments make an engine of while they are made: what is set on them later is read by
-# nobody (transformers 4.57.6 and 5.23.0 training_args.py, __post_init__).
+# Fields that transformers' training arguments only read in __post_init__, to set up the engine: setting one later has
+# no effect (transformers 4.57.6 and 5.23.0 training_args.py).
 READ_WHEN_MADE = frozenset(("bf16", "deepspeed", "evaluation_strategy", "fp16", "fsdp", "fsdp_config", "tf32"))
 
 
 def was_read(owner: Value, name: str) -> bool:
-    """Whether `owner` is such arguments, and `name` one of those that were read when it was made."""
+    """Whether `owner` is an object of training arguments, and `name` one of READ_WHEN_MADE."""
     if name not in READ_WHEN_MADE:
         return False
     names = [owner.name] if isinstance(owner, Made) else []
@@ -133,7 +133,7 @@ def instance(reader: Reader, of: Class, given: Call) -> Instance:
 
 
 def _nested(reader: Reader, value: Value, owner: Class, annotation: ast.expr) -> Value:
-    """A mapping as the class that its field is annotated with, as pydantic and dacite make of it."""
+    """A mapping converted to the class of the field's annotation, as pydantic and dacite do."""
     if not isinstance(value, Table) or not isinstance(annotation, (ast.Name, ast.Attribute)):
         return value
     of = reader.evaluate(reader, annotation, Frame(owner.module, Scope(owner.scope)))

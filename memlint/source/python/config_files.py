@@ -52,7 +52,7 @@ def load(reader: Reader, given: Call) -> Value:
 
 
 def _of_text(text: str, source: ValueSource) -> Value:
-    """`json.loads("{...}")` of a text in the script: its values have no place of their own."""
+    """The values of `json.loads("{...}")` for a text in the script; they have no place of their own."""
     (document,) = load_text(text.encode("utf-8", "surrogatepass"), "")[:1]
     if any(problem.fatal for problem in document.problems):
         return Undetermined("a text that cannot be read", source)
@@ -60,7 +60,7 @@ def _of_text(text: str, source: ValueSource) -> Value:
 
 
 def _path(stream: Value) -> str | None:
-    """The path behind an opened file or the text that was read from it."""
+    """The path of an opened file, or of the file from which a text was read."""
     for _ in range(4):
         if isinstance(stream, Known):
             return stream.value if isinstance(stream.value, str) else None
@@ -71,7 +71,7 @@ def _path(stream: Value) -> str | None:
 
 
 def plain_values(document: Document) -> Value:
-    """The values of a configuration file, its interpolations as they are written."""
+    """The values of a configuration file, with unresolved interpolations."""
     return _of(document, document.value, (), [MAX_VALUES])
 
 
@@ -101,7 +101,7 @@ def _of(document: Document, value: Any, pointer: Path, count: list[int]) -> Valu
 
 
 def value_of_plain(value: Any, source: ValueSource) -> Value:
-    """A value of Python's own scalars, lists and dictionaries, all of it from one place."""
+    """Wraps a plain Python value (scalars, lists, dictionaries), with `source` as the place of all of it."""
     if isinstance(value, dict):
         return Table({key: value_of_plain(inner, source) for key, inner in value.items()}, source)
     if isinstance(value, list):
@@ -110,7 +110,7 @@ def value_of_plain(value: Any, source: ValueSource) -> Value:
 
 
 def interpolate(root: Table, table: Table) -> None:
-    """`${a.b}` as OmegaConf reads it."""
+    """Resolves `${a.b}` in `table` as OmegaConf does."""
     for key, value in table.values.items():
         if isinstance(value, Table):
             interpolate(root, value)
@@ -186,7 +186,7 @@ def override(config: Table, path: str, value: Value) -> None:
 
 
 def _instantiate(reader: Reader, given: Call) -> Value | None:
-    """`hydra.utils.instantiate(config, **arguments)`: what `_target_` names, made of the other keys."""
+    """`hydra.utils.instantiate(config, **arguments)`: calls what `_target_` names, with the other keys as arguments."""
     (config,) = given.positional[:1] or (given.named.get("config"),)
     if not isinstance(config, Table):
         return None
@@ -208,7 +208,7 @@ def _instantiated(reader: Reader, value: Value, given: Call) -> Value:
 
 
 def _object_at(reader: Reader, name: str) -> Value:
-    """What a dotted name stands for: a class of the repository, else one outside of it."""
+    """The object with a dotted name: a class of the repository, else something external."""
     module, _, last = name.rpartition(".")
     found = modules.imported_name(reader, module, 0, last, reader.script, reader.execute)
     return External(name) if isinstance(found, Scope) or found is None else found

@@ -38,7 +38,7 @@ from memlint.source.python.values import (
 )
 
 _PROPERTIES = ("property", "cached_property")
-CUT = "slice()"  # the name of what is observed where something unknown is cut: `ids[:max_length]`
+CUT = "slice()"  # the name of the object that is observed when an unknown value is sliced: `ids[:max_length]`
 
 
 def evaluate(reader: Reader, node: ast.expr, frame: Frame) -> Value:
@@ -103,7 +103,7 @@ def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: F
 
 
 def _words(node: ast.expr) -> Iterator[str]:
-    """The names and keys that an expression is made of: `input_ids` of `batch["input_ids"]`."""
+    """The names and keys in an expression: `batch` and `input_ids` in `batch["input_ids"]`."""
     for one in ast.walk(node):
         if isinstance(one, (ast.Name, ast.Attribute)):
             yield one.id if isinstance(one, ast.Name) else one.attr
@@ -120,7 +120,7 @@ def _binary(reader: Reader, node: ast.BinOp, frame: Frame) -> Value:
 
 
 def placed(value: Value, source: ValueSource) -> Value:
-    """`value` with `source` where it has no place of its own."""
+    """`value`, with `source` as its place if it has none of its own."""
     if isinstance(value, (Known, Undetermined)) and value.source.span is None:
         return value._replace(source=source)
     return value
@@ -143,7 +143,7 @@ def _boolean(reader: Reader, node: ast.BoolOp, frame: Frame) -> Value:
     for part in node.values:
         value = evaluate(reader, part, frame)
         if stops_at and isinstance(value, Undetermined) and value.source.how == "typed" and part is not node.values[-1]:
-            continue  # `input("Batch [1]: ") or 1`: who only presses Enter gets the default
+            continue  # `input("Batch [1]: ") or 1`: pressing Enter gives the default
         known = operations.truth(value)
         if known is stops_at:
             found.append(value)
@@ -258,7 +258,7 @@ def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Va
 
 
 def _rounds(reader: Reader, generators: list[ast.comprehension], frame: Frame) -> list[Frame] | None:
-    """A frame for each round of a comprehension with one `for`; None where its rounds are unknown."""
+    """A frame for each iteration of a comprehension with one `for`; None if its elements are unknown."""
     (first, *others) = generators
     values = elements(evaluate(reader, first.iter, frame))
     if others or values is None:
@@ -268,7 +268,7 @@ def _rounds(reader: Reader, generators: list[ast.comprehension], frame: Frame) -
         inner = Frame(frame.module, Scope(frame.scope))
         assign(reader, first.target, value, inner)
         tests = [operations.truth(evaluate(reader, test, inner)) for test in first.ifs]
-        if False not in tests:  # an unknown test mostly leaves out what a library does not take
+        if False not in tests:  # unknown counts as true: such tests mostly drop what a library would not accept
             rounds.append(inner)
     return rounds
 
@@ -317,7 +317,7 @@ def _unpack(reader: Reader, target: ast.Tuple | ast.List, value: Value, frame: F
 
 
 def _of_unknown_parts(value: Value) -> str:
-    """Why parts of a value are not known."""
+    """The reason why parts of a value are unknown."""
     if isinstance(value, Undetermined):
         return value.reason
     return f"what `{value.last}` returns is not known" if isinstance(value, Made) else "a part of something unknown"

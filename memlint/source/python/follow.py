@@ -1,4 +1,4 @@
-"""Follows a script from its first line, as a command line starts it."""
+"""Follows a Python script from its first line, with a given command line."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def follow_script(
     constants: Mapping[str, Value],
     command: CommandLine = BARE,
 ) -> None:
-    """Follows `script`; `observe` is told of each object that a library makes. Never raises on any text.
+    """Follows `script` and calls `observe` with each object that a library makes. Never raises on any text.
 
-    `command`: how it is started.
+    `command`: the script's command line.
     """
     known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **hydra.LIBRARIES, **libraries}
     values = {**standard_library.constants(command), **constants}
@@ -41,8 +41,8 @@ def follow_script(
 
 
 def _commands(scope: Scope) -> Iterator[PythonFunction]:
-    """Functions under `@app.command()`, `@click.command()` or fastcore's `@call_parse`: an installed package starts
-    them by name."""
+    """The functions decorated with `@app.command()`, `@click.command()` or fastcore's `@call_parse`, which an installed
+    package starts by name."""
     for value in list(scope.names.values()):
         node = value.node if isinstance(value, PythonFunction) else None
         for decorator in node.decorator_list if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) else ():

@@ -36,7 +36,7 @@ class DefaultsEntry(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What an override calls it: `model`, or `model@second` where the list gives it a package of its own."""
+        """Its name in an override: `model`, or `model@second` if the list gives it a package."""
         return f"{self.group}@{self.package}" if self.package else self.group
 
 
@@ -49,21 +49,21 @@ def hydra_main(reader: Reader, given: Call) -> Value | None:
     word = str(name.value).removesuffix(".yaml")
     if reader.config:
         base, word = posixpath.split(reader.config.removesuffix(".yaml").removesuffix(".yml"))
-    base, word = _said(reader, base, "config_path", "cp"), _said(reader, word, "config_name", "cn")
+    base, word = _own_option(reader, base, "config_path", "cp"), _own_option(reader, word, "config_name", "cn")
     config = composed(reader, base, word.removesuffix(".yaml")) or Table({}, given.source, is_open=True)
     interpolate(config, config)
     return PythonFunction(given.owner.node, given.owner.module, given.owner.scope, config)
 
 
-def _said(reader: Reader, otherwise: str, *names: str) -> str:
-    """The word that the command line has for one of Hydra's own options."""
+def _own_option(reader: Reader, otherwise: str, *names: str) -> str:
+    """The value that the command line gives one of Hydra's own options (`--config-name x`); else `otherwise`."""
     (word,) = (reader.words(*names) or (None,))[:1]
     return str(word.value) if isinstance(word, Known) else otherwise
 
 
 def composed(reader: Reader, folder: str, name: str) -> Table | None:
-    """The configuration `name` of `folder` with all that its defaults list names, and the overrides of the command
-    line: a choice of a group first, values last. None where the file is not there."""
+    """The configuration `name` of `folder`, merged with all files of its defaults list and the overrides of the command
+    line: choices of groups first, values last. None if the file does not exist."""
     files = _Files(reader, folder, name)
     choices, added, values = files.overrides(reader.command.overrides)
     files.choose((*files.parts(name), *added), choices)
@@ -121,8 +121,8 @@ class _Files:
             yield from _parts(entry, posixpath.dirname(path))
 
     def choose(self, entries: Sequence[DefaultsEntry], choices: dict[str, str], depth: int = 0) -> None:
-        """Add to `choices` what the `override` entries of a defaults list say, then those of the lists below: the first
-        one counts, and the last file of a list is looked at first (hydra 1.3.8 _internal/defaults_list.py, lines 115
+        """Adds the `override` entries of a defaults list to `choices`, then those of the lists below. An earlier choice
+        is kept; the files of a list are visited from the last one (hydra 1.3.8 _internal/defaults_list.py, lines 115
         and 533)."""
         for one in entries:
             if one.is_override:
@@ -171,7 +171,7 @@ def _searched(primary: Table) -> Iterator[str]:
 
 
 def _absent(part: DefaultsEntry, above: str) -> Table:
-    """What a file that is not here says: nothing where it is optional; else nobody knows what, and where it goes."""
+    """The values of a file that does not exist: none if it is optional, else unknown ones."""
     return Table({}) if part.is_optional else _below(_package(part, above, ""), Table({}, is_open=True))
 
 
@@ -185,12 +185,13 @@ def _path(part: DefaultsEntry) -> str:
 
 
 def _package(part: DefaultsEntry, above: str, header: str) -> str:
-    """Where the values of a part go: what the list says, the file's header, else the group below the parent."""
-    said = part.package or header
-    if said == "_global_":
+    """The package of a part's values: from the defaults list, else from the file's header, else the group below the
+    parent's package."""
+    stated = part.package or header
+    if stated == "_global_":
         return ""
-    if said.startswith("_global_."):
-        return said.removeprefix("_global_.")
+    if stated.startswith("_global_."):
+        return stated.removeprefix("_global_.")
     if header and not part.package:
         return header
     own = part.package or part.written.replace("/", ".")

@@ -1,4 +1,4 @@
-"""How much of a script is followed: enough for real ones, and little enough that none takes a second."""
+"""The limits for following a Python script: enough for real ones, and low enough that none takes a second."""
 
 from __future__ import annotations
 
@@ -25,4 +25,4 @@ class Budget:
 
 
 class StopReading(Exception):
-    """The script is larger than what is followed; what was found so far counts."""
+    """The script exceeds the limits. What was found so far is used."""

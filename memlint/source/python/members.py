@@ -1,4 +1,4 @@
-"""Attributes and items of values, and what a loop over a value goes through."""
+"""Attributes and items of values, and the elements that a loop over a value takes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _of_instance(owner: Instance, name: str) -> Value:
 
 
 def above(of: Class, owner: Instance) -> Instance:
-    """What `super()` gives in a method of the class `of` that is called on `owner`."""
+    """The value of `super()` in a method of class `of` that is called on `owner`."""
     bases = Class(of.name, of.bases, of.module, of.scope)
     return Instance(bases, owner.source, owner.behind or owner)
 
@@ -145,7 +145,7 @@ def merge(into: Table, other: Value) -> None:
 
 
 def elements(value: Value) -> list[Value] | None:
-    """What a loop over `value` goes through; None where that is unknown."""
+    """The elements that a loop over `value` takes; None if they are unknown."""
     if isinstance(value, Items) and not value.is_open and len(value.values) <= MAX_ITEMS:
         return list(value.values)
     if isinstance(value, Table) and not value.is_open and len(value.values) <= MAX_ITEMS:
@@ -154,7 +154,8 @@ def elements(value: Value) -> list[Value] | None:
 
 
 def part_of(iterated: Value) -> Value:
-    """What a loop over something of unknown length gets: of a model's parameters one of them, with its model."""
+    """The loop variable in a loop over something of unknown length; over a model's parameters: one of them, with the
+    model as its base."""
     if isinstance(iterated, Made) and iterated.last in PARAMETERS:
         parameter = Made(PARAMETERS[0], base=iterated.base, source=iterated.source)
         is_named = iterated.last == "named_parameters"

@@ -12,7 +12,7 @@ from memlint.source.python.values import Class, Instance, Items, Known, Made, Ta
 
 
 def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
-    """The value of `owner.name(...)` where `owner` is a scalar, a list or a dictionary; None for anything else."""
+    """The value of `owner.name(...)` if `owner` is a scalar, a list or a dictionary; None for any other owner."""
     if isinstance(owner, Known) and isinstance(owner.value, str):
         if name in ("resolve", "absolute", "expanduser", "as_posix"):  # a path
             return owner
@@ -40,7 +40,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     return None
 
 
-# Attributes of what a class of the repository loads: its name, and those of the library's classes that it stands on.
+# Attributes of an object that a class of the repository loads: the name of the class, and the names of the library's
+# classes that it derives from.
 OWN_CLASS, LIBRARY_CLASSES = "class of the repository", "classes of a library"
 
 
@@ -58,13 +59,13 @@ _CONFIG_SUFFIXES = (".json", ".yaml", ".yml", ".toml")
 
 
 def is_there(reader: Reader, path: Value, given: Call) -> Value:
-    """Whether a file is there: known of configuration files, which a repository holds or does not."""
+    """Whether a file exists. Known only for configuration files, which the repository has or not."""
     if isinstance(path, Known) and isinstance(path.value, str) and path.value.endswith(_CONFIG_SUFFIXES):
         return Known(reader.find(path.value) is not None, given.source)
     return Undetermined("whether a file exists", given.source)
 
 
-# pydantic 2.13 main.py: class methods that make an object of a mapping.
+# pydantic 2.13 main.py: class methods that make an object from a mapping.
 _VALIDATES = frozenset({"model_validate", "parse_obj", "model_construct"})
 
 
@@ -144,7 +145,7 @@ def _append(reader: Reader, owner: Items, given: Call) -> Value:
 
 
 def _take_out(reader: Reader, owner: Items, given: Call) -> Value:
-    """`remove`, `discard`: of a list that is known whole, what equals the argument."""
+    """`remove`, `discard`: removes the items equal to the argument, if all items of the list are known."""
     out = given.argument(0, "")
     if reader.in_doubt or not isinstance(out, Known):
         owner.is_open = True

@@ -1,4 +1,4 @@
-"""Imports: modules of the repository are read for their names; anything else is a library."""
+"""Imports: modules of the repository are followed to learn their names; any other module is a library."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from memlint.source.python.text import SourceText
 from memlint.source.python.values import External, Known, Scope, Table, Value
 
 Execute = Callable[[Reader, Sequence[ast.stmt], Frame], str]
-MAX_MODULES = 40  # of the repository, that one script reads
-# Libraries whose names folders of a repository often have too; an installed package is meant.
+MAX_MODULES = 40  # modules of the repository that are followed for one script
+# Libraries whose names are also common for folders of a repository: an import means the installed package.
 _INSTALLED = frozenset(
     {
         *("transformers", "trl", "peft", "torch", "accelerate", "deepspeed", "unsloth", "datasets", "numpy", "yaml"),
@@ -23,7 +23,7 @@ _INSTALLED = frozenset(
 
 
 def names_of(reader: Reader, module: SourceText, execute: Execute, is_script: bool = False) -> Scope:
-    """The names that a module of the repository defines. `is_script`: it is what is started."""
+    """The names that a module of the repository defines. `is_script`: it is the script that is started."""
     if module.path in reader.modules:
         return reader.modules[module.path]
     scope = reader.modules[module.path] = Scope()
@@ -68,7 +68,7 @@ def _find(reader: Reader, name: str, level: int, from_path: str) -> SourceText |
 
 
 def module_paths(name: str, from_path: str) -> Iterator[str]:
-    """Paths that an import may mean, the most likely first: beside the script, then from each folder above it.
+    """The possible paths of an imported module, most likely first: beside the script, then from each folder above it.
 
     A relative import has its dots: `.config`.
     """

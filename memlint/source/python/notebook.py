@@ -1,4 +1,4 @@
-"""Notebooks: the code of their cells as one text, and where each character of it stands in the file's JSON."""
+"""Notebooks: joins the code of their cells to one text, and maps each of its characters to the file's JSON."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Notebook(SourceText):
         return self._file_lines.span(self._in_file(start), self._in_file(end))
 
     def code_before(self, offset: int) -> str:
-        """The code before a place in the file that stands in one of its lines; "" for any other place."""
+        """The code before an offset in the file, if that is in a line of code; else ""."""
         at = 0
         for line in self._written:
             if line.start <= offset <= line.end:
@@ -80,7 +80,7 @@ class Notebook(SourceText):
 
 
 def read(document: Document) -> Notebook | Problem:
-    """The notebook whose JSON is `document`; a Problem for what is none. Cells that are not Python are left out."""
+    """The notebook with the JSON `document`, or a Problem if it is not one. Cells in other languages are left out."""
     value = document.value
     cells = value.get("cells") if isinstance(value, dict) else None
     if not isinstance(cells, list):
@@ -90,8 +90,8 @@ def read(document: Document) -> Notebook | Problem:
 
 
 def too_large(data: bytes, path: str) -> Document | None:
-    """What is said of a notebook that is larger than what is read, mostly for its outputs, and that makes a trainer;
-    None for any other file."""
+    """A document with a problem, for a training notebook above the size limit (usually because of its outputs); None
+    for any other file."""
     if len(data) <= MAX_BYTES or _TRAINER.search(data) is None:
         return None
     message = (
@@ -132,7 +132,7 @@ def _blocks(path: str, cells: list[list[Line]]) -> list[list[ast.stmt]]:
 
 
 def _without_magics(text: str) -> str:
-    """The code with `pass` for each line that IPython reads itself (`%magic`, `!command`, `?help`)."""
+    """The code with `pass` instead of each line for IPython itself (`%magic`, `!command`, `?help`)."""
     return "".join(_plain_line(line) for line in text.splitlines(keepends=True))
 
 

@@ -1,4 +1,4 @@
-"""Operators, comparisons and methods on known values. What would be large, slow or raise gives an unknown value."""
+"""Operators, comparisons and methods on known values. A result that would be large, slow or an error is unknown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from memlint.source.python.values import (
 )
 
 MAX_TEXT = 10_000
-_MOST_WORK = 1_000_000  # letters that a replacement may make
+_MOST_WORK = 1_000_000  # characters that a replacement may produce
 MAX_NUMBER = 2**128
 
 _BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
@@ -93,12 +93,12 @@ def _is_too_large(kind: ast.operator, left: Any, right: Any) -> bool:
     if isinstance(kind, ast.Add) and isinstance(left, (str, bytes)) and isinstance(right, (str, bytes)):
         return len(left) + len(right) > MAX_TEXT
     if isinstance(kind, ast.Mod) and isinstance(left, (str, bytes)):
-        return True  # a width in a format could be huge
+        return True  # the width in a % format could be huge
     return any(isinstance(one, int) and abs(one) > MAX_NUMBER for one in (left, right))
 
 
 def _with_tail(kind: ast.operator, left: Value, right: Value) -> Value:
-    """The result of an operation on something unknown: of a text or a path, with what it ends in."""
+    """The result of an operation with an unknown operand; for a text or path, with its known end."""
     found = _first_unknown(left, right)
     if not isinstance(kind, (ast.Add, ast.Div)) or not isinstance(found, Undetermined):
         return found
@@ -107,7 +107,7 @@ def _with_tail(kind: ast.operator, left: Value, right: Value) -> Value:
 
 
 def text_tail(parts: Sequence[Value]) -> str:
-    """What a text of these parts ends in: the known ones after the last unknown one."""
+    """The known end of a text made of `parts`: those after the last unknown one."""
     tail = ""
     for part in reversed(parts):
         if not isinstance(part, Known):
@@ -131,7 +131,7 @@ def negative(kind: ast.unaryop, value: Value) -> Value:
 
 
 def truth(value: Value) -> bool | None:
-    """Whether `value` counts as true; None where that is unknown."""
+    """The truth value of `value`; None if it is unknown."""
     if isinstance(value, Known):
         return bool(value.value)
     if isinstance(value, (Items, Table)):
@@ -140,9 +140,9 @@ def truth(value: Value) -> bool | None:
 
 
 def _is_object(value: Value) -> bool:
-    """Whether `value` is certainly an object and neither None nor a plain value: a class, or what a class makes.
+    """Whether `value` is certainly an object, neither None nor a plain value: a class, or an instance of one.
 
-    What a function of a library returns, or an attribute of such, may be anything.
+    The result of a library's function, or an attribute of it, may be anything.
     """
     if isinstance(value, External):
         return "()" not in value.name
@@ -152,7 +152,7 @@ def _is_object(value: Value) -> bool:
 
 
 def compare(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
-    """`left <op> right`; None where that is unknown."""
+    """`left <op> right`; None if the result is unknown."""
     if isinstance(kind, (ast.Is, ast.IsNot)):
         return _is_none(kind, left, right)
     try:
@@ -174,7 +174,7 @@ def _is_none(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
 
 
 def _contains(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
-    """`key in table` needs the keys alone."""
+    """`key in table` and the like; None if the result is unknown. For a table, only its keys must be known."""
     if isinstance(kind, (ast.In, ast.NotIn)) and isinstance(left, Known) and isinstance(right, Table):
         if left.value in right.values:
             return isinstance(kind, ast.In)

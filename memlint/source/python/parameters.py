@@ -1,4 +1,4 @@
-"""Arguments of a call to the parameters of a function of the repository."""
+"""Binds the arguments of a call to the parameters of a function of the repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of reading one script: its budget, the modules that it imports, the libraries it calls, its doubts."""
+"""The state of following one script: its budget, imported modules, known libraries, and uncertain branches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from memlint.source.python.values import Items, Known, Made, Scope, Undetermined
 
 
 class ScriptFiles(NamedTuple):
-    """The repository's files by their paths below its root; None for one that is not there or cannot be read."""
+    """Functions that read the repository's files, by path below its root. None: the file does not exist or cannot be
+    read."""
 
     module: Callable[[str], SourceText | None]
     document: Callable[[str], Document | None]  # YAML, JSON
 
 
 class Call(NamedTuple):
-    """A call as a library sees it. `is_open`: there may be more named arguments, of unknown values."""
+    """A call as a library sees it. `is_open`: there may be more named arguments, with unknown values."""
 
     name: str
     positional: tuple[Value, ...]
@@ -40,13 +41,12 @@ class Call(NamedTuple):
 
 
 class CommandLine(NamedTuple):
-    """How a script is started.
+    """The command line of a script. All fields are empty for a start without arguments.
 
     `config`: the configuration file that the command line names, by its path in the repository; "" without one.
-    `options`: the words behind each option, by its name with underscores; `positional`: the words before and between
-    them. `overrides`: values by dotted name of those that are `a.b=value`, which Hydra and OmegaConf read.
-    `environment`: variables that are set for it, whatever the script's defaults. Of a start without any argument
-    all are empty.
+    `options`: the words after each option, by its name with underscores. `positional`: the words before and between
+    options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
+    `environment`: variables that are set for the script; they override its defaults.
     """
 
     config: str = ""
@@ -57,7 +57,7 @@ class CommandLine(NamedTuple):
 
     @property
     def is_given(self) -> bool:
-        """Whether the words of a command are known, so that what is not among them was not given."""
+        """Whether the command's words are known: then an option that is not among them was not given."""
         return bool(self.options or self.positional)
 
 
@@ -73,7 +73,7 @@ _CONFIG_OPTIONS = frozenset(
 
 
 class Syntax(NamedTuple):
-    """How expressions and statements are followed."""
+    """The functions that follow expressions and statements. Passed in to avoid an import cycle."""
 
     evaluate: Callable[[Reader, ast.expr, Frame], Value]
     execute: Callable[[Reader, Sequence[ast.stmt], Frame], str]
@@ -96,9 +96,9 @@ class Frame:
 class Reader:
     """Follows the script at the path `script`.
 
-    `libraries` knows calls by their dotted name or, with a leading dot, by their last part; `constants` knows values
-    of libraries by name. `observe` is told of every object that something outside of the repository makes, in the
-    order of the script. `command`: how the script is started.
+    `libraries`: handlers of library calls, by dotted name or, with a leading dot, by its last part. `constants`: values
+    of libraries by name. `observe`: called with every object that something outside of the repository makes, in the
+    order of the script. `command`: the script's command line.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Reader:
     ) -> None:
         self.command = command
         self.config = command.config
-        self.taken = 0  # words without an option that the parser's own arguments have taken
+        self.taken = 0  # how many positional words the parser's arguments have consumed
         self.script = script
         self.module_at = files.module
         self.document = files.document
@@ -124,13 +124,13 @@ class Reader:
         self.evaluate = syntax.evaluate
         self.execute = syntax.execute
         self.budget = budget or Budget()
-        self.followed: set[int] = set()  # functions, by the identity of their nodes
+        self.followed: set[int] = set()  # functions that were followed, by the `id` of their nodes
         self.modules: dict[str, Scope] = {}  # path -> its names
         self._doubts: list[str] = []
-        self._fresh: list[dict[int, object]] = []  # objects that were made since each doubt began
+        self._fresh: list[dict[int, object]] = []  # for each enclosing `doubt`: the objects that were made in it
 
     def find(self, path: str) -> Document | None:
-        """The configuration file that a script means by `path`: from the script's folder, or a folder above it."""
+        """The configuration file at `path`, relative to the script's folder or a folder above it; None without one."""
         folder = posixpath.dirname(self.script)
         path = path.removeprefix("./")
         while True:
@@ -143,13 +143,13 @@ class Reader:
             folder = posixpath.dirname(folder)
 
     def words(self, *names: str) -> tuple[Value, ...] | None:
-        """The words that the command line gives an option under one of its names; None where it is not given."""
+        """The words that the command line gives an option, by any of its names; None if it is not given."""
         options = self.command.options
         plain = (name.lstrip("-").replace("-", "_") for name in names)
         return next((options[name] for name in plain if name in options), None)
 
     def option(self, name: str) -> Value | None:
-        """The value that the command line gives an option: that of the configuration file, where `name` is for one."""
+        """The value that the command line gives an option. For an option that names a config, that is the command's."""
         words = self.words(name)
         if words is not None:
             return plain_word(words)
@@ -158,12 +158,13 @@ class Reader:
         return Known(self.config)
 
     def library(self, name: str) -> Library | None:
-        """What is known of a call by its dotted name."""
+        """The handler of a library call, by its dotted name; None if it is not known."""
         return self.libraries.get(name) or self.libraries.get("." + name.rpartition(".")[2])
 
     @contextmanager
     def doubt(self, reason: str) -> Iterator[None]:
-        """Within it statements may or may not run: what they change of older objects is one of two values."""
+        """A block in which it is unknown whether statements run. Changes of older objects then give `Either` of the old
+        and the new value."""
         self._doubts.append(reason)
         self._fresh.append({})
         try:
@@ -174,17 +175,17 @@ class Reader:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether what is being read may not run."""
+        """Whether the statement that is being followed may not run."""
         return bool(self._doubts)
 
     def made(self, thing: Any) -> Any:
-        """Notes that `thing` was made here, so that changing it in the same branch is certain."""
+        """Notes that `thing` was made here, so that changes of it in the same branch are certain."""
         if self._fresh:
             self._fresh[-1][id(thing)] = thing
         return thing
 
     def set(self, holder: dict[Any, Value], owner: object, key: Any, value: Value) -> None:
-        """Sets a value of an object; in doubt it is one of two."""
+        """Sets a value of an object; if it is in doubt, to `Either` of the old and the new one."""
         if self._doubts and id(owner) not in self._fresh[-1]:
             before = holder.get(key) or Undetermined(self._doubts[-1])
             value = either([before, value], self._doubts[-1])
@@ -192,7 +193,7 @@ class Reader:
 
 
 def plain_word(words: tuple[Value, ...]) -> Value:
-    """The value of an option as a file could say it: True of a switch, a number, a text; several of several words."""
+    """The value of an option's words, as a file could state it: True for a switch, a number, a text, or a list."""
     if not words:
         return Known(True)
     found = [_scalar(one) for one in words]

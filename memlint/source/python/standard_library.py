@@ -1,4 +1,4 @@
-"""What Python's standard library makes of known values: paths, the environment, command lines without arguments."""
+"""Handlers for Python's standard library: paths, the environment, parsers of the command line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memlint.source.python.values import (
 _OPTIONS = "options of the command line"  # a key that no attribute has
 _COMMANDS = "subcommands"
 _TRAINS = re.compile(r"train|sft|finetune|fine-tune|dpo|grpo|fit", re.IGNORECASE)
-OPTIONS = "command line"  # the name of what is observed where a script parses its command line: the options
+OPTIONS = "command line"  # the name of the object that is observed when a script parses its command line: the options
 
 
 def _path_of(function: Callable[[str], str]) -> Library:
@@ -56,7 +56,7 @@ def _exists(reader: Reader, given: Call) -> Value:
 
 
 def _environment(reader: Reader, given: Call) -> Value:
-    """`os.environ.get(name, default)`: the default where the command line says nothing else."""
+    """`os.environ.get(name, default)`: the value from the command line, else the default."""
     default = given.argument(1, "default")
     name = given.argument(0, "key")
     said = reader.command.environment.get(str(name.value)) if isinstance(name, Known) else None
@@ -107,7 +107,7 @@ def _add_parser(reader: Reader, given: Call) -> Value | None:
 
 
 def _command_of(reader: Reader, parser: Made) -> tuple[str, Made] | None:
-    """The subcommand that the command line names, else the one whose name is that of a training; None without one."""
+    """The subcommand that the command line names, else the first one with a name such as "train"; None without one."""
     holder = parser.attributes.get(_COMMANDS)
     commands = holder.attributes.get(_COMMANDS) if isinstance(holder, Made) else None
     if not isinstance(commands, Table):
@@ -127,14 +127,14 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     given_name = given.named.get("dest")
     name = str(given_name.value) if isinstance(given_name, Known) else option_name(names)
     if name:
-        said = _said(reader, given, names)
+        said = _given_value(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
         options.values[name] = _option_default(reader, given, name, is_positional) if said is None else said
     return Known(None)
 
 
-def _said(reader: Reader, given: Call, names: list[str]) -> Value | None:
-    """What the command line gives for `add_argument(*names, ...)`; None where it gives nothing."""
+def _given_value(reader: Reader, given: Call, names: list[str]) -> Value | None:
+    """The value that the command line gives for `add_argument(*names, ...)`; None if it gives none."""
     words = reader.words(*names)
     if words is None and names and not names[0].startswith("-"):
         words = _next_positional(reader, given)
@@ -166,13 +166,13 @@ def _next_positional(reader: Reader, given: Call) -> tuple[Value, ...] | None:
 
 
 def _word(reader: Reader, word: Value, given: Call) -> Value:
-    """One word as the option's `type=` reads it."""
+    """One word, converted by the option's `type=`."""
     kind = given.named.get("type")
     if not isinstance(word, Known) or not isinstance(word.value, str):
         return word
     if isinstance(kind, External):
         if kind.name == "bool":
-            return word._replace(value=bool(word.value))  # any text is true
+            return word._replace(value=bool(word.value))  # type=bool: any text but "" is true
         return _converted(word, kind) if kind.name in ("int", "float") else word
     if not isinstance(kind, PythonFunction):
         return word
@@ -185,7 +185,7 @@ def _word(reader: Reader, word: Value, given: Call) -> Value:
 
 
 def option_name(names: list[str]) -> str:
-    """The attribute of an option: of its first long name, else of its first."""
+    """The attribute name of an option: from its first long name, else from its first name."""
     long = next((name for name in names if name.startswith("--")), names[0] if names else "")
     return long.lstrip("-").replace("-", "_")
 
@@ -209,7 +209,7 @@ def _option_default(reader: Reader, given: Call, name: str, is_positional: bool)
 
 
 def _converted(value: Known, kind: Value | None) -> Known:
-    """A default as its `type=` reads it: argparse converts defaults that are text."""
+    """A default after conversion by `type=`: argparse converts defaults that are text."""
     if not isinstance(value.value, str) or not isinstance(kind, External) or kind.name not in ("int", "float"):
         return value
     try:
@@ -256,7 +256,9 @@ def _namespace(reader: Reader, given: Call) -> Value:
 
 
 def call_without_arguments(reader: Reader, given: Call) -> Value | None:
-    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: with the options of the command line alone."""
+    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: calls the function with the options of the command
+    line.
+    """
     (target,) = given.positional[:1] or (None,)
     empty = Call("", (), {}, given.source)
     if isinstance(target, PythonFunction):
@@ -271,7 +273,7 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
 
 
 def _options_for(reader: Reader, function: PythonFunction) -> dict[str, Value]:
-    """The options that are parameters of a function; all of them where it takes `**kwargs` (fire 0.7 core.py)."""
+    """The options that are parameters of a function; all of them if it has `**kwargs` (fire 0.7 core.py)."""
     taken = function.node.args
     others = list(reader.command.options) if taken.kwarg else []
     names = [*(one.arg for one in (*taken.args, *taken.kwonlyargs)), *others]
@@ -350,12 +352,12 @@ def _partial(reader: Reader, given: Call) -> Value | None:
 
 
 def constants(command: CommandLine) -> Mapping[str, Value]:
-    """Values of the standard library's names, for a script that is started so."""
+    """The values of names of the standard library (`sys.argv`), for a script with this command line."""
     return {"sys.argv": Items([Known("script"), *_words(command)]), "os.sep": Known("/")}
 
 
 def _words(command: CommandLine) -> Iterator[Value]:
-    """The words of a command line: those before options first, an option and its value as words of their own."""
+    """The words of a command line: first the positional ones, then each option and its values as separate words."""
     yield from [Known(command.config)] if command.config else command.positional
     for name, words in command.options.items():
         yield Known(f"--{name}")

@@ -1,4 +1,4 @@
-"""Statements, followed in order. Where it is unknown which branch runs, both are followed and their results merged."""
+"""Follows statements in order. If it is unknown which branch runs, both are followed and their results merged."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from memlint.source.python.values import (
     either,
 )
 
-# How a block ends: it goes on, or leaves a function, a loop round, a loop, or everything by an exception.
+# How a block ends: it continues, or leaves a function, an iteration, a loop, or everything by an exception.
 GOES_ON, RETURN, CONTINUE, BREAK, RAISE = "", "return", "continue", "break", "raise"
 
 
 def execute(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """Follows statements; how they end. Raises StopReading."""
+    """Follows statements and returns how they end. Raises StopReading."""
     for statement in body:
         reader.budget.spend()
         function = _BY_TYPE.get(type(statement))
@@ -80,12 +80,12 @@ def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
     known = operations.truth(test)
     if known is not None:
         return _taken(reader, node, known, frame)
-    return _both(reader, (node.body, node.orelse), frame, reason_of(test))
+    return _follow_branches(reader, (node.body, node.orelse), frame, reason_of(test))
 
 
 def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
-    """The branch that is taken. One that ends in an exception is not: people start scripts that work (a token in the
-    environment, a file that is not in the repository)."""
+    """Follows the branch that is taken, but not one that ends in an exception: it is assumed that the script works (a
+    token is in the environment, a file that the repository lacks exists)."""
     before = dict(frame.scope.names)
     ends = execute(reader, node.body if test else node.orelse, frame)
     if ends != RAISE:
@@ -94,8 +94,8 @@ def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
     return execute(reader, node.orelse if test else node.body, frame)
 
 
-def _both(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:
-    """Follows each branch from the same names; a branch that leaves has no part in what comes after it."""
+def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:
+    """Follows each branch from the same names and merges the results. A branch that leaves the block is not merged."""
     before = dict(frame.scope.names)
     ends: list[str] = []
     results: list[dict[str, Value]] = []
@@ -113,7 +113,7 @@ def _both(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, 
 
 
 def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
-    """Names after several branches: a name that only some of them set may be missing."""
+    """The names after several branches. A name that only some of them set may be missing."""
     merged = {}
     for name in {name for names in results for name in names}:
         values = [names.get(name) or Undetermined(reason) for names in results]
@@ -127,7 +127,7 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     if values is None or len(values) > MAX_ROUNDS:
         with reader.doubt("only in a loop whose rounds memlint does not know"):
             assign(reader, node.target, part_of(iterated), frame)
-            return _one_round(reader, node.body, frame)
+            return _one_iteration(reader, node.body, frame)
     for value in values:
         assign(reader, node.target, value, frame)
         ends = execute(reader, node.body, frame)
@@ -138,15 +138,15 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     return execute(reader, node.orelse, frame)
 
 
-def _one_round(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """One round of a loop that may run any number of times."""
-    _both(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
+def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
+    """Follows one iteration of a loop whose number of iterations is unknown."""
+    _follow_branches(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
     return GOES_ON
 
 
 def _while(reader: Reader, node: ast.While, frame: Frame) -> str:
     evaluate(reader, node.test, frame)
-    return _one_round(reader, node.body, frame)
+    return _one_iteration(reader, node.body, frame)
 
 
 def _with(reader: Reader, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
@@ -158,7 +158,7 @@ def _with(reader: Reader, node: ast.With | ast.AsyncWith, frame: Frame) -> str:
 
 
 def _try(reader: Reader, node: ast.Try, frame: Frame) -> str:
-    """The body, as if nothing failed; handlers run only where the body ends with an exception of its own."""
+    """Follows the body as if nothing failed. Handlers are followed only if the body ends with a `raise`."""
     ends = execute(reader, node.body, frame)
     if ends == RAISE and node.handlers:
         ends = execute(reader, node.handlers[0].body, frame)
@@ -176,7 +176,7 @@ def _define_function(reader: Reader, node: ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Frame) -> Value:
-    """What a library makes of a function by a decorator (`@hydra.main(...)`); else the function."""
+    """The result of applying a decorator: that of a known library (`@hydra.main(...)`), else the function itself."""
     call = decorator if isinstance(decorator, ast.Call) else None
     target = evaluate(reader, call.func if call else decorator, frame)
     known = reader.library(f"@{target.name}") if isinstance(target, External) else None
@@ -234,7 +234,7 @@ def _match(reader: Reader, node: ast.Match, frame: Frame) -> str:
             break
     else:
         return GOES_ON
-    return _both(reader, [*(case.body for case in node.cases), ()], frame, reason_of(subject))
+    return _follow_branches(reader, [*(case.body for case in node.cases), ()], frame, reason_of(subject))
 
 
 def _raise(reader: Reader, node: ast.Raise, frame: Frame) -> str:

@@ -16,7 +16,8 @@ _TOO_LARGE = f"more than {MAX_CHARACTERS:,} characters: not read"
 
 
 class SourceText:
-    """A parsed file. `blocks`: its statements, in parts that run one after the other whatever becomes of each."""
+    """A parsed file. `blocks`: its statements in groups (cells of a notebook), which run even if an earlier one
+    fails."""
 
     __slots__ = ("_lines", "_starts", "blocks", "path", "text", "tree")
 
@@ -41,7 +42,7 @@ class SourceText:
         return self._lines.span(start, end)
 
     def _offset(self, line: int, column: int) -> int:
-        """The character that stands `column` bytes of UTF-8 into a line (ast counts bytes)."""
+        """The offset in characters of `column` UTF-8 bytes into a line (ast counts bytes)."""
         start = self._starts[min(line, len(self._starts)) - 1]
         whole = self.text[start : start + column]
         if whole.isascii():
@@ -50,14 +51,14 @@ class SourceText:
 
 
 class ParsedModules:
-    """Modules that several scripts import, parsed once: the last ones, up to `MAX_KEPT` characters of text."""
+    """A cache of parsed modules, which several scripts may import: the latest ones, up to `MAX_KEPT` characters."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], SourceText | Problem] = {}
         self._characters = 0
 
     def parse(self, path: str, text: str) -> SourceText | Problem:
-        """As `parse` does."""
+        """Like the function `parse`, cached."""
         found = self._kept.pop((path, text), None)
         if found is None:
             found = parse(path, text)
@@ -71,12 +72,12 @@ class ParsedModules:
 
 
 def parse(path: str, text: str) -> SourceText | Problem:
-    """The tree of `text`, or what is wrong with it. Nothing of the text is executed."""
+    """The parsed `text`, or the problem that prevents parsing. Nothing of the text is executed."""
     if len(text) > MAX_CHARACTERS:
         return Problem("too-large", _TOO_LARGE, span_at(text, 0), fatal=True)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about escapes in strings of somebody else's code
+            warnings.simplefilter("ignore")  # Python warns about invalid escapes in strings
             tree = ast.parse(text)
     except SyntaxError as error:
         return Problem("syntax", f"not Python: {error.msg}", _place(text, error), fatal=True)

@@ -1,4 +1,4 @@
-"""What is known of a Python value: a constant with its place, a container of such, or why it is unknown."""
+"""Abstract Python values: a constant with its place, a container of values, or a reason why it is unknown."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Known(NamedTuple):
 
 
 class Undetermined(NamedTuple):
-    """A value that the text does not say; `reason` is shown to the user. `tail`: what it ends in, where it is a text of
-    which only the beginning is unknown (`f"{root}/Qwen2.5-7B"`)."""
+    """A value that the script's text does not determine. `reason`: why, shown to the user. `tail`: the end of a text of
+    which only the beginning is unknown ("/Qwen2.5-7B" of `f"{root}/Qwen2.5-7B"`)."""
 
     reason: str
     source: ValueSource = NOWHERE
@@ -45,7 +45,7 @@ class Undetermined(NamedTuple):
 
 
 class External(NamedTuple):
-    """Something of a module outside of the repository, by its dotted name: `transformers.TrainingArguments`."""
+    """A name from a module outside of the repository: `transformers.TrainingArguments`."""
 
     name: str
 
@@ -56,7 +56,7 @@ class External(NamedTuple):
 
 
 class Either(NamedTuple):
-    """One of several values; which one depends on what the text does not say."""
+    """One of several values. Which one it is depends on something that the text does not determine."""
 
     values: tuple[Value, ...]
     reason: str
@@ -88,10 +88,10 @@ class Table:
 
 
 class Made:
-    """What a call of something outside of the repository gives: its name, its arguments, what was set on it later.
+    """The result of calling something outside of the repository: its name, its arguments, attributes set on it later.
 
-    `base`: what it was made from, for a method or a wrapper: `get_peft_model(model, ...)` has the model. `is_open`: it
-    may have more arguments than are seen.
+    `base`: the object that it was made from, for a method or a wrapper: the model for `get_peft_model(model, ...)`.
+    `is_open`: it may have more arguments than the known ones.
     """
 
     __slots__ = ("arguments", "attributes", "base", "is_open", "name", "positional", "source")
@@ -157,7 +157,8 @@ class Class:
 
 
 class Instance:
-    """An object of a class of the repository. `behind`: of what `super()` gives, the object itself."""
+    """An object of a class of the repository. `behind`: the object itself, if this instance stands for its
+    `super()`."""
 
     __slots__ = ("attributes", "behind", "of", "source")
 
@@ -173,7 +174,7 @@ Value = Union[Known, Undetermined, External, Either, Items, Table, Made, PythonF
 
 
 class Scope:
-    """Names and their values, and the scope around it."""
+    """Names with their values, and the enclosing scope."""
 
     __slots__ = ("around", "names")
 
@@ -182,7 +183,7 @@ class Scope:
         self.around = around
 
     def find(self, name: str) -> Value | None:
-        """The value of `name` here or around; None where nothing has that name."""
+        """The value of `name` in this or an enclosing scope; None if there is none."""
         scope: Scope | None = self
         while scope is not None:
             if name in scope.names:
@@ -192,7 +193,7 @@ class Scope:
 
 
 def source_of(value: Value) -> ValueSource:
-    """Where a value is written; `NOWHERE` where that is not one place."""
+    """The place where a value is written; `NOWHERE` if that is not a single place."""
     return getattr(value, "source", NOWHERE)
 
 
@@ -206,7 +207,7 @@ def alternatives(value: Value) -> Iterator[Value]:
 
 
 def either(values: list[Value], reason: str) -> Value:
-    """One of `values`: that value where all are the same."""
+    """One of `values`, as `Either`; if all are the same, that value."""
     different: list[Value] = []
     for value in values:
         for one in alternatives(value):
@@ -218,7 +219,7 @@ def either(values: list[Value], reason: str) -> Value:
 
 
 def same(one: Value, other: Value) -> bool:
-    """Whether two values are equal for all that is known: the same object, or equal scalars."""
+    """Whether two values are certainly equal: the same object, or equal scalars."""
     if one is other:
         return True
     if isinstance(one, Known) and isinstance(other, Known):
@@ -234,8 +235,8 @@ def same(one: Value, other: Value) -> bool:
 
 
 def is_small(value: Value) -> bool:
-    """Whether a value has few parts, all inner ones counted: `x = [x, x]` a hundred times has more than there are
-    atoms."""
+    """Whether a value has at most MAX_PARTS parts, counting all inner ones. `x = [x, x]` a hundred times would have
+    2**100."""
     left, pending = MAX_PARTS, [value]
     while pending and left > 0:
         one = pending.pop()
@@ -248,8 +249,8 @@ def is_small(value: Value) -> bool:
 
 
 def plain(value: Value) -> Any:
-    """`value` as Python's own scalars, lists and dictionaries; raises ValueError where a part of it is unknown, or
-    where it has very many."""
+    """`value` as plain Python scalars, lists and dictionaries. Raises ValueError if a part of it is unknown, or if it
+    has too many parts."""
     if not is_small(value):
         raise ValueError("too large")
     return _plain(value)

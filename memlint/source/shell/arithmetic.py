@@ -1,4 +1,4 @@
-"""`$(( ... ))`: whole numbers, as bash 5 computes them."""
+"""Arithmetic expansion, `$(( ... ))`, on integers as in bash 5."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MOST_DEPTH = 20
 
 
 class CannotCompute(ValueError):
-    """The expression is no arithmetic that is understood here, or divides by zero."""
+    """The expression is not supported here, or divides by zero."""
 
 
 def compute(text: str, value_of: Callable[[str], int]) -> int:
-    """The value of an expression. `value_of` gives a variable's value. Raises CannotCompute."""
+    """The value of an expression. `value_of`: returns a variable's value. Raises CannotCompute."""
     if len(text) > MOST_LETTERS:
         raise CannotCompute("too long")
     return _Parser(_tokens(text), value_of).all()
@@ -38,7 +38,7 @@ def _tokens(text: str) -> list[str]:
 
 
 class _Parser:
-    """Precedence climbing over the operators of C that bash has; assignments are not among them."""
+    """A precedence-climbing parser for the C operators of bash, without assignments."""
 
     def __init__(self, tokens: list[str], value_of: Callable[[str], int]) -> None:
         self._tokens = tokens
@@ -113,7 +113,7 @@ class _Parser:
 
 
 def _number(token: str) -> int:
-    """A leading 0 makes an octal number."""
+    """The value of a number. A leading 0 means octal."""
     try:
         if token[:2].lower() == "0x":
             return _bounded(int(token, 16))
@@ -132,7 +132,7 @@ def _applied(operator: str, left: int, right: int) -> int:
     if operator in ("/", "%"):
         if not right:
             raise CannotCompute("a division by zero")
-        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)  # C cuts towards zero
+        quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)  # as in C, towards zero
         return quotient if operator == "/" else left - quotient * right
     if operator in ("<<", ">>") and not 0 <= right < 64:
         raise CannotCompute("a shift too far")

@@ -1,4 +1,4 @@
-"""The branches of `if` and `case` as a syntax tree has them."""
+"""Reads the branches of `if` and `case` from the syntax tree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def if_branches(node: Node) -> list[tuple[list[Node], list[Node]]]:
 
 
 def case_body(item: Node | None) -> list[Node]:
-    """The statements behind a pattern of `case`."""
+    """The statements after a pattern of `case`."""
     if item is None:
         return []
     values = {one.id for one in item.children_by_field_name("value")}
@@ -38,7 +38,7 @@ def case_body(item: Node | None) -> list[Node]:
 
 
 def bind_case(value: Text, item: Node, source: Source, state: State) -> None:
-    """In the branch `train)` of `case "$MODE"` the variable has that value."""
+    """Sets the variable in a branch of `case`: MODE is "train" in the branch `train)` of `case "$MODE"`."""
     patterns = item.children_by_field_name("value")
     name = value[0].text[2:-1] if len(value) == 1 and value[0].unknown else ""
     text = source.of(patterns[0]) if len(patterns) == 1 else "*"

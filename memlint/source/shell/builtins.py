@@ -20,7 +20,7 @@ _KEYED = re.compile(r"\[(.+?)\]=")
 
 
 def assigned(expander: Expander, node: Node, source: Source, state: State) -> tuple[str, Text]:
-    """Name and value of `NAME=value` in front of a command."""
+    """(name, value) of `NAME=value` before a command."""
     name = node.child_by_field_name("name")
     return source.of(name) if name is not None else "", _value(expander, node, source, state)
 
@@ -91,7 +91,7 @@ def declare(expander: Expander, node: Node, source: Source, state: State) -> Non
 
 
 def make_local(name: str, state: State) -> None:
-    """Remember what a function's own variable was outside of it."""
+    """Makes a variable local: remembers its value outside of the function."""
     if state.local is not None and name not in state.local:
         state.local[name] = state.variables.get(name)
 
@@ -106,7 +106,7 @@ def _cd(shell: Any, words: tuple[Word, ...], state: State) -> None:
     if found is not None:
         state.folder = found
     elif posixpath.isabs(names[0].text):
-        return  # a folder of the author's machine: mostly that of the repository
+        return  # a folder of the author's machine, usually the repository: the working folder does not change
     else:
         state.folder = path
 
@@ -167,7 +167,7 @@ def _unknown_status(shell: Any, words: tuple[Word, ...], state: State) -> None:
 
 
 def _read(shell: Any, words: tuple[Word, ...], state: State) -> None:
-    """`read a b`, `IFS=, read -ra list`: from what is given, else unknown."""
+    """`read a b`, `IFS=, read -ra list`: sets the variables from the known input, else to unknown values."""
     names, is_array = [], False
     index = 1
     while index < len(words):
@@ -198,7 +198,7 @@ def _read(shell: Any, words: tuple[Word, ...], state: State) -> None:
 
 
 def _is_partly_known(given: Text) -> bool:
-    """Whether a here-document has words of its own beside what nobody can know."""
+    """Whether a here-document has known words besides unknown ones."""
     return any(piece.text.strip() and not piece.unknown for piece in given)
 
 
@@ -238,6 +238,5 @@ BUILTINS: dict[str, Callable[[Any, tuple[Word, ...], State], None]] = {
     "getopts": _getopts,
     "unset": _unset,
     **dict.fromkeys(("trap", "ulimit", "umask", "alias", "shopt", "module", "wait", "hash", "popd", "type"), _true),
-    **dict.fromkeys(("mkdir", "sleep", "date", "touch"), _true),
+    **dict.fromkeys(("mkdir", "sleep", "touch"), _true),
 }
-del BUILTINS["date"]  # it prints

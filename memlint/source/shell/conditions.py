@@ -1,4 +1,4 @@
-"""`[ ... ]`, `[[ ... ]]`, `test` and `(( ... ))`: true, false, or not known."""
+"""Evaluates conditions, `[ ... ]`, `[[ ... ]]`, `test` and `(( ... ))`, to true, false or unknown."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ Exists = Callable[[str, str], "bool | None"]  # (path, "file", "folder" or "any"
 
 
 class Conditions:
-    """Judges conditions. `exists` says whether the repository has a path; None for one outside of it."""
+    """Evaluates conditions. `exists`: whether the repository has a path; None for a path outside of it."""
 
     def __init__(self, expander: Expander, exists: Exists) -> None:
         self._expander = expander
         self._exists = exists
 
     def test(self, node: Node, source: Source, state: State) -> Truth:
-        """A `test_command`, whatever its brackets."""
+        """The truth of a `test_command` with any kind of brackets."""
         raw = source.of(node)
         inner = [child for child in node.children if child.is_named]
         if raw.startswith("(("):
@@ -48,12 +48,12 @@ class Conditions:
         return self._judged(inner[0], source, state, raw.startswith("[["), 0)
 
     def number(self, node: Node, source: Source, state: State) -> Truth:
-        """`(( expression ))` is true unless it is 0."""
+        """The truth of `(( expression ))`: false if it is 0."""
         text = self._expander.arithmetic(node, source, state)
         return _number_truth(text)
 
     def words(self, words: Sequence[Text], state: State) -> Truth:
-        """`test a = b`, of words that are expanded."""
+        """The truth of `test a = b`, for expanded words."""
         if words and shown(words[0]) == "!":
             return negated(self.words(words[1:], state))
         if len(words) == 2:
@@ -135,7 +135,7 @@ class Conditions:
 
 
 def _equals(left: Text, right: Text) -> tuple[str, str] | None:
-    """The variable and its value where `left` is nothing but a variable that is not known."""
+    """(variable, value) that would make `left` equal `right`, if `left` is just a variable of unknown value."""
     value = known(right)
     name = left[0].text[2:-1] if len(left) == 1 and left[0].unknown else ""
     return (name, value) if value is not None and name.isidentifier() else None
@@ -157,7 +157,7 @@ _PLAIN_EXPRESSION = re.compile(r"\^?(?:[A-Za-z0-9_./\s-]|\[[A-Za-z0-9_.-]+\][+*]
 
 
 def _searched(pattern: str, text: str) -> bool | None:
-    """`=~`, for expressions that cannot take long."""
+    """`=~`; None for regular expressions that could take long."""
     repeats = pattern.count("+") + pattern.count("*")
     if len(pattern) > 100 or len(text) > 256 or repeats > 2 or not _PLAIN_EXPRESSION.fullmatch(pattern):
         return None
@@ -175,7 +175,7 @@ def _whole(text: str) -> int | None:
 
 
 def _filled(text: Text) -> Truth:
-    """Whether a text has letters: a known letter is enough."""
+    """Whether a text is not empty. One known character is enough."""
     if any(piece.text and not piece.unknown for piece in text):
         return Truth(True)
     if any(piece.unknown and not piece.is_unset for piece in text):
@@ -195,7 +195,7 @@ def negated(truth: Truth) -> Truth:
 
 
 def both(one: Truth, two: Truth) -> Truth:
-    """A plain false decides; an unknown side leaves it open unless the other is false."""
+    """The truth of `one && two`: false if one of them is, else unknown if one of them is."""
     false = [side for side in (one, two) if side.value is False]
     if false:
         return min(false, key=lambda side: len(side.assumed))

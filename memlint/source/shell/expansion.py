@@ -1,4 +1,4 @@
-"""Words of a script as values: quotes, variables, `${V:-x}`, arrays, arithmetic, what a command prints."""
+"""Expands the words of a script: quotes, variables, `${V:-x}`, arrays, arithmetic, the output of commands."""
 
 from __future__ import annotations
 
@@ -38,44 +38,44 @@ _PARAMETER = re.compile(r"\$\{([!#]?)(\w+|[@*#?$!-])(\[.*?\](?=[}:#%/^,@=+?-]))?
 _DOLLAR = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}|\{(-?\d{1,4})\.\.(-?\d{1,4})\}")
 _ANSI = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r"}
-# What every shell has, and nobody knows here. `HOME` is written `~`, which is what it means.
+# Variables that every shell has and whose values are unknown here. `HOME` is not among them: it becomes `~`.
 _SET_BY_THE_SYSTEM = frozenset(
     ("USER", "LOGNAME", "HOSTNAME", "PATH", "RANDOM", "UID", "EUID", "PPID", "SECONDS", "LINENO", "PYTHONPATH", "SHELL")
 )
-MOST_WORK = 1_000_000  # letters and words that following one script may make, copies of its variables included
+MOST_WORK = 1_000_000  # characters and words that following one script may produce, including copies of variables
 
 
 class WorkLimitReached(Exception):
-    """The script makes more than any real one: what was found so far counts."""
+    """The script produces more than any real one. What was found so far is used."""
 
 
 Substitute = Callable[["Node", Source, State], Text]
 
 
 class Field(NamedTuple):
-    """What a part of a word adds to it: several for `"${A[@]}"`, each with its own place."""
+    """A field that a part of a word expands to. `"${A[@]}"` gives several, each with its own place."""
 
     pieces: Text
     at: Where | None = None
 
 
 class Expander:
-    """Expands words. `substitute` follows the commands of `$(...)` and gives what they print."""
+    """Expands words. `substitute`: follows the commands of `$(...)` and returns their output."""
 
     def __init__(self, substitute: Substitute, defaults: dict[str, Text] | None = None) -> None:
         self._substitute = substitute
         self._defaults = defaults or {}
         self._work = 0
-        self.given: frozenset[str] = frozenset()  # expressions that must have a value: without it the script stops
+        self.given: frozenset[str] = frozenset()  # expressions assumed to have a value, as the script stops without one
 
     def spend(self, amount: int) -> None:
-        """Count work. Raises WorkLimitReached beyond `MOST_WORK`."""
+        """Counts work. Raises WorkLimitReached beyond `MOST_WORK`."""
         self._work += amount
         if self._work > MOST_WORK:
             raise WorkLimitReached
 
     def start(self) -> None:
-        """Begin to count anew."""
+        """Resets the count of work."""
         self._work = 0
 
     def words(self, nodes: Sequence[Node], source: Source, state: State) -> tuple[Word, ...]:
@@ -90,7 +90,7 @@ class Expander:
         return tuple(found)
 
     def text(self, node: Node | None, source: Source, state: State) -> Text:
-        """One value, unsplit, as an assignment takes it."""
+        """The expansion of a node as one value that is not split into words, as in an assignment."""
         if node is None:
             return ()
         fields = self._fields(node, source, state, False)
@@ -126,7 +126,7 @@ class Expander:
         return [Field(self._piece(node, source, state, in_quotes))]
 
     def _row(self, nodes: Sequence[Node], source: Source, state: State, in_quotes: bool) -> list[Field]:
-        """The fields of parts that stand side by side: the last of one and the first of the next are one."""
+        """The fields of adjacent parts. The last field of a part and the first one of the next are joined."""
         found: list[Field] = []
         is_open = False
         for node in nodes:
@@ -183,13 +183,13 @@ class Expander:
             elif part:
                 fields[-1] = Field(joined((fields[-1].pieces, part)))
         if arrays and len(fields) == 1 and not shown(fields[0].pieces) and not why_unknown(fields[0].pieces):
-            return []  # "${A[@]}" of an empty array is no word
+            return []  # "${A[@]}" of an empty array gives no word
         return fields
 
     def _region(
         self, node: Node, source: Source, state: State, start: int, end: int, in_quotes: bool
     ) -> Iterator[Text | list[Field]]:
-        """The text [start, end) of a node: its expansions as values, what lies between as it stands."""
+        """The text [start, end) of a node: the values of its expansions, and the text between them unchanged."""
         position = start
         for child in _with_gaps_open(node, source):
             first, last = source.span(child)
@@ -252,7 +252,8 @@ class Expander:
         return [Field(mark(self._operated(node, source, state, value, rest, name)))]
 
     def _alternative(self, node: Node, source: Source, state: State, rest: str, in_quotes: bool) -> list[Field]:
-        """`${V:+words}` where V is set: often `${ARGS[@]+"${ARGS[@]}"}`, which gives all words."""
+        """The words of `${V:+words}` if V is set. Often `${ARGS[@]+"${ARGS[@]}"}`, which gives all words of the
+        array."""
         end = source.span(node)[1] - 1
         start = end - len(rest) + (2 if rest[0] == ":" else 1)
         found: list[Field] = []
@@ -311,7 +312,7 @@ class Expander:
         return [Field(quoted(value) or (Piece("", None, quoted=True),) if in_quotes else _unquoted(value))]
 
     def _words_of(self, name: str, index: str, state: State) -> tuple[Word, ...] | None:
-        """The words of a variable, an array's item or the arguments; None where it is not set."""
+        """The words of a variable, an array's item or the arguments; None if it is not set."""
         if name in ("@", "*"):
             return state.arguments[1:]
         if name.isdigit():
@@ -359,7 +360,7 @@ class Expander:
         return None
 
     def variable(self, name: str, state: State) -> Text:
-        """The value of a variable; where the script never sets it, an unknown that says so."""
+        """The value of a variable; if the script never sets it, an unknown with that reason."""
         words = self._words_of(name, "", state)
         return (words[0].pieces if words else ()) if words is not None else self._unset(name)
 
@@ -378,7 +379,7 @@ class Expander:
         return unknown(f"${{#{name}}}", f"`{name}` is not known") if value is None else literal(str(len(value)))
 
     def _dollars(self, text: str, state: State) -> Text:
-        """A text whose `$NAME` are expanded, where the grammar keeps them in one piece."""
+        """A text with each `$NAME` in it expanded. For places where the grammar has no separate nodes for them."""
         found: list[Text] = []
         position = 0
         for match in _DOLLAR.finditer(text):
@@ -405,7 +406,7 @@ class Expander:
         return self.computed(joined(parts), state)
 
     def computed(self, text: Text, state: State) -> Text:
-        """The number that an arithmetic expression gives, or why it gives none."""
+        """The value of an arithmetic expression, or an unknown with the reason."""
         reasons: list[Text] = []
 
         def value_of(name: str) -> int:
@@ -468,8 +469,8 @@ def _kept(text: Text, source: Source, start: int) -> Text:
 
 
 def _with_gaps_open(node: Node, source: Source) -> Iterator[Node]:
-    """The children of a node. The grammar has `${V:+--flag "$V"}` as one concatenation, with the space between its
-    parts: they are given apart."""
+    """The children of a node. For `${V:+--flag "$V"}` the grammar has one concatenation that includes the space between
+    its parts; its parts are yielded separately."""
     for child in node.children:
         spans = [source.span(part) for part in child.children] if child.type == "concatenation" else []
         has_gap = any(one[1] < other[0] for one, other in pairwise(spans))
@@ -477,7 +478,7 @@ def _with_gaps_open(node: Node, source: Source) -> Iterator[Node]:
 
 
 def _between(source: Source, start: int, end: int, in_quotes: bool) -> Text:
-    """What stands between two expansions."""
+    """The text between two expansions, with escapes removed."""
     if end <= start:
         return ()
     return quoted(_escapes_removed(source, start, end, _ESCAPED_IN_QUOTES if in_quotes else _ESCAPED))
@@ -505,7 +506,7 @@ def _escapes_removed(source: Source, start: int, end: int, escaped: re.Pattern[s
 
 
 def _place(text: Text) -> Where | None:
-    """The place of a row of pieces of one file."""
+    """The place of adjacent pieces of one file; None if they are not from one file."""
     places = [piece.at for piece in text if piece.at is not None]
     if not places or any(one.path != places[0].path for one in places):
         return None
@@ -513,7 +514,7 @@ def _place(text: Text) -> Where | None:
 
 
 def _brace_expanded(text: Text) -> Iterator[Text]:
-    """`{a,b}.yaml` as two words. In quotes, or as JSON, braces stay."""
+    """`{a,b}.yaml` as two words. Braces in quotes, and those of JSON, are kept."""
     word = known(text)
     match = _BRACES.search(word) if word is not None and len(text) == 1 and "{" in word and "$" not in word else None
     if word is None or match is None or '"' in word or _was_quoted(text):

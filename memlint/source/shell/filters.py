@@ -1,6 +1,6 @@
-"""What programs print that do nothing but turn text into text: `dirname`, `basename`, `tr`, `cut`, `wc`, `seq`, ...
+"""The output of programs that only transform text: `dirname`, `basename`, `tr`, `cut`, `wc`, `seq`, ...
 
-Nothing is run: each is told here, for the options that scripts use. Other programs and options are not known.
+Nothing is run: each program is reimplemented here, for the options that scripts use. The output of others is unknown.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from memlint.source.shell.arithmetic import CannotCompute, compute
 from memlint.source.shell.text import Text, cut, joined, known, literal, shown, unknown, why_unknown
 
-Printed = Text | None  # None: not known
+Printed = Text | None  # None: unknown
 MOST_NUMBERS = 64
 
 
 def printed(name: str, words: Sequence[Text], given: Text | None) -> Printed:
-    """What `name words...` prints when it reads `given`; None where it is not understood."""
+    """The output of `name words...` with the input `given`; None if it is unknown."""
     one = _FILTERS.get(name)
     if one is None:
         return None
@@ -31,7 +31,7 @@ def printed(name: str, words: Sequence[Text], given: Text | None) -> Printed:
 
 
 def _through(name: str, word: Text) -> Text:
-    """`basename "$1"`: as unknown as its argument."""
+    """The unknown output of a program with an unknown argument, such as `basename "$1"`."""
     is_unset = all(piece.is_unset for piece in word if piece.unknown)
     if name == "basename" and not word[-1].unknown and "/" in word[-1].text:
         return cut(word[-1:], word[-1].text.rindex("/") + 1)
@@ -161,7 +161,7 @@ def _sorted(words: list[str], given: Text | None) -> Printed:
 
 
 def _sed(words: list[str], given: Text | None) -> Printed:
-    """`sed 's/a/b/g'` of plain letters."""
+    """`sed 's/a/b/g'`, only for plain text without regular expressions."""
     if words == ["s|.*/||"]:
         return literal("\n".join(line.rpartition("/")[2] for line in shown(given or ()).split("\n")))
     match = re.fullmatch(r"s(.)([^\\.*\[\]^$]*?)\1([^\\&]*?)\1(g?)", words[0]) if len(words) == 1 else None
@@ -176,7 +176,7 @@ def _same(words: list[str], given: Text | None) -> Printed:
 
 
 def echo(words: Sequence[Text]) -> Text:
-    """What `echo` prints."""
+    """The output of `echo`."""
     options = 0
     while options < len(words) and shown(words[options]) in ("-n", "-e", "-ne", "-en", "-E"):
         options += 1
@@ -186,7 +186,7 @@ def echo(words: Sequence[Text]) -> Text:
 
 
 def printf(words: Sequence[Text]) -> Text:
-    """What `printf '%s' x` prints, for `%s` and `%d` alone."""
+    """The output of `printf '%s' x`. Only `%s` and `%d` are supported."""
     form = known(words[0]) if words else None
     if form is None or re.search(r"%(?![sd%])", form):
         return unknown("${...}", "what `printf` prints is not known")

@@ -1,9 +1,10 @@
-"""Follows a script without running anything, and collects the programs that it would start.
+"""Follows a shell script without running anything, and collects the programs that it would start.
 
-Variables, functions, branches, loops over known words, sourced files, here-documents and the plain text programs of
-`filters.py` are followed. A condition that nobody can decide is taken both ways; what the ways disagree on is either
-followed side by side (up to `MOST_WAYS`) or unknown from there on. A way that ends in `exit` is left out where another
-goes on: whoever starts the script gives it what it needs. Every loop, depth and text is bounded.
+It follows variables, functions, branches, loops over known words, sourced files, here-documents and the text programs
+of `filters.py`. If a condition is unknown, both branches are followed, in separate states (up to `MOST_WAYS`); beyond
+that, the states are merged, and everything that differs between them is unknown. A branch that ends in `exit` is
+dropped if the other one continues: it is assumed that the script gets what it needs. Loops, depth and text are all
+bounded.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 MOST_STEPS = 6_000  # statements that are followed
-MOST_WAYS = 6  # side by side
+MOST_WAYS = 6  # states that are followed separately
 MOST_DEPTH = 40  # of nested statements, functions and scripts
 MOST_STARTS = 3
-MOST_ROUNDS = 16  # of one loop
+MOST_ROUNDS = 16  # iterations of one loop
 MOST_INVOCATIONS = 1_000
 States = list[State]
 
 
 class Interpreter:
-    """Follows one script. `path` is its file, absolute; findings point there."""
+    """Follows one script. `path`: its file (absolute), which findings point to."""
 
     def __init__(self, path: str, surroundings: Surroundings) -> None:
         self.path = path
@@ -58,23 +59,23 @@ class Interpreter:
         defaults = {name: literal(value) for name, value in surroundings.variables.items()}
         self.expander = Expander(self._printed, defaults)
         self.conditions = Conditions(self.expander, self._exists)
-        self.asked_for_gpus = False  # whether the script asks how many GPUs the machine has
+        self.asked_for_gpus = False  # whether the script counts the GPUs of the machine
         self._steps = 0
         self._depth = 0
-        self._at = Where(path, 0, 0)  # the command of this file that is followed
+        self._at = Where(path, 0, 0)  # the place of the current command in this file
         self._rounds = 0
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
-        """Follow the script from its start. `folder` is where it is started, absolute.
+        """Follows the script from its start. `folder`: the working folder (absolute).
 
-        Where the script stops without a value that nobody gives, it is followed again with that value given.
+        If the script stops because a value is missing (`${V:?}`), it is followed again as if the value were given.
         """
         sources = (source or Source.of_file(self.path, text),)
         self.follow_all(sources, folder, arguments)
 
     def follow_all(self, sources: Iterable[Source], folder: str, arguments: Iterable[Word] = ()) -> None:
-        """Follow texts that one shell reads one after the other, each parsed for itself. As `follow`."""
+        """Like `follow`, for several texts that one shell reads in sequence; each is parsed separately."""
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
             self.invocations, self._steps, self._depth, self._rounds = [], 0, 0, 0
@@ -92,22 +93,22 @@ class Interpreter:
     def _script(self, source: Source, state: State) -> States:
         if source.tree is None:
             return [state]
-        return self._row(source.tree.children, source, [state])
+        return self._statements(source.tree.children, source, [state])
 
-    def _row(self, nodes: Sequence[Node], source: Source, states: States) -> States:
-        """Statements one after the other, in every state that is still going on."""
+    def _statements(self, nodes: Sequence[Node], source: Source, states: States) -> States:
+        """Follows statements in sequence, each in every state that continues."""
         for node in nodes:
             if not node.is_named or node.type == "comment":
                 continue
-            going, over = [one for one in states if _goes_on(one)], [one for one in states if not _goes_on(one)]
+            going, over = [one for one in states if _continues(one)], [one for one in states if not _continues(one)]
             if not going:
                 break
             ways = [way for one in going for way in self.statement(node, source, one)]
-            states = self._fewer(over + ways, node)
+            states = self._merge_states(over + ways, node)
         return states
 
     def statement(self, node: Node, source: Source, state: State) -> States:
-        """One statement; the states that it may end in. `state` is used up."""
+        """Follows one statement and returns the possible states after it. `state` must not be used afterwards."""
         self._steps += 1
         handler = _STATEMENTS.get(node.type)
         if handler is None or self._steps > MOST_STEPS or self._depth > MOST_DEPTH:
@@ -123,8 +124,8 @@ class Interpreter:
             self._depth -= 1
             self._at = before
 
-    def _fewer(self, states: States, node: Node) -> States:
-        """States that say the same are one; beyond `MOST_WAYS` what they disagree on is unknown."""
+    def _merge_states(self, states: States, node: Node) -> States:
+        """Joins equal states. If more than `MOST_WAYS` remain, merges them: differing values become unknown."""
         if len(states) == 1:
             return states
         alive = [one for one in states if not one.is_dead]
@@ -138,11 +139,11 @@ class Interpreter:
         if source.of(node).startswith("(("):
             state.status = self.conditions.number(node, source, state)
             return [state]
-        return self._row(node.children, source, [state])
+        return self._statements(node.children, source, [state])
 
     def _subshell(self, node: Node, source: Source, state: State) -> States:
-        """`( ... )`: what it changes is forgotten behind it."""
-        ended = self._row(node.children, source, [state.copy()])
+        """`( ... )`: its changes of variables do not last."""
+        ended = self._statements(node.children, source, [state.copy()])
         state.output = ended[0].output
         state.status = ended[0].status
         return [state]
@@ -152,27 +153,27 @@ class Interpreter:
         return [state]
 
     def _negated(self, node: Node, source: Source, state: State) -> States:
-        states = self._row(node.children, source, [state])
+        states = self._statements(node.children, source, [state])
         for one in states:
             one.status = negated(one.status)
         return states
 
     def _list(self, node: Node, source: Source, state: State) -> States:
-        """`a && b`, `a || b`. A program is taken to succeed."""
+        """`a && b`, `a || b`. A program is assumed to succeed."""
         left, *middle = node.children[:-1]
         right, is_or = node.children[-1], any(child.type == "||" for child in middle)
         found: States = []
         for one in self.statement(left, source, state):
-            if not _goes_on(one):
+            if not _continues(one):
                 found.append(one)
                 continue
             status = Truth(True) if one.status.is_command else one.status
-            found += self._ways(
+            found += self._follow_condition(
                 one, negated(status) if is_or else status, lambda way: self.statement(right, source, way), _same, node
             )
-        return self._fewer(found, node)
+        return self._merge_states(found, node)
 
-    def _ways(
+    def _follow_condition(
         self,
         state: State,
         truth: Truth,
@@ -180,8 +181,8 @@ class Interpreter:
         no: Callable[[State], States],
         node: Node,
     ) -> States:
-        """What follows a condition: one way where it is known, both where it is not, the one that goes on where the
-        condition was only assumed."""
+        """Follows the branches of a condition: both if it is unknown. If it rests on an assumption, the other branch is
+        followed only when the assumed one ends the script."""
         if truth.value is not None and not truth.assumed:
             return yes(state) if truth.value else no(state)
         if truth.value is not None:
@@ -207,22 +208,22 @@ class Interpreter:
                 return [state]
             condition, body = branches[index]
             found: States = []
-            for one in self._row(condition, source, [state]):
-                if not _goes_on(one):
+            for one in self._statements(condition, source, [state]):
+                if not _continues(one):
                     found.append(one)
                     continue
                 truth = Truth(None) if one.status.is_command else one.status
                 truth = Truth(True) if not condition else truth
-                found += self._ways(
+                found += self._follow_condition(
                     one,
                     truth,
-                    lambda way: self._row(body, source, [way]),
+                    lambda way: self._statements(body, source, [way]),
                     lambda way: from_branch(index + 1, way),
                     node,
                 )
             return found
 
-        return self._fewer(from_branch(0, state), node)
+        return self._merge_states(from_branch(0, state), node)
 
     def _case(self, node: Node, source: Source, state: State) -> States:
         value = self.expander.text(node.child_by_field_name("value"), source, state)
@@ -232,9 +233,9 @@ class Interpreter:
             None if plain is None else next((item for item in items if self._matches(item, plain, source, state)), None)
         )
         if plain is not None:
-            ended = self._row(case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
+            ended = self._statements(case_body(chosen), source, [state.copy()]) if chosen is not None else [state]
             if not assumed(value) or any(not one.is_dead for one in ended):
-                return self._fewer(ended, node)
+                return self._merge_states(ended, node)
             self._required |= assumed(value)
         found: States = []
         for item in items:
@@ -242,8 +243,8 @@ class Interpreter:
             way.conditions += (item.start_point[0] + 1,)
             bind_case(value, item, source, way)
             if item is not chosen or plain is None:
-                found += self._row(case_body(item), source, [way])
-        return self._fewer(found or [state], node)
+                found += self._statements(case_body(item), source, [way])
+        return self._merge_states(found or [state], node)
 
     def _matches(self, item: Node, value: str, source: Source, state: State) -> bool:
         for pattern in item.children_by_field_name("value"):
@@ -273,12 +274,12 @@ class Interpreter:
     def _looped(self, body: Node, source: Source, states: States) -> States:
         self._rounds += 1
         try:
-            return self._row(body.children, source, states)
+            return self._statements(body.children, source, states)
         finally:
             self._rounds -= 1
 
     def _for_counting(self, node: Node, source: Source, state: State) -> States:
-        """`for ((i=0; i<n; i++))`: once, with a counter that is not known."""
+        """`for ((i=0; i<n; i++))`: the body is followed once, with an unknown counter."""
         body = node.child_by_field_name("body")
         for child in node.named_children:
             if child.type in ("variable_assignment", "assignment_expression", "binary_expression"):
@@ -290,12 +291,12 @@ class Interpreter:
         )
 
     def _while(self, node: Node, source: Source, state: State) -> States:
-        """A loop is followed once where its condition is not plainly false; one that takes the script's arguments one
-        after the other, until none is left."""
+        """Follows the body of a loop once, unless its condition is false. A loop that consumes the script's arguments
+        with `shift` is followed until none is left."""
         body = node.child_by_field_name("body")
         condition = node.children_by_field_name("condition")
         found: States = []
-        for one in self._row(condition, source, [state]):
+        for one in self._statements(condition, source, [state]):
             is_until = source.of(node).startswith("until")
             truth = negated(one.status) if is_until and not one.status.is_command else one.status
             if truth.value is False or body is None:
@@ -310,7 +311,7 @@ class Interpreter:
                 found += self._while(node, source, alive[0])
                 continue
             found.append(merged(alive if certain and alive else [before, *alive], node.start_point[0] + 1))
-        return self._fewer(found, node)
+        return self._merge_states(found, node)
 
     def _function(self, node: Node, source: Source, state: State) -> States:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
@@ -319,7 +320,7 @@ class Interpreter:
         return [state]
 
     def _pipeline(self, node: Node, source: Source, state: State) -> States:
-        """Each part reads what the one before printed."""
+        """`a | b`: each command reads the output of the one before it."""
         given: Text | None = state.input
         parts = [child for child in node.children if child.is_named]
         status = state.status
@@ -327,7 +328,7 @@ class Interpreter:
             one = state.copy()
             one.input = given
             one.output = ()
-            ended = self._row([child], source, [one])
+            ended = self._statements([child], source, [one])
             given, status = ended[0].output, ended[0].status
             for way in ended:
                 state.files.update(way.files)
@@ -347,7 +348,7 @@ class Interpreter:
             state.input = given
         if target is not None:
             state.output = ()
-        states = self._row([body], source, [state]) if body is not None else [state]
+        states = self._statements([body], source, [state]) if body is not None else [state]
         rest = [child for one in redirects for child in one.named_children if child.type in _STATEMENTS]
         for one in states:
             if target is not None:
@@ -356,7 +357,7 @@ class Interpreter:
                 one.files[path] = joined((one.files.get(path, ()), text)) if adds else text
                 one.output = outer
             one.input = before
-        return self._row(rest, source, states) if rest else states
+        return self._statements(rest, source, states) if rest else states
 
     def _assignment(self, node: Node, source: Source, state: State) -> States:
         builtins.assign(self.expander, node, source, state)
@@ -390,11 +391,11 @@ class Interpreter:
                 builtins.assign(self.expander, child, source, state)
             return [state]
         words = self.expander.words([name, *arguments], source, state)
-        alone = {}
+        own_variables = {}
         for child in assigned:
             variable, value = builtins.assigned(self.expander, child, source, state)
-            alone[variable] = value
-        states = self.command(words, alone, state)
+            own_variables[variable] = value
+        states = self.command(words, own_variables, state)
         for one in states if strings else ():
             one.input = None
         return states
@@ -402,17 +403,17 @@ class Interpreter:
     def command(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...] = (),
         is_outside: bool = False,
     ) -> States:
-        """A simple command of expanded words. `alone`: variables that are set for it alone."""
+        """Follows a simple command of expanded words. `own_variables`: those that are set only for it (`V=1 train`)."""
         if not words:
             return [state]
         name = words[0].known or ""
         if name in state.functions:
-            return self._called(name, words, alone, state)
+            return self._called(name, words, own_variables, state)
         handler = builtins.BUILTINS.get(name)
         if handler is not None and not wrappers:
             handler(self, words, state)
@@ -426,27 +427,27 @@ class Interpreter:
         found = inner(words)
         if found is not None and len(wrappers) < 8:
             kept = (*wrappers, words[: len(words) - len(found.words)] if found.words else words[:1])
-            return self._wrapped(found, words, alone, state, kept, is_outside or found.is_outside)
-        self._program(words, alone, state, wrappers, is_outside)
+            return self._wrapped(found, words, own_variables, state, kept, is_outside or found.is_outside)
+        self._program(words, own_variables, state, wrappers, is_outside)
         return [state]
 
     def _wrapped(
         self,
         found: Inner,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> States:
         for word in found.variables:
             variable = word.text.partition("=")[0]
-            alone = {**alone, variable: word.after(len(variable) + 1).pieces}
+            own_variables = {**own_variables, variable: word.after(len(variable) + 1).pieces}
         if found.script is None:
-            return self.command(found.words, alone, state, wrappers, is_outside)
+            return self.command(found.words, own_variables, state, wrappers, is_outside)
         one = state.copy()
-        one.exported |= frozenset(alone)
-        for variable, text in alone.items():
+        one.exported |= frozenset(own_variables)
+        for variable, text in own_variables.items():
             one.set(variable, text)
         if found.is_file:
             self._other_script(found.script, found.arguments, one)
@@ -457,7 +458,7 @@ class Interpreter:
         return [state]
 
     def _text(self, text: Text, state: State) -> States:
-        """Commands that a word holds: parts of it that are unknown stay so."""
+        """Follows the commands in a text (`eval`, `bash -c`). Unknown parts of it stay unknown."""
         if shown(text).count("\n") > 2_000 or self._depth > MOST_DEPTH // 2:
             return [state]
         parts: list[Text] = []
@@ -496,7 +497,7 @@ class Interpreter:
         return states
 
     def _other_script(self, script: Word, arguments: tuple[Word, ...], state: State) -> None:
-        """`bash other.sh a b`: with these arguments and the exported variables."""
+        """`bash other.sh a b`: follows that script with its arguments and the exported variables."""
         path = path_in(state.folder, script.pieces)
         source = self._file(path)
         if source is None or path is None:
@@ -510,18 +511,18 @@ class Interpreter:
         self._depth -= 3
 
     def _file(self, path: str | None) -> Source | None:
-        """A script of the repository, to be followed; None where there is none, or where scripts call each other."""
+        """A script of the repository, to be followed; None if it does not exist, or if scripts call each other."""
         if path is None or self._depth > MOST_DEPTH - 12:
             return None
         real = self.surroundings.find(path, "file")
         text = self.surroundings.read(real) if real else None
         return None if text is None or real is None else Source.of_file(real, text)
 
-    def _called(self, name: str, words: tuple[Word, ...], alone: dict[str, Text], state: State) -> States:
+    def _called(self, name: str, words: tuple[Word, ...], own_variables: dict[str, Text], state: State) -> States:
         function = state.functions[name]
         arguments, takes_more, local = state.arguments, state.takes_more, state.local
         state.arguments, state.takes_more, state.local = (arguments[0], *words[1:]), False, {}
-        for variable, value in alone.items():
+        for variable, value in own_variables.items():
             builtins.make_local(variable, state)
             state.set(variable, value)
         self._depth += 2
@@ -538,12 +539,12 @@ class Interpreter:
     def _program(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> None:
-        """A program: what it prints where that is known, and a record of it."""
+        """Handles a program: prints its output, if that is known, and records the invocation."""
         name = posixpath.basename(words[0].known or "")
         state.status = Truth(None, is_command=True)
         path = path_in(state.folder, words[0].pieces)
@@ -552,7 +553,7 @@ class Interpreter:
             return
         if state.output is not None:
             state.print(self._output(name, words, state))
-        self._record(words, alone, state, wrappers, is_outside)
+        self._record(words, own_variables, state, wrappers, is_outside)
 
     def _output(self, name: str, words: tuple[Word, ...], state: State) -> Text:
         lists = lists_gpus(name, words)
@@ -567,14 +568,14 @@ class Interpreter:
     def _record(
         self,
         words: tuple[Word, ...],
-        alone: dict[str, Text],
+        own_variables: dict[str, Text],
         state: State,
         wrappers: tuple[tuple[Word, ...], ...],
         is_outside: bool,
     ) -> None:
         if len(self.invocations) >= MOST_INVOCATIONS:
             return
-        variables = {**state.environment(), **alone}
+        variables = {**state.environment(), **own_variables}
         self.invocations.append(
             Invocation(
                 words,
@@ -590,14 +591,14 @@ class Interpreter:
         )
 
     def _printed(self, node: Node, source: Source, state: State) -> Text:
-        """What the commands of `$( ... )` print."""
+        """The output of the commands in `$( ... )`."""
         one = state.copy()
         one.output = ()
         one.left = ""
         self._depth += 1
         number = len(self.invocations)
         try:
-            ended = self._row(node.children, source, [one]) if self._depth < MOST_DEPTH else [one]
+            ended = self._statements(node.children, source, [one]) if self._depth < MOST_DEPTH else [one]
         finally:
             self._depth -= 1
         del self.invocations[number:]
@@ -607,11 +608,11 @@ class Interpreter:
         return trimmed(next(iter(texts.values())))
 
     def _exists(self, path: str, kind: str) -> bool | None:
-        """None for a path that must exist although the repository has none: without it the script stops."""
+        """Whether a path exists; None if the repository lacks it but the script stops without it."""
         return None if path in self.expander.given else self.surroundings.find(path, kind) == path
 
 
-def _goes_on(state: State) -> bool:
+def _continues(state: State) -> bool:
     return not state.is_dead and not state.left
 
 

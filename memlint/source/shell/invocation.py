@@ -1,4 +1,4 @@
-"""What following a script gives, and what it needs from outside."""
+"""The result of following a script (`Invocation`), and its inputs from outside (`Surroundings`)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from memlint.source.shell.text import Text, Where, Word
 class Invocation(NamedTuple):
     """A program that the script starts.
 
-    `words`: the program first, wrappers such as `srun` left out; those are in `wrappers`, outermost first.
-    `variables`: exported ones and those set for this command alone. `folder`: the working folder, absolute.
-    `at`: the command in the file that was read, or the command there that led to it (`bash other.sh`).
-    `files`: what the script wrote before, by absolute path. `conditions`: lines of conditions that nobody can decide
-    and that were taken one way here. `is_outside`: in a container or on another machine.
-    `calls`: whether another script, or a function, holds the command.
+    `words`: the command, program first, without wrappers such as `srun`. `wrappers`: those, outermost first.
+    `variables`: the exported ones and those set only for this command. `folder`: the working folder (absolute).
+    `at`: the place of the command in the file that was followed, or of the command that led to it (`bash other.sh`).
+    `files`: absolute path -> text of files that the script wrote before. `conditions`: lines of unknown conditions that
+    were assumed to be true or false for this command. `is_outside`: it runs in a container or on another machine.
+    `calls`: whether the command is in another script or in a function.
     """
 
     words: tuple[Word, ...]
@@ -39,13 +39,13 @@ def _nowhere(path: str, kind: str) -> str | None:
 
 
 class Surroundings(NamedTuple):
-    """What a script can see.
+    """The environment of a script.
 
-    `read(path)`: the text of a file of the repository by absolute path, None where it has none.
+    `read(path)`: the text of a file of the repository, by absolute path; None if there is no such file.
     `find(path, kind)`: the file or folder (`kind`: "file", "folder" or "any") of the repository that an absolute path
-    stands for, also where it is a path of the author's machine that ends as one of the repository does; else None.
-    `variables`: those that whoever starts the script sets, as Slurm does.
-    `gpus`: how many GPUs `nvidia-smi` lists; None where nobody said.
+    means, even if it is a path of the author's machine with the same end; else None.
+    `variables`: environment variables that are set at the start, as Slurm does.
+    `gpus`: how many GPUs `nvidia-smi` lists; None if unknown.
     """
 
     read: Callable[[str], str | None] = _nothing

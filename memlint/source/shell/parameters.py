@@ -1,4 +1,4 @@
-"""The operators of `${V...}`: defaults, cuts, replacements, parts, cases."""
+"""The operators of `${V...}`: defaults, removal of prefixes and suffixes, replacement, substrings, case."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 from memlint.source.shell import patterns
 from memlint.source.shell.text import Text, assumed, cut, known, known_or_unset, literal, shown, unknown, why_unknown
 
-Operand = Callable[[int, int], Text]  # the text [start, end) of what follows the name, expanded
+Operand = Callable[[int, int], Text]  # (start, end) in the text after the name -> that part, expanded
 
 
 def operated(value: Text, rest: str, operand: Operand) -> Text:
-    """`value` after the operator that `rest` begins with. A variable that is not set is an unknown piece."""
+    """`value` after applying the operator at the start of `rest`. An unset variable is an unknown piece."""
     for names, apply in _OPERATORS:
         for name in names:
             if rest.startswith(name):
@@ -20,7 +20,7 @@ def operated(value: Text, rest: str, operand: Operand) -> Text:
 
 
 def _default(value: Text, name: str, rest: str, operand: Operand) -> Text:
-    """`:-`, `:=`: the value unless it is unset or empty; `-`, `=`: unless it is unset."""
+    """`:-`, `:=`: the default if the variable is unset or empty; `-`, `=`: only if it is unset."""
     plain = known_or_unset(value)
     empty = plain == "" if name[0] == ":" else plain == "" and bool(assumed(value))
     return operand(len(name), len(rest)) if empty else value
@@ -35,7 +35,7 @@ def _alternative(value: Text, name: str, rest: str, operand: Operand) -> Text:
 
 
 def _required(value: Text, name: str, rest: str, operand: Operand) -> Text:
-    """`${V:?message}`: the script stops without it, so it is given."""
+    """`${V:?message}`: assumed to be set, because the script stops without it."""
     return tuple(piece._replace(is_unset=False) for piece in value)
 
 
@@ -66,7 +66,7 @@ def _replaced(value: Text, name: str, rest: str, operand: Operand) -> Text:
 
 
 def _slash(rest: str, start: int) -> int:
-    """Where the pattern of `/pattern/by` ends."""
+    """The end of the pattern in `/pattern/by`."""
     index = start
     while index < len(rest) and rest[index] != "/":
         index += 2 if rest[index] == "\\" else 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-MOST_LETTERS = 200  # of a pattern
-MOST_TEXT = (4_096, 2_048, 256)  # with no star, one and two: each star may try every place. More stars are refused
+MOST_LETTERS = 200  # characters of a pattern
+MOST_TEXT = (4_096, 2_048, 256)  # longest text for a pattern with 0, 1 and 2 stars, as each star may try every place
 
 
 class CannotMatch(ValueError):
-    """The pattern, or the text, is too long to be tried."""
+    """The pattern or the text is too long to be matched in bounded time."""
 
 
 @lru_cache(maxsize=256)
@@ -45,7 +45,8 @@ def without_end(pattern: str, text: str, longest: bool) -> str:
 
 
 def replaced(pattern: str, by: str, text: str, every: bool) -> str:
-    """`${X/pattern/by}`, and `${X//pattern/by}` for every match. Starts with `#` or `%` to stand at an end."""
+    """`${X/pattern/by}`; with `every`, `${X//pattern/by}`. A pattern with `#` or `%` first only matches at the start or
+    end."""
     if pattern[:1] == "#":
         return by + text[len(pattern) - 1 :] if text.startswith(pattern[1:]) else text
     return expression(pattern).sub(lambda found: by if found[0] else "", _checked(pattern, text), 0 if every else 1)

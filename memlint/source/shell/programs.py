@@ -1,4 +1,4 @@
-"""What a program prints into `$( ... )`, a pipe or a file, where that is known without running it."""
+"""The output of programs (for `$( ... )`, pipes, files), as far as it is known without running them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER_OF_GPUS = "it depends on the number of GPUs"
 
 
 def printed(name: str, words: Sequence[Word], state: State) -> Text:
-    """What the program `name` prints, called by these words (its name among them)."""
+    """The output of the program `name`, called with `words` (including its name)."""
     if name == "cat" and len(words) == 2 and (path := path_in(state.folder, words[1].pieces)) in state.files:
         return state.files[path or ""]
     if name == "cat" and len(words) == 1 and state.input is not None:

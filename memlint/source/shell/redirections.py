@@ -1,4 +1,4 @@
-"""What a command reads and writes by redirection: `<<< word`, `<< EOF`, `> file`, `>> file`."""
+"""Redirections of a command's input and output: `<<< word`, `<< EOF`, `> file`, `>> file`."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def given_text(expander: Expander, redirect: Node, source: Source, state: State)
 def written_file(
     expander: Expander, redirects: Sequence[Node], source: Source, state: State
 ) -> tuple[str, bool] | None:
-    """The file that standard output goes to, absolute, and whether it is appended to; None where it goes to none."""
+    """(absolute path of the file that standard output goes to, whether it is appended); None if it goes to no file."""
     files = (_written_by(expander, one, source, state) for one in _file_redirects(redirects))
     return next((found for found in files if found is not None), None)
 
 
 def _file_redirects(redirects: Sequence[Node]) -> Iterator[Node]:
-    """The redirections to files; one may stand within a here-document's (`cat << EOF > file`)."""
+    """The redirections to files. In the tree, one may be inside that of a here-document (`cat << EOF > file`)."""
     for redirect in redirects:
         if redirect.type == "file_redirect":
             yield redirect

@@ -1,4 +1,4 @@
-"""What a shell knows at one point of a script: variables, functions, arguments, the folder."""
+"""The state of a shell at one point of a script: variables, functions, arguments, working folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Variable(NamedTuple):
-    """A variable: one word, or those of an array."""
+    """A variable: one word, or the words of an array."""
 
     words: tuple[Word, ...]
     is_array: bool = False
@@ -32,11 +32,11 @@ class ShellFunction(NamedTuple):
 
 
 class Truth(NamedTuple):
-    """Whether a command succeeds; None where nobody can know.
+    """Whether a command succeeds; None if unknown.
 
-    `assumed`: what it holds under: variables that the script never sets are empty, arguments are not given, files
-    outside of the repository do not exist. `is_command`: that of a program, which mostly succeeds. `equals`: a variable
-    and the value that would make it true.
+    `assumed`: the assumptions that it depends on: that variables which the script never sets are empty, that arguments
+    are not given, that files outside of the repository do not exist. `is_command`: it is the status of a program, which
+    usually succeeds. `equals`: a variable and the value that would make it true.
     """
 
     value: bool | None
@@ -46,14 +46,13 @@ class Truth(NamedTuple):
 
 
 class State:
-    """Changed while a script is followed; `copy()` before a branch.
+    """The mutable state while a script is followed; to be copied before a branch.
 
-    `arguments`: `$0`, `$1`, ...; `takes_more`: whether whoever starts the script may give more of them.
-    `folder`: the working folder, absolute. `files`: what the script wrote, by absolute path. `script`: the file whose
-    lines are followed, absolute. `is_dead`: the script ended here. `left`: `return`, `break` or `continue` until the
-    construct around it ends. `local`: variables that the function around made its own, with what they were before.
-    `output`: what was printed, None where nobody reads it. `input`: what the next command reads. `conditions`: lines
-    where both ways were taken.
+    `arguments`: `$0`, `$1`, ... `takes_more`: whether there may be further, unknown arguments. `folder`: the working
+    folder (absolute). `files`: absolute path -> text that the script wrote. `script`: the current file (absolute).
+    `is_dead`: the script has ended. `left`: `return`, `break` or `continue`, until the enclosing construct ends.
+    `local`: local variables of the current function -> their values outside. `output`: the printed text, None if it is
+    not captured. `input`: the input of the next command. `conditions`: lines of conditions with both branches followed.
     """
 
     __slots__ = (
@@ -100,7 +99,7 @@ class State:
         return {name: self.variables[name].value for name in self.exported if name in self.variables}
 
     def says(self) -> tuple[object, ...]:
-        """What two states must share to count as one: places and reasons do not matter."""
+        """The part of the state that must be equal for two states to count as equal, without places and reasons."""
         variables = frozenset(
             (name, one.is_array, tuple(word.text for word in one.words)) for name, one in self.variables.items()
         )
@@ -111,7 +110,7 @@ class State:
 
 
 def merged(states: Iterable[State], line: int) -> State:
-    """One state of several: what they disagree on is unknown."""
+    """Merges several states into one. Values that differ become unknown."""
     first, *others = states
     result = first.copy()
     reason = f"it depends on the condition in line {line}"
@@ -133,7 +132,7 @@ def _differ(one: Variable, two: Variable) -> bool:
 
 
 def _either(name: str, one: Variable | None, two: Variable | None, reason: str) -> Variable:
-    """What is common at the start of two arrays, then an unknown word."""
+    """The merged variable. For two arrays: their common first words, then an unknown word."""
     words: list[Word] = []
     is_array = bool(one and one.is_array) or bool(two and two.is_array)
     if is_array and one and two:
@@ -145,7 +144,7 @@ def _either(name: str, one: Variable | None, two: Variable | None, reason: str) 
 
 
 def path_in(folder: str, text: Text) -> str | None:
-    """An absolute path of a word; None where it is not known."""
+    """The absolute path of a word; None if it is unknown."""
     name = known(text)
     if not name or "\0" in name or len(name) > 4096 or name.startswith("~"):
         return None

@@ -1,7 +1,7 @@
-"""Text as a shell makes it, with the place that each part of it was written at.
+"""Text that results from shell expansion, with the place where each part of it is written.
 
-`B=4; train --batch $B` gives the word `4` with one piece, whose place is the `4` of the assignment. A piece that nobody
-can know (`$1`, `$(date)`) has a reason instead of a text. All values here are frozen.
+`B=4; train --batch $B` gives the word `4` with one piece, whose place is the `4` of the assignment. A piece with an
+unknown value (`$1`, `$(date)`) has a reason instead. All values here are frozen.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from memlint._record import NamedTuple
 
-MOST_LETTERS = 65_536  # of one text; what grows beyond (`A=$A$A` in a loop) is unknown
+MOST_LETTERS = 65_536  # characters of one text; a longer one (`A=$A$A` in a loop) is unknown
 
 
 class Where(NamedTuple):
@@ -24,9 +24,9 @@ class Where(NamedTuple):
 class Piece(NamedTuple):
     """A part of a text.
 
-    `at`: where exactly this text is written; None where it was computed. `unknown`: why nobody can know the text; the
-    text is then the expression, as `${1}`. `is_unset`: it is unknown only because the script never sets the variable:
-    run without arguments and in a plain environment it is empty. `quoted`: it does not split into words.
+    `at`: where exactly this text is written; None if it was computed. `unknown`: why the value is unknown; `text` is
+    then the expression, such as `${1}`. `is_unset`: it is unknown only because the script never sets the variable, so
+    that it is empty without arguments and in a plain environment. `quoted`: it is not split into words.
     """
 
     text: str
@@ -40,33 +40,33 @@ Text = tuple[Piece, ...]
 
 
 class Word(NamedTuple):
-    """One word of a command. `at`: where the word stands in the command, or in the array or variable that holds it."""
+    """One word of a command. `at`: its place in the command, or in the array or variable that contains it."""
 
     pieces: Text
     at: Where | None = None
 
     @property
     def text(self) -> str:
-        """The word as it can be read: unknown parts stand as expressions."""
+        """The word as text, with the expressions of unknown parts."""
         return shown(self.pieces)
 
     @property
     def known(self) -> str | None:
-        """The word, None where a part of it is unknown."""
+        """The word; None if a part of it is unknown."""
         return known(self.pieces)
 
     @property
     def unknown(self) -> str:
-        """Why the word is unknown; "" where it is known."""
+        """Why the word is unknown; "" if it is known."""
         return why_unknown(self.pieces)
 
     @property
     def source(self) -> Where | None:
-        """Where the whole word is written as it is: in the command, or in the assignment of the one variable in it."""
+        """Where the whole word is written literally: in the command, or in the assignment of its only variable."""
         return self.pieces[0].at if len(self.pieces) == 1 and not self.pieces[0].unknown else None
 
     def after(self, start: int) -> Word:
-        """The word without its first `start` letters, as the value in `--flag=value`."""
+        """The word without its first `start` characters, such as the value of `--flag=value`."""
         pieces = cut(self.pieces, start)
         return Word(pieces, pieces[0].at if len(pieces) == 1 and pieces[0].at else self.at)
 
@@ -88,14 +88,14 @@ def known(text: Text) -> str | None:
 
 
 def known_or_unset(text: Text) -> str | None:
-    """The text where variables that the script never sets count as empty; None where a part is unknown otherwise."""
+    """The text, with variables that the script never sets as empty; None if a part is unknown for another reason."""
     if any(piece.unknown and not piece.is_unset for piece in text):
         return None
     return "".join(piece.text for piece in text if not piece.unknown)
 
 
 def assumed(text: Text) -> frozenset[str]:
-    """The variables that the text takes to be empty, as nothing in the script sets them."""
+    """The variables in the text that are assumed to be empty, because nothing in the script sets them."""
     return frozenset(piece.text for piece in text if piece.is_unset)
 
 
@@ -104,7 +104,7 @@ def why_unknown(text: Text) -> str:
 
 
 def joined(parts: Iterable[Text]) -> Text:
-    """The parts in a row; adjoining pieces of one file become one."""
+    """The concatenated parts. Pieces that are adjacent in a file become one."""
     found: list[Piece] = []
     length = 0
     for part in parts:
@@ -121,7 +121,7 @@ def joined(parts: Iterable[Text]) -> Text:
 
 
 def _merged(left: Piece, right: Piece) -> Piece | None:
-    """One piece of two that stand side by side in a file, as the halves of `4"0"` do not."""
+    """Two pieces as one, if they are adjacent in a file; else None. The halves of `4"0"` are not adjacent."""
     if left.unknown or right.unknown or left.at is None or right.at is None or left.quoted != right.quoted:
         return None
     if left.at.path != right.at.path or left.at.end != right.at.start:
@@ -130,7 +130,7 @@ def _merged(left: Piece, right: Piece) -> Piece | None:
 
 
 def part(piece: Piece, start: int, end: int) -> Piece:
-    """The letters [start, end) of a known piece; its place follows where the file has them letter by letter."""
+    """The characters [start, end) of a known piece, with their place if the file has exactly these characters."""
     at = piece.at
     if start == 0 and end == len(piece.text):
         return piece
@@ -141,7 +141,7 @@ def part(piece: Piece, start: int, end: int) -> Piece:
 
 
 def cut(text: Text, start: int, end: int | None = None) -> Text:
-    """The letters [start, end) of a text. An unknown piece counts as its expression, and stays whole."""
+    """The characters [start, end) of a text. An unknown piece counts as its expression, and is never divided."""
     found: list[Piece] = []
     offset = 0
     for piece in text:
@@ -158,7 +158,7 @@ def quoted(text: Text) -> Text:
 
 
 def split(text: Text, separators: str = " \t\n") -> tuple[Text, ...]:
-    """The fields that a shell makes of an unquoted expansion; quoted pieces do not split."""
+    """The fields that word splitting makes of an unquoted expansion. Quoted pieces are not split."""
     fields: list[list[Piece]] = []
     is_open = False  # whether the next piece belongs to the last field
     for piece in text:
@@ -185,7 +185,7 @@ def split(text: Text, separators: str = " \t\n") -> tuple[Text, ...]:
 
 
 def trimmed(text: Text) -> Text:
-    """Without the line breaks at the end, as a command substitution leaves them out."""
+    """The text without line breaks at its end, which command substitution removes."""
     pieces = list(text)
     while pieces and not pieces[-1].unknown:
         last = pieces[-1]

@@ -1,4 +1,4 @@
-"""Scripts as syntax trees: tree-sitter's grammar of bash, which reads broken scripts too."""
+"""Parses scripts with tree-sitter's grammar of bash, which also handles scripts with syntax errors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from memlint.source.shell.text import Piece, Text, Where, part
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MOST_LETTERS = 262_144  # of one script
-MOST_PARSE_STEPS = 4_000  # of tree-sitter's progress reports
+MOST_LETTERS = 262_144  # characters of one script
+MOST_PARSE_STEPS = 4_000  # calls of tree-sitter's progress callback
 # The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
 _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
 
@@ -31,14 +31,14 @@ def _parser() -> Parser:
 
 
 def _with_plain_ends(text: str) -> str:
-    """A script that was saved under Windows as its author's shell reads it, each letter at its place."""
+    """A script with Windows line ends, with the CRs replaced so that each character keeps its offset."""
     return text.replace("\\\r\n", " \\\n").replace("\r\n", "\n\n") if "\r\n" in text else text
 
 
 class Source:
-    """A text that holds commands: a file, or what `eval` and `bash -c` are given.
+    """A text with commands: a file, or the argument of `eval` or `bash -c`.
 
-    `pieces` say where each part of the text is written. `tree` is None where the text cannot be parsed within bounds.
+    `pieces`: the text with the place of each part. `tree`: None if the text cannot be parsed within the limits.
     """
 
     __slots__ = ("_bytes", "_offsets", "_starts", "pieces", "text", "tree")
@@ -78,7 +78,7 @@ class Source:
         return found
 
     def offset(self, byte: int) -> int:
-        """The letter that a byte of the UTF-8 text belongs to."""
+        """The offset of the character that contains a byte of the UTF-8 text."""
         if len(self._bytes) == len(self.text):
             return byte
         if self._offsets is None:
@@ -109,7 +109,7 @@ class Source:
         return tuple(found)
 
     def where(self, start: int, end: int) -> Where | None:
-        """The place of [start, end) in a file: None where it is put together from several."""
+        """The place of [start, end) in a file; None if it comes from several places."""
         pieces = self.piece(start, end)
         if not pieces or pieces[0].at is None or pieces[-1].at is None or pieces[0].at.path != pieces[-1].at.path:
             return None
@@ -117,7 +117,7 @@ class Source:
 
 
 def _readable(piece: Piece) -> Iterator[Piece]:
-    """The piece with braces around the variables that the grammar would misread."""
+    """The piece, with braces around variables that the grammar would misread."""
     position = 0
     for match in _MISREAD.finditer(piece.text) if "$" in piece.text else ():
         if match.start() > position:

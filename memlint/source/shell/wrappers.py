@@ -50,18 +50,18 @@ _SHELLS = ("bash", "sh", "zsh", "dash", "ksh")
 
 
 class Inner(NamedTuple):
-    """What a wrapper starts: `words`, with variables set for it; or `script`, text that a shell reads."""
+    """The command that a wrapper starts: `words`, with variables set for it; or `script`, a text that a shell reads."""
 
     words: tuple[Word, ...] = ()
     variables: tuple[Word, ...] = ()  # `NAME=value`
     script: Word | None = None
-    arguments: tuple[Word, ...] = ()  # of the script
-    is_file: bool = False  # `script` is a file's name
-    is_outside: bool = False  # in a container or on another machine: other folders
+    arguments: tuple[Word, ...] = ()  # arguments of the script
+    is_file: bool = False  # `script` is the name of a file, not its text
+    is_outside: bool = False  # runs in a container or on another machine, with other folders
 
 
 def inner(words: Sequence[Word]) -> Inner | None:
-    """What the command starts, where it is a wrapper."""
+    """The command that a wrapper starts; None if `words` are not a wrapper."""
     name = posixpath.basename(words[0].text) if words else ""
     second = words[1].text if len(words) > 1 else ""
     rest = tuple(words[1:])
@@ -107,7 +107,7 @@ def _container(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
 
 
 def _entrypoint(words: Sequence[Word]) -> Sequence[Word]:
-    """`docker run --entrypoint python3 IMAGE -m module`: the image's arguments are those of that program."""
+    """`docker run --entrypoint python3 IMAGE -m module`: the words after the image are arguments of that program."""
     for index, word in enumerate(words[:-1]):
         if word.text == "--entrypoint":
             return (words[index + 1],)
@@ -121,7 +121,7 @@ def _found(words: tuple[Word, ...]) -> Inner | None:
 
 
 def _after_options(words: Sequence[Word], name: str) -> tuple[Word, ...]:
-    """The words behind a wrapper's own options."""
+    """The words after the wrapper's own options."""
     switches = _SWITCHES.get(name, _SWITCHES[""])
     index = 0
     while index < len(words) and words[index].text[:1] == "-" and words[index].text != "-":
