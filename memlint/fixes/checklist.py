@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
-from memlint.fixes.planner import Plan, PlanSearch, peak
+from memlint.fixes.plan import Plan, peak
+from memlint.fixes.plan_search import PlanSearch
 from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-import memlint.fixes.attach as attach
+import memlint.fixes.plan_options as plan_options
 from memlint.findings import Finding
 from memlint.fixes.moves.hardware import advice, can_grow_segments
-from memlint.fixes.planner import Plan, PlanSearch, SearchHooks
+from memlint.fixes.plan import Plan
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
@@ -158,10 +159,10 @@ def test_segments_that_grow_are_told_with_the_changes_that_fit_then(monkeypatch:
         step = ProposedChange("a smaller batch", {})
         return Plan((step,), of, found) if of.stack.expandable_segments else None
 
-    monkeypatch.setattr(attach.planner, "riskless", riskless)
-    (told,) = attach._elsewhere(run, before, SearchHooks(estimate))
+    monkeypatch.setattr(plan_options, "riskless", riskless)
+    (told,) = plan_options._elsewhere(run, before, SearchHooks(estimate))
     assert "expandable_segments" in told.title and "a smaller batch" in told.note and not told.edits
-    assert list(attach._elsewhere(replace(run, {"stack.expandable_segments": True}), before, SearchHooks())) == []
+    assert list(plan_options._elsewhere(replace(run, {"stack.expandable_segments": True}), before, SearchHooks())) == []
 
 
 def test_an_engine_that_sleeps_on_the_card_keeps_segments_as_they_are() -> None:

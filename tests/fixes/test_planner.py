@@ -9,25 +9,14 @@ import pytest
 
 from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, Cost, between
+from memlint.fixes.goals import largest
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.planner import (
-    Plan,
-    PlanSearch,
-    SearchHooks,
-    _cheaper,
-    _of_each_character,
-    as_fix,
-    candidates,
-    excess,
-    in_order,
-    kind,
-    largest,
-    peak,
-    plans,
-    riskless,
-)
+from memlint.fixes.plan import Plan, as_fix, excess, in_order, kind, peak
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
+from memlint.fixes.planner import _of_each_character, candidates, plans, riskless
 from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
 from memlint.fixes.step_time import ParameterCounts
+from memlint.fixes.tiers import _cheaper
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Reading, Run, replace
 
