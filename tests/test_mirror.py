@@ -145,10 +145,12 @@ COVERED = {
         *("ruleset.python.newest_only", "ruleset.python.unfilled_auto", "ruleset.release_reading"),
     ),
     # Fixes: what is offered, and that what is written says it.
-    "tests/fixes/test_attach.py": ("fixes.consequences", "fixes.moves.hardware"),
+    "tests/fixes/test_attach.py": (
+        *("fixes.consequences", "fixes.moves.hardware", "fixes.plan_options", "fixes.written_plans"),
+    ),
     "tests/fixes/test_attempt.py": ("fixes.apply",),
     "tests/fixes/test_costs.py": ("fixes.step_time",),
-    "tests/fixes/test_planner.py": ("fixes.proposed_change",),
+    "tests/fixes/test_planner.py": (*("fixes.plan", "fixes.plan_search", "fixes.proposed_change", "fixes.tiers"),),
     "tests/fixes/test_goals.py": ("fixes.checklist",),
     "tests/fixes/test_edits.py": ("fixes.edits.apply", "fixes.edits.json", "fixes.edits.scalars", "fixes.edits.yaml"),
     "tests/fixes/test_second_opinion.py": ("fixes.edits.second_opinion",),

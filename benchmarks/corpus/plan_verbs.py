@@ -21,11 +21,11 @@ from benchmarks.corpus.plans import KINDS, SETTINGS, files
 from memlint.commands import fix as fix_verb
 from memlint.commands import options
 from memlint.findings import Fix, Patch
-from memlint.fixes.attach import main_finding
 from memlint.fixes.edits.apply import apply
 from memlint.fixes.edits.reread import encode
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.laws import identity
+from memlint.fixes.written_plans import main_finding
 from memlint.lint.analyse_file import FileAnalysis
 from memlint.lint.fix_files import FixRequest, fix_files, linter_maker
 from memlint.lint.linter import Linter

@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from memlint.cli import GC_THRESHOLD
 from memlint.findings import Fix
-from memlint.fixes.attach import options
-from memlint.fixes.planner import SearchHooks, plans
+from memlint.fixes.plan_options import options
+from memlint.fixes.plan_search import SearchHooks
+from memlint.fixes.planner import plans
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.ruleset.engine import Analysis, Engine
@@ -95,9 +96,9 @@ def _planned(
     if not over or before.allocated_bytes is None:
         return None
     estimator = analyser.engine_for(str(path)).estimator
-    again = analyser.reanalysis(analysis, analyser.workspaces.of(str(path)))
+    judged = analyser.judged(analysis, analyser.workspaces.of(str(path)))
     start = time.process_time()
-    known = options(analysis, index, estimator, again)
+    known = options(judged.analysis, index, estimator, judged.reanalyse)
     seconds = time.process_time() - start
     fitting = [option for option in known.options if option.plan.estimate.verdict == "fits"]
     any_fits = bool(fitting) or bool(plans(run, before, SearchHooks(estimator)))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
-from memlint.fixes.planner import WORTHWHILE, Plan, PlanSearch, peak
+from memlint.fixes.plan import Plan, peak
+from memlint.fixes.plan_search import PlanSearch
+from memlint.fixes.planner import WORTHWHILE
 from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (

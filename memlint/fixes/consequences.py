@@ -1,7 +1,7 @@
 """Values of a run that change as a consequence of others, so that a plan is estimated as its file will be read.
 
-The written file is read back in any case, and its own estimate counts (fixes/attach.py). A consequence that is missing
-here leads to plans that change more than they need, or that do not fit when they are read back.
+The written file is read back in any case, and its own estimate counts (fixes/written_plans.py). A consequence that is
+missing here leads to plans that change more than they need, or that do not fit when they are read back.
 """
 
 from __future__ import annotations

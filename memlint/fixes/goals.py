@@ -13,8 +13,10 @@ import memlint.fixes.planner as planner
 from memlint._record import NamedTuple
 from memlint.findings import Edit
 from memlint.fixes.moves.hardware import MOST_GPUS, smallest_number, with_cards
-from memlint.fixes.planner import Plan, PlanSearch, SearchHooks
+from memlint.fixes.plan import Plan
+from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
+from memlint.fixes.tiers import strongest
 from memlint.memory.values import Estimate
 from memlint.run import Run, Unknown, replace
 
@@ -59,7 +61,7 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
     free = _with_every_free_change(run, before, hooks, field)
     if isinstance(now, Unknown):
         return None
-    size = _rounded(run, field, planner.largest(free, field, 1, hooks, _most(run, field)))
+    size = _rounded(run, field, largest(free, field, 1, hooks, _most(run, field)))
     if size <= now:
         return None
     first = _resized(run, field, now, size)
@@ -84,7 +86,7 @@ def _without_field(hooks: SearchHooks, field: str) -> SearchHooks:
 
 def _with_every_free_change(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Run:
     search = PlanSearch(run, before, hooks)
-    return search.changed(planner.strongest(search, "none", ("batch",) if field == BATCH else ()))
+    return search.changed(strongest(search, "none", ("batch",) if field == BATCH else ()))
 
 
 def _rounded(run: Run, field: str, size: int) -> int:
@@ -116,7 +118,7 @@ def fewest_cards(run: Run, before: Estimate, hooks: SearchHooks, most: int = MOS
         one = with_engine(run, count)
         estimate = hooks.estimate(one)
         search = PlanSearch(one, estimate, hooks)
-        return search.plan(planner.strongest(search, "none")).estimate
+        return search.plan(strongest(search, "none")).estimate
 
     found = smallest_number(changed, 1, most)
     if found is None:
@@ -143,3 +145,24 @@ def with_engine(run: Run, count: int) -> Run:
     if engine in ("single", "ddp"):
         run = replace(run, {"parallelism.engine": "single" if count == 1 else "ddp"})
     return with_cards(run, count)
+
+
+def largest(run: Run, field: str, start: int, hooks: SearchHooks = NO_HOOKS, most: int = 1 << 24) -> int:
+    """The largest value of `field` from `start` on that fits, found by doubling and halving; 0 where none does.
+
+    Memory grows with batch and length, so what fits is a prefix.
+    """
+    if not _fits(run, field, start, hooks):
+        return 0
+    low = start
+    while low * 2 <= most and _fits(run, field, low * 2, hooks):
+        low *= 2
+    high = min(low * 2, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _fits(run, field, middle, hooks) else (low, middle)
+    return low
+
+
+def _fits(run: Run, field: str, value: int, hooks: SearchHooks) -> bool:
+    return hooks.estimate(replace(run, {field: value})).verdict == "fits"

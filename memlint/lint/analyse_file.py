@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.findings import Finding, Location
+from memlint.findings import SEVERITIES, Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces
 from memlint.repository.declared_keys import DeclaredKeys
@@ -117,10 +117,14 @@ class FileAnalyser:
         return with_plans(analysis, estimator, reanalyse, self.judged(analysis, workspace), first_alone)
 
     def judged(self, analysis: Analysis, workspace: Workspace) -> Judged:
-        """The analysis under every rule that plans are judged by, and a function that repeats it for changed files."""
+        """The analysis under every rule, and a function that repeats it for changed files under the rules that judge
+        plans: a new error speaks against a plan, and so does a finding as severe as the one that the plan solves.
+        """
         judge = self.judge_for(analysis.document.path)
         if judge is not self.engine_for(analysis.document.path):
             analysis = self._analyse_changed(judge, analysis, None, workspace, {})
+        solved = {found.finding.severity for found in analysis.found if found.plan}
+        judge = judge.at_least(min(solved, default="error", key=SEVERITIES.index))
         return Judged(analysis, partial(self._analyse_changed, judge, analysis, analysis, workspace))
 
     def reanalysis(self, analysis: Analysis, workspace: Workspace) -> Reanalyse:

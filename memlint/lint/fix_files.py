@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Finding, Fix
 from memlint.fixes.apply import Accept, AppliedFix, Proposal, Propose, accept_all, apply_fixes
-from memlint.fixes.attach import main_finding
 from memlint.fixes.costs import QUALITIES
 from memlint.fixes.laws import BrokenLaw, Identity, identity
+from memlint.fixes.written_plans import main_finding
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
 from memlint.repository.workspace import Workspace

@@ -11,13 +11,15 @@ from memlint.card_bytes import CardBytes
 from memlint.errors import UsageError
 from memlint.findings import Fix
 from memlint.fixes import goals
-from memlint.fixes.attach import Estimator, PlanOptions, WrittenPlan, edit_writer, fix_of, written
-from memlint.fixes.attach import options as plans_for
 from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.goals import BATCH, LENGTH, LONGEST
+from memlint.fixes.goals import BATCH, LENGTH, LONGEST, largest
 from memlint.fixes.moves.hardware import MOST_GPUS
-from memlint.fixes.planner import Plan, PlanSearch, SearchHooks, largest
+from memlint.fixes.plan import Plan
+from memlint.fixes.plan_options import Estimator, PlanOptions
+from memlint.fixes.plan_options import options as plans_for
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
+from memlint.fixes.written_plans import WrittenPlan, edit_writer, fix_of, written
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse

@@ -12,7 +12,7 @@ from typing import Any
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Facts, Under
-from memlint.findings import Finding
+from memlint.findings import SEVERITIES, Finding
 from memlint.formats import every, recognise
 from memlint.formats.base import Context, Format, Parsed, Recognition
 from memlint.memory.estimate import estimate as closed_form
@@ -30,7 +30,7 @@ from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Rule, concerns
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
-from memlint.ruleset.rule_hits import finding_of, hits_of
+from memlint.ruleset.rule_hits import finding_of, hits_of, most_severe
 from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
@@ -67,7 +67,8 @@ Reanalyse = Callable[[Mapping[str, bytes]], Analysis]
 
 
 class Judged(NamedTuple):
-    """An analysis under every rule that plans are judged by, and a function that repeats it for changed files."""
+    """An analysis under every rule, and a function that repeats it for changed files under the rules that plans are
+    judged by."""
 
     analysis: Analysis
     reanalyse: Reanalyse
@@ -76,7 +77,7 @@ class Judged(NamedTuple):
 class Engine:
     """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 
-    __slots__ = ("_by_id", "_indices", "_reads", "estimator", "folds_into", "rules")
+    __slots__ = ("_by_id", "_indices", "_reads", "_stricter", "estimator", "folds_into", "rules")
 
     def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
         self.rules = rules
@@ -85,6 +86,16 @@ class Engine:
         self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
         self._by_id = {rule.id: rule for rule in rules}
         self._reads: dict[str, frozenset[Read]] = {}  # rule id -> its inputs; filled on demand
+        self._stricter: dict[str, Engine] = {}  # severity -> the engine of `at_least`; filled on demand
+
+    def at_least(self, severity: str) -> Engine:
+        """The engine with the rules that written plans are judged by: those that may report `severity` or worse, and
+        those about memory. Milder findings do not speak against a plan."""
+        if severity not in self._stricter:
+            least = SEVERITIES.index(severity)
+            severe = (rule for rule in self.rules if rule.plan or most_severe(rule) >= least)
+            self._stricter[severity] = Engine(tuple(severe), self.estimator)
+        return self._stricter[severity]
 
     def analyse(
         self,

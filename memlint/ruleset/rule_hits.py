@@ -6,7 +6,7 @@ from typing import Any
 
 from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
-from memlint.findings import Finding
+from memlint.findings import SEVERITIES, Finding
 from memlint.ruleset.places import Finder
 from memlint.ruleset.rule import Body, Hit, Rule, compared_packages, may_depend_on_model
 from memlint.run import UNKNOWN, Run
@@ -82,3 +82,8 @@ def _confidence_and_severity(rule: Rule, run: Run) -> tuple[str, str]:
         return confidence, rule.severities[confidence]
     lowered = confidence != rule.confidence and rule.severity == "error"
     return confidence, "warning" if lowered else rule.severity
+
+
+def most_severe(rule: Rule) -> int:
+    """Index in SEVERITIES of the most severe finding that a rule may give, whatever it is sure of."""
+    return max(map(SEVERITIES.index, (rule.severity, *rule.severities.values())))

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from memlint.fixes.attach import WrittenPlan, options
+from memlint.fixes.plan_options import options
+from memlint.fixes.written_plans import WrittenPlan
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.estimate import estimate

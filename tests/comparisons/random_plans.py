@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 import tests.comparisons.sharded_configs as sharded_configs
 from memlint.architectures import catalog
-from memlint.fixes.attach import WrittenPlan, edit_writer, new_errors, options
 from memlint.fixes.attempt import attempt
+from memlint.fixes.plan_options import options
+from memlint.fixes.written_plans import WrittenPlan, edit_writer, new_errors
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.memory import estimate as closed_form

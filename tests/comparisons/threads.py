@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memlint.findings import Fix
-from memlint.fixes.attach import options
-from memlint.fixes.planner import as_fix
+from memlint.fixes.plan import as_fix
+from memlint.fixes.plan_options import options
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.memory.values import Estimate

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import memlint.fixes.attach as attach
+import memlint.fixes.plan_options as plan_options
 from memlint.findings import Finding
 from memlint.fixes.moves.hardware import advice, can_grow_segments
-from memlint.fixes.planner import Plan, PlanSearch, SearchHooks
+from memlint.fixes.plan import Plan
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
+from memlint.fixes.written_plans import Failure
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
@@ -36,6 +38,23 @@ per_device_train_batch_size: 1
 gradient_accumulation_steps: 8
 output_dir: out
 """
+
+
+def test_no_plan_is_written_twice_where_the_first_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis, _ = linted(EXAMPLES / "trainer/sft_full_llama3_8b.yaml", "A100-80GB")
+    tried: list[tuple[str, ...]] = []
+
+    def fail(of: Analysis, index: int, plan: Plan, *_: object) -> Failure:
+        tried.append(tuple(step.title for step in plan.steps))
+        return Failure()
+
+    monkeypatch.setattr(plan_options, "with_needed_changes", fail)
+    monkeypatch.setattr(plan_options, "_SEARCHES", 1)
+    of_run = plan_options.RunPlanner(analysis, 0, estimate, lambda _: analysis, SearchHooks(estimate))
+    of_run.first_option()
+    of_run.options()
+
+    assert len(tried) == len(set(tried)) > 1
 
 
 def linted(path: Path, card: str) -> tuple[Analysis, Finding]:
@@ -158,10 +177,10 @@ def test_segments_that_grow_are_told_with_the_changes_that_fit_then(monkeypatch:
         step = ProposedChange("a smaller batch", {})
         return Plan((step,), of, found) if of.stack.expandable_segments else None
 
-    monkeypatch.setattr(attach.planner, "riskless", riskless)
-    (told,) = attach._elsewhere(run, before, SearchHooks(estimate))
+    monkeypatch.setattr(plan_options, "riskless", riskless)
+    (told,) = plan_options._elsewhere(run, before, SearchHooks(estimate))
     assert "expandable_segments" in told.title and "a smaller batch" in told.note and not told.edits
-    assert list(attach._elsewhere(replace(run, {"stack.expandable_segments": True}), before, SearchHooks())) == []
+    assert list(plan_options._elsewhere(replace(run, {"stack.expandable_segments": True}), before, SearchHooks())) == []
 
 
 def test_an_engine_that_sleeps_on_the_card_keeps_segments_as_they_are() -> None:

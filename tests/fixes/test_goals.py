@@ -10,7 +10,8 @@ from memlint.fixes.checklist import ORDER, checklist
 from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan, on_one_card
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.hardware import smallest_number
-from memlint.fixes.planner import WORTHWHILE, PlanSearch
+from memlint.fixes.plan_search import PlanSearch
+from memlint.fixes.planner import WORTHWHILE
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 from tests.fixes.test_planner import FULL, toy

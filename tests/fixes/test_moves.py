@@ -115,12 +115,12 @@ def test_checkpoints_wait_on_the_host_each_framework_its_own_way(
     framework: dict[str, object], changes: dict[str, object]
 ) -> None:
     checkpointed = run(checkpointing__mode="full", **framework)
-    found = step(checkpointed, "keep checkpoints")
+    found = step(checkpointed, "keep activation checkpoints")
 
     assert found.changes == changes
     assert found.safe
-    assert "keep checkpoints" not in titles(replace(checkpointed, dict(changes)))
-    assert "keep checkpoints" not in titles(run(**framework))
+    assert "keep activation checkpoints" not in titles(replace(checkpointed, dict(changes)))
+    assert "keep activation checkpoints" not in titles(run(**framework))
 
 
 def test_one_gpu_may_have_the_host_hold_what_it_cannot() -> None:

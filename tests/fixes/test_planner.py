@@ -9,26 +9,14 @@ import pytest
 
 from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, Cost, between
+from memlint.fixes.goals import largest
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.planner import (
-    Plan,
-    PlanSearch,
-    SearchHooks,
-    _cheaper,
-    _of_each_character,
-    adds_nothing,
-    as_fix,
-    candidates,
-    excess,
-    in_order,
-    kind,
-    largest,
-    peak,
-    plans,
-    riskless,
-)
+from memlint.fixes.plan import Plan, adds_nothing, as_fix, excess, in_order, kind, peak
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
+from memlint.fixes.planner import Planner, _of_each_character, candidates, plans, riskless
 from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
 from memlint.fixes.step_time import ParameterCounts
+from memlint.fixes.tiers import _cheaper
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Reading, Run, replace
 
@@ -467,3 +455,12 @@ def test_another_engine_is_not_first_for_what_other_changes_gain() -> None:
         for chosen, speed in (((batch,), 1.01), ((engine, loss), 0.83), ((loss,), 0.83))
     )
     assert sorted((sharded, smaller, fused), key=in_order) == [fused, smaller, sharded]
+
+
+def test_the_first_plan_is_the_same_whether_or_not_others_are_asked_for() -> None:
+    base = toy(24)
+    planner = Planner(FULL, base.estimate(FULL), base)
+    (first,) = planner.plans(1)
+
+    assert planner.plans() == plans(FULL, base.estimate(FULL), base)
+    assert planner.plans()[0] is first

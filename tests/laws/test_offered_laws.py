@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.fixes.attach import PlanOptions, new_errors, options
 from memlint.fixes.attempt import attempt
+from memlint.fixes.plan_options import PlanOptions, options
+from memlint.fixes.written_plans import new_errors
 from memlint.lint.analyse_file import FileAnalyser
 from memlint.ruleset.engine import Analysis, Engine
 from tests.comparisons.random_plans import answered, changed, drawn

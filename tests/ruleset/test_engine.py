@@ -176,3 +176,19 @@ def test_the_same_input_gives_the_same_answer() -> None:
     rules = (rule("1 < 2"), rule("sequence.length > 2048", "config.stage"))
 
     assert run(*rules).findings == run(*rules).findings
+
+
+def test_plans_are_judged_by_what_can_be_as_severe_as_the_finding() -> None:
+    error = rule("sequence.length > 2048")
+    warning, plan = (
+        error._replace(id="TST002", severity="warning"),
+        error._replace(id="TST003", severity="info", plan=True),
+    )
+    doubtful = error._replace(id="TST004", severity="info", severities={"high": "error", "low": "info"})
+    engine = Engine((error, warning, plan, doubtful))
+
+    assert [one.id for one in engine.at_least("error").rules] == ["TST001", "TST003", "TST004"]
+    assert engine.at_least("info").rules == engine.rules
+    assert (
+        engine.at_least("error") is engine.at_least("error") and engine.at_least("error").estimator is engine.estimator
+    )

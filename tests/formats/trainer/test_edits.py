@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from memlint.fixes.attach import edit_writer
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.host import deepspeed_changes
+from memlint.fixes.written_plans import edit_writer
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.repository.workspace import in_memory

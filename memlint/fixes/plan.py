@@ -1,0 +1,138 @@
+"""A plan: proposed changes together, the run that they make, its estimate and its price.
+
+Here is what a plan is, in which order plans stand everywhere, which of two is the better one, and the fix that a plan
+becomes. How plans are found: planner.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import log2
+from typing import Any
+
+from memlint._record import NamedTuple
+from memlint.findings import Edit, Fix
+from memlint.fixes.costs import QUALITIES, Cost
+from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
+from memlint.memory.values import Estimate
+from memlint.run import Run
+
+Steps = tuple[ProposedChange, ...]
+
+_HARDLY_FASTER = 0.95
+MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
+_HOST_BYTES_WORTH_A_NOTE = 8 << 30
+_ACCUMULATION = "batch.gradient_accumulation_steps"
+
+
+class Plan(NamedTuple):
+    """Changes with which the run fits (or from `candidates`: needs less), with the changed run and its estimate."""
+
+    steps: Steps
+    run: Run
+    estimate: Estimate
+    price: Cost = Cost()
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """All changes; the accumulation is that of the changed run, where several of them are about it."""
+        found = {name: value for step in self.steps for name, value in step.changes.items()}
+        if _ACCUMULATION in found:
+            found[_ACCUMULATION] = self.run.batch.gradient_accumulation_steps
+        return found
+
+    @property
+    def cost(self) -> float:
+        return weighed(self.price, len(self.steps))
+
+    @property
+    def speed(self) -> float:
+        """Factor on the time of a training step."""
+        return self.price.speed
+
+    @property
+    def risk(self) -> int:
+        """Index in QUALITIES of the risk for the result."""
+        return QUALITIES.index(self.price.quality)
+
+
+def peak(estimate: Estimate) -> int | None:
+    """The bytes that the verdict compares with the card: the upper end of the device interval."""
+    return estimate.device_high_bytes
+
+
+def excess(estimate: Estimate) -> int:
+    """Bytes over the budget; 0 where the run fits, or where nothing is known."""
+    return max(0, (estimate.device_high_bytes or 0) - estimate.budget_bytes)
+
+
+Kind = tuple[int, frozenset[str]]
+
+
+def kind(plan: Plan) -> Kind:
+    """What makes two plans variants of one: they change the same things, in another degree or another way (half the
+    length or a quarter of it, one optimizer or another), and take about as long, in steps of 1.4 times."""
+    return int(2 * log2(max(1.0, plan.speed))), frozenset(step.group for step in plan.steps)
+
+
+def in_order(plan: Plan) -> tuple[Any, ...]:
+    """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
+    time as far as prices can tell, then those that the card does alone, then by the number of changes."""
+    host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
+    return (
+        plan.risk,
+        -length if isinstance(length, int) and plan.risk == len(QUALITIES) - 1 else 0,
+        rounded(with_effort(plan.speed, plan.steps)),
+        host,
+        len(plan.steps),
+        tuple(step.title for step in plan.steps),
+    )
+
+
+def by_time(plan: Plan) -> tuple[Any, ...]:
+    return rounded(with_effort(plan.speed, plan.steps)), *in_order(plan)
+
+
+def beats(plan: Plan, other: Plan) -> bool:
+    """Whether `plan` is no worse than `other` in risk, time and changes, and better in one."""
+    mine, its = ((one.risk, one.speed, len(one.steps)) for one in (plan, other))
+    return mine != its and all(own <= theirs for own, theirs in zip(mine, its))
+
+
+def makes_pointless(plan: Plan, other: Plan) -> bool:
+    """Whether nobody takes `other` who can have `plan`: that is better in all and much faster."""
+    return beats(plan, other) and other.speed > MUCH_SLOWER * plan.speed
+
+
+def adds_nothing(plan: Plan, other: Plan) -> bool:
+    """Whether `plan` is all of `other` and more, for no less risk and about the same time or a longer one."""
+    more = {step.title for step in plan.steps} > {step.title for step in other.steps}
+    return more and plan.risk >= other.risk and plan.speed >= _HARDLY_FASTER * other.speed
+
+
+def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
+    """The plan as a fix of a finding."""
+    return Fix(
+        title="; ".join(step.title for step in plan.steps),
+        edits=edits,
+        changes=plan.changes,
+        safe=all(step.safe for step in plan.steps),
+        speed=plan.speed,
+        quality=plan.price.quality,
+        before=before.on_card,
+        after=plan.estimate.on_card,
+        verdict_after=plan.estimate.verdict if before.budget_bytes else "",
+        note="; ".join(dict.fromkeys((*(step.note for step in plan.steps if step.note), *_host_note(plan, before)))),
+    )
+
+
+def _host_note(plan: Plan, before: Estimate) -> Iterator[str]:
+    """A note where the plan needs much more host memory than the run did."""
+    wanted, had = plan.estimate.host_bytes or 0, before.host_bytes or 0
+    if wanted > had + _HOST_BYTES_WORTH_A_NOTE:
+        yield f"the host needs {wanted / 2**30:.1f} GiB of memory"
+
+
+def noted(fix: Fix, more: str) -> Fix:
+    """The fix with more to say in its note."""
+    return fix._replace(note="; ".join(filter(None, (fix.note, more))))

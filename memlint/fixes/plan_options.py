@@ -1,0 +1,191 @@
+"""What can be offered for one run that does not fit: plans as written, plans to write by hand, and hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import memlint.fixes.goals as goals
+import memlint.fixes.moves.hardware as hardware_advice
+from memlint._record import NamedTuple
+from memlint.findings import Fix
+from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, peak
+from memlint.fixes.plan_search import SearchHooks
+from memlint.fixes.planner import WORTHWHILE, Planner, candidates, riskless
+from memlint.fixes.written_plans import Failure, WrittenPlan, edit_writer, with_needed_changes, written
+from memlint.memory.values import Estimate
+from memlint.ruleset.engine import Analysis, Reanalyse
+from memlint.run import Run, replace
+
+Estimator = Callable[[Run], Estimate]
+MAX_PLANS = 3
+_SEARCHES = 3  # a plan that fails when it is written is replaced by that of another search
+
+
+class PlanOptions(NamedTuple):
+    """What can be offered for one run: plans that fit, the least risky first; where none does, changes that help; and
+    what no edit can do: a plan that somebody has to write by hand, hardware that fits."""
+
+    options: tuple[WrittenPlan, ...] = ()
+    advice: tuple[Fix, ...] = ()
+
+
+def options(
+    analysis: Analysis, index: int, estimator: Estimator, reanalyse: Reanalyse, hooks: SearchHooks | None = None
+) -> PlanOptions:
+    """Plans for one run of the analysis, each written in memory, read back and estimated from what the files say.
+    `hooks`: narrows the search further than by what the format can write."""
+    return RunPlanner(analysis, index, estimator, reanalyse, hooks).options()
+
+
+class RunPlanner:
+    """Finds the options of one run as they are asked for: who wants the first alone does not wait for the others."""
+
+    def __init__(
+        self,
+        analysis: Analysis,
+        index: int,
+        estimator: Estimator,
+        reanalyse: Reanalyse,
+        hooks: SearchHooks | None = None,
+    ) -> None:
+        self._analysis, self._index, self._reanalyse = analysis, index, reanalyse
+        self._run, self._before = analysis.runs[index], analysis.estimates[index]
+        self._hooks = hooks or SearchHooks(estimator, edit_writer(analysis))
+        self._estimator = estimator
+        self._planner = Planner(self._run, self._before, self._hooks)
+        self._first: tuple[Plan, WrittenPlan | Failure] | None = None
+        self._fitting: tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]] | None = None
+
+    def first_option(self) -> PlanOptions:
+        """Where a plan fits, the first of them and nothing else; `options` where none does."""
+        for plan in self._planner.plans(1):
+            self._first = plan, self._written(plan, self._hooks)
+            if isinstance(self._first[1], WrittenPlan):
+                return PlanOptions((self._first[1],))
+        fitting, _ = self._that_fit()
+        return PlanOptions(fitting[:1]) if fitting else self.options()
+
+    def options(self) -> PlanOptions:
+        """Plans that fit and what no edit can do beside them; where none fits, changes that help."""
+        run, before = self._run, self._before
+        over = before.budget_bytes and before.verdict not in ("fits", "unknown")
+        fitting, failures = self._that_fit()
+        asked = not any(_is_good_enough(option.plan) for option in fitting)
+        writer = edit_writer(self._analysis)
+        hardware = hardware_advice.advice(run, before, self._estimator, writer, asked) if over else ()
+        if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
+            by_hand = tuple(_by_hand(before, failures, bool(fitting)))
+            elsewhere = () if any(fix.quality == "none" for fix in by_hand) else _elsewhere(run, before, self._hooks)
+            hardware = (*by_hand, *elsewhere, *hardware)
+        return PlanOptions(fitting or self._that_help(), hardware)
+
+    def _that_fit(self) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
+        """At most MAX_PLANS plans that fit as written, in the planner's order, and those that failed. The planner's
+        first plan stays the first where it can be written."""
+        if self._fitting is None:
+            self._fitting = self._searched()
+        return self._fitting
+
+    def _searched(self) -> tuple[tuple[WrittenPlan, ...], tuple[Failure, ...]]:
+        first: WrittenPlan | None = None
+        done: dict[Kind, WrittenPlan] = {}
+        failed: list[Failure] = []
+        hooks, planner = self._hooks, self._planner
+        for _ in range(_SEARCHES):
+            failures = []
+            for plan in planner.plans(MAX_PLANS):
+                if kind(plan) in done:
+                    continue
+                option = self._written(plan, hooks)
+                if isinstance(option, Failure):
+                    failures.append(option)
+                    continue
+                if not (done or failed or failures):
+                    first = option
+                done.setdefault(kind(option.plan), option)
+            failed += failures
+            if not failures or len(done) >= MAX_PLANS:
+                break
+            hooks = _narrowed(hooks, failures)
+            planner = Planner(self._run, self._before, hooks)
+        kept = [
+            one
+            for one in done.values()
+            if one is first or not any(adds_nothing(one.plan, other.plan) for other in done.values())
+        ]
+        ordered = sorted(kept, key=lambda one: (one is not first, in_order(one.plan)))
+        return tuple(ordered[:MAX_PLANS]), tuple(failed)
+
+    def _written(self, plan: Plan, hooks: SearchHooks) -> WrittenPlan | Failure:
+        """The plan as written, or why it is not offered; the planner's first plan is not written twice."""
+        if self._first is not None and plan is self._first[0]:
+            return self._first[1]
+        return with_needed_changes(self._analysis, self._index, plan, self._reanalyse, hooks)
+
+    def _that_help(self) -> tuple[WrittenPlan, ...]:
+        """Single changes that save something, as written."""
+        helpful = candidates(self._run, self._before, self._hooks, MAX_PLANS)
+        read_back = (written(self._analysis, self._index, plan, self._reanalyse) for plan in helpful)
+        return tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, self._before))
+
+
+def _narrowed(hooks: SearchHooks, failures: Iterable[Failure]) -> SearchHooks:
+    """What another search leaves out and spares, so that it finds none of these plans."""
+    return hooks._replace(
+        banned=hooks.banned.union(*(one.banned for one in failures)),
+        margin=max(hooks.margin, *(one.margin for one in failures)),
+    )
+
+
+_ABOUT_AS_FAST = 1.1
+_MOST_CARDS_TO_GIVE_UP = 4  # who has a node of eight rents another card before a step takes eight times as long
+
+
+def _is_good_enough(plan: Plan) -> bool:
+    """Whether nobody rents more cards who can have the plan: the same result in about the same time."""
+    return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST
+
+
+def _by_hand(before: Estimate, failures: Iterable[Failure], has_plans: bool) -> Iterator[Fix]:
+    """The first plan that memlint cannot write, as advice with the reason: one without a risk, or the only one."""
+    for failure in failures:
+        if failure.unplaced is not None and (failure.unplaced.risk == 0 or not has_plans):
+            yield noted(as_fix(failure.unplaced, before), f"not written: {failure.reason}")._replace(safe=False)
+            return
+
+
+def _elsewhere(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
+    """Advice where no plan is without a risk as the run is started: with segments of the allocator that grow, and on
+    one of several cards."""
+    grows = hardware_advice.can_grow_segments(run)
+    yield from (tuple(_with_segments(run, before, hooks)) if grows else ()) or _one_card(run, before, hooks)
+
+
+def _with_segments(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
+    growing = replace(run, {"stack.expandable_segments": True})
+    plan = riskless(growing, hooks.estimate(growing), hooks)
+    if plan is not None and plan.steps:
+        fix = hardware_advice.segments(before, plan.estimate, tuple(step.title for step in plan.steps))
+        yield noted(fix, as_fix(plan, before).note)
+
+
+def _one_card(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
+    """Advice for several cards on which the run fits at a risk alone, where it fits on one of them without."""
+    world = run.parallelism.world_size
+    plan = goals.on_one_card(run, hooks) if isinstance(world, int) and world <= _MOST_CARDS_TO_GIVE_UP else None
+    if plan is not None and isinstance(world, int):
+        fix = hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
+        yield noted(fix, as_fix(plan, before).note)
+
+
+_PART_WORTH_TELLING = 0.1
+
+
+def _helps(option: WrittenPlan, before: Estimate) -> bool:
+    """Whether a change that is not enough is worth offering: it saves a good part of what is over the card, and more
+    than noise of the figure that is shown and of the upper end that the verdict goes by."""
+    after = option.plan.estimate
+    if excess(after) > (1 - _PART_WORTH_TELLING) * excess(before):
+        return False
+    figures = ((peak(before), peak(after)), (before.device_bytes, after.device_bytes))
+    return all(old is not None and new is not None and old - new > WORTHWHILE * old for old, new in figures)

@@ -1,0 +1,206 @@
+"""The cheapest plan within a tier of risk (none, low, medium, high). The search goes backwards:
+
+1. Take the strongest change of every group that the tier allows. Where the run does not fit then, no plan of the tier
+   does: every change lowers the peak or leaves it. Of groups for which that does not hold, it is tried without. (The
+   cheaper half of the changes is estimated first: where it is enough, all are.)
+2. Drop changes, the dearest first, as long as the run fits. As each change only helps, the longest run of changes that
+   can be dropped at once is found by bisection.
+3. Replace each change that is left by the cheapest of its group with which the run still fits.
+
+What is dearest depends on what is wanted: the same training result, or short steps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from memlint.fixes.costs import QUALITIES
+from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, WHOLE_BATCH
+from memlint.fixes.plan import MUCH_SLOWER, Plan, Steps, by_time, in_order
+from memlint.fixes.plan_search import PlanSearch
+from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
+
+Order = Callable[[ProposedChange], Any]
+
+_RIVALS_TRIED = 4  # other changes of a group that are tried in place of one
+_ROUNDS = 4  # changes may open others: checkpointing opens checkpoints in host memory
+
+
+def plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = "") -> Plan | None:
+    """The cheapest plan whose changes all lie within a tier of risk; None where there is none.
+
+    What moves weights or states to the host is asked for last, and beside a plan without it only where that is slow.
+    """
+    on_card = _plan_of(search, strongest(search, quality, (without,), host=False), quality, order, host=False)
+    if on_card is not None and on_card.speed <= MUCH_SLOWER:
+        return on_card
+    every = strongest(search, quality, (without,))
+    for also in ("", *_MAY_COST_MEMORY):
+        if also and all(step.group != also for step in every):
+            continue  # the same changes again
+        changes = strongest(search, quality, (without, also)) if also else every
+        plan = _plan_of(search, changes, quality, order)
+        if plan is not None:
+            return plan if on_card is None else min(on_card, plan, key=in_order if order is risk_first else by_time)
+    return on_card or _plan_of_whole_batch(search, quality, order, without)
+
+
+def _plan_of_whole_batch(search: PlanSearch, quality: str, order: Order, without: str) -> Plan | None:
+    """A plan with the whole batch at once in place of smaller micro batches, where nothing else keeps the result."""
+    if quality != QUALITIES[0] or all(step.group != WHOLE_BATCH for step in search.steps(())):
+        return None
+    return _plan_of(search, strongest(search, quality, (without,), whole_batch=True), quality, order)
+
+
+def _plan_of(search: PlanSearch, changes: Steps, quality: str, order: Order, host: bool = True) -> Plan | None:
+    """The cheapest plan of a tier that some of `changes` or weaker ones make; None where all are not enough. `host`:
+    whether sharding may need the host."""
+    changes = _dearest_first(changes, order)
+    if not _are_enough(search, changes):
+        return None
+    if order is risk_first:
+        changes = _dearest_first(_least_of_the_risky(search, changes), order)
+    plan = _without_unneeded(search, changes)
+    return None if plan is None else _with_weaker(search, plan, quality, order, host)
+
+
+def _least_of_the_risky(search: PlanSearch, changes: Steps) -> Steps:
+    """`changes` with each graded one that is a high risk in the weakest degree that is enough beside all others: a
+    quarter of the data lost for want of a free change is no plan."""
+    for step in changes:
+        if step.group not in GRADED_GROUPS or step.price.quality != QUALITIES[-1]:
+            continue
+        others = tuple(other for other in changes if other is not step)
+        weaker = [one for one in search.steps(others) if one.group == step.group]
+        weaker = weaker[: next((at for at, one in enumerate(weaker) if one.title == step.title), 0)]
+        at = bisect_left(weaker, True, key=lambda one: search.is_enough(search.possible((*others, one))))
+        changes = (*others, weaker[at]) if at < len(weaker) else changes
+    return changes
+
+
+def _dearest_first(changes: Steps, order: Order) -> Steps:
+    return tuple(sorted(changes, key=lambda step: order(about(step)), reverse=True))
+
+
+def _are_enough(search: PlanSearch, changes: Steps) -> bool:
+    """Whether the run fits with all of `changes`. Where it fits with the cheaper half of them, it fits with all: that
+    half is estimated anyway when unneeded changes are dropped."""
+    if not changes:
+        return False
+    return search.is_enough(search.possible(changes[len(changes) // 2 :])) or search.is_enough(changes)
+
+
+# Groups whose strongest change may raise a peak: ZeRO-3 loads quantised weights before it shares them, and 4 bits are
+# not for every engine.
+_MAY_COST_MEMORY = ("zero", "method")
+
+
+def strongest(
+    search: PlanSearch, quality: str, without: tuple[str, ...] = (), host: bool = True, whole_batch: bool = False
+) -> Steps:
+    """The strongest change of every group but those of `without`: first of those that decide which others there are,
+    then of all. `host`: whether weights and states may go to the host. `whole_batch`: whether the micro batch becomes
+    the whole batch, or smaller."""
+    chosen: Steps = ()
+    for number in range(_ROUNDS):
+        used = {*without, "batch" if whole_batch else WHOLE_BATCH, *(step.group for step in chosen)}
+        found: dict[str, ProposedChange] = {}
+        for step in search.steps(chosen):
+            if not host and _shards_on_host(step):
+                continue
+            if step.group not in used and _is_within(step, quality) and (number or step.group in STRUCTURE):
+                found[step.group] = step  # the last of a group is the strongest
+        if not found and number:
+            break
+        chosen = (*chosen, *found.values())
+    return chosen
+
+
+def _without_unneeded(search: PlanSearch, changes: Steps) -> Plan | None:
+    """The plan without those of `changes`, the dearest first, that it does not need."""
+    kept: Steps = ()
+    left = changes
+    while left:
+        dropped = _droppable(search, kept, left)
+        kept, left = (*kept, *left[dropped : dropped + 1]), left[dropped + 1 :]
+    return search.fitting(search.possible(kept)) or search.fitting(changes)
+
+
+def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:
+    """How many of `left`, from the first on, can go at once, so that the run with `kept` and the others fits.
+
+    Most often one change is all that is needed, so beside some that are kept all are tried first.
+    """
+
+    def is_enough(dropped: int) -> bool:
+        return search.is_enough(search.possible((*kept, *left[dropped:])))
+
+    if kept and is_enough(len(left)):
+        return len(left)
+    low, high = 0, len(left) - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if is_enough(middle) else (low, middle - 1)
+    return low
+
+
+def _with_weaker(search: PlanSearch, plan: Plan, quality: str, order: Order, host: bool) -> Plan:
+    """The plan with each change replaced by the cheapest of its group with which the run still fits."""
+    for step in plan.steps:
+        others = tuple(other for other in plan.steps if other is not step)
+        same = (one for one in search.steps(others) if one.group == step.group and _is_within(one, quality))
+        group = [one for one in same if host or not _shards_on_host(one)]
+        found = _first_that_fits(search, plan, step, _cheaper(group, step, order))
+        if found is not None:
+            plan = found
+    return plan
+
+
+def _cheaper(group: list[ProposedChange], step: ProposedChange, order: Order) -> list[ProposedChange]:
+    """The changes of a group that cost less than `step`, or about as much and are weaker, the cheapest first; of a
+    graded group all weaker ones."""
+    weaker = group[: next((at for at, one in enumerate(group) if one.title == step.title), 0)]
+    if step.group in GRADED_GROUPS:
+        return weaker
+    costs, own = {one.title: order(about(one)) for one in group}, order(about(step))
+    cheaper = [one for one in group if costs[one.title] < own or (one in weaker and costs[one.title] == own)]
+    return sorted(cheaper, key=lambda one: costs[one.title])
+
+
+def _first_that_fits(search: PlanSearch, plan: Plan, step: ProposedChange, rivals: list[ProposedChange]) -> Plan | None:
+    """The plan with the first of `rivals` that is enough in place of `step`. Those of a graded group stand from the
+    weakest to the strongest, so that bisection finds it."""
+
+    def tried(rival: ProposedChange) -> Plan | None:
+        return search.fitting(tuple(rival if other is step else other for other in plan.steps))
+
+    if step.group not in GRADED_GROUPS:
+        return next(filter(None, map(tried, rivals[:_RIVALS_TRIED])), None)
+    low, high, best = 0, len(rivals), None
+    while low < high:
+        middle = (low + high) // 2
+        found = tried(rivals[middle])
+        low, high, best = (low, middle, found) if found else (middle + 1, high, best)
+    return best
+
+
+def single_changes(search: PlanSearch, quality: str) -> Iterator[Plan]:
+    """Plans of one change: of each group the cheapest that is enough alone."""
+    groups: dict[str, list[ProposedChange]] = {}
+    for step in search.steps(()):
+        if _is_within(step, quality):
+            groups.setdefault(step.group, []).append(step)
+    for options in groups.values():
+        plan = search.fitting((options[-1],))
+        if plan is not None:
+            yield _first_that_fits(search, plan, options[-1], _cheaper(options, options[-1], risk_first)) or plan
+
+
+def _shards_on_host(step: ProposedChange) -> bool:
+    return step.group in STRUCTURE and needs_host(step)
+
+
+def _is_within(step: ProposedChange, quality: str) -> bool:
+    return QUALITIES.index(step.price.quality) <= QUALITIES.index(quality)
