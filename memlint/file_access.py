@@ -194,7 +194,8 @@ def _is_plain(path: str) -> bool:
 
 
 def among(folder: str, names: frozenset[str]) -> frozenset[str]:
-    """Those of `names` that a folder holds; one listing instead of a question for each."""
+    """Those of `names` that a folder holds, and its names that begin as one that ends in `*`; one listing instead of a
+    question for each."""
     found = names_among(folder, names)
     if _record is not None:
         note(f"among {'/'.join(sorted(names))}", folder, "/".join(sorted(found)))
@@ -204,9 +205,16 @@ def among(folder: str, names: frozenset[str]) -> frozenset[str]:
 def names_among(folder: str, names: frozenset[str]) -> frozenset[str]:
     """The same without a record."""
     try:
-        return names.intersection(os.listdir(folder))
+        return matching(os.listdir(folder), names)
     except OSError:
         return frozenset()
+
+
+def matching(held: Iterable[str], names: frozenset[str]) -> frozenset[str]:
+    """What `among` finds where a folder holds the names `held`."""
+    beginnings = tuple(name[:-1] for name in names if name.endswith("*"))
+    found = frozenset(held)
+    return (found & names) | frozenset(name for name in found if name.startswith(beginnings))
 
 
 def listed(path: str) -> list[str]:

@@ -175,7 +175,10 @@ def _linears(model: Architecture) -> tuple[str, ...]:
 
 
 def _pixels_per_token(model: Architecture) -> Any:
-    """Pixels of an image behind one token of the language model; UNKNOWN where a tower makes a fixed number."""
+    """Pixels of an image behind one token of the language model; UNKNOWN where a tower makes a fixed number, and where
+    cross-attention reads the image, of which the text has one placeholder (Llama 3.2 Vision)."""
+    if any(weight.name.startswith("cross_attn.") for kind in model.layer_types for weight in kind.weights):
+        return UNKNOWN
     for tower in model.towers:
         if tower.kind == "vision" and not tower.tokens_per_image:
             return (tower.patch_size * tower.merge_size) ** 2
