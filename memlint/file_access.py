@@ -196,7 +196,8 @@ def _is_plain(path: str) -> bool:
 
 
 def among(folder: str, names: frozenset[str]) -> frozenset[str]:
-    """The `names` that exist in a folder, found by listing it once instead of asking for each name."""
+    """The `names` that exist in a folder, found by listing it once instead of asking for each name. A name that ends in
+    `*` stands for all that begin so."""
     found = names_among(folder, names)
     if _record is not None:
         note(f"among {'/'.join(sorted(names))}", folder, "/".join(sorted(found)))
@@ -206,9 +207,16 @@ def among(folder: str, names: frozenset[str]) -> frozenset[str]:
 def names_among(folder: str, names: frozenset[str]) -> frozenset[str]:
     """Like `among`, without recording."""
     try:
-        return names.intersection(os.listdir(folder))
+        return matching(os.listdir(folder), names)
     except OSError:
         return frozenset()
+
+
+def matching(held: Iterable[str], names: frozenset[str]) -> frozenset[str]:
+    """What `among` finds where a folder holds the names `held`."""
+    beginnings = tuple(name[:-1] for name in names if name.endswith("*"))
+    found = frozenset(held)
+    return (found & names) | frozenset(name for name in found if name.startswith(beginnings))
 
 
 def listed(path: str) -> list[str]:

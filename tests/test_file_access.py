@@ -116,6 +116,9 @@ def test_one_listing_answers_for_many_names(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("")
     (tmp_path / "other").write_text("")
     assert file_access.among(str(tmp_path), frozenset(("a", "b"))) == {"a"}
+    assert file_access.among(str(tmp_path), frozenset(("a", "oth*"))) == {"a", "other"}
+    file_access.take()
+    file_access.among(str(tmp_path), frozenset(("a", "b")))
     assert file_access.among(str(tmp_path / "none"), frozenset("a")) == frozenset()
     assert file_access.take().shared == {
         ("among a/b", str(tmp_path)): "a",

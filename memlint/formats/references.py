@@ -31,7 +31,8 @@ def _any(folder: str, names: frozenset[str]) -> frozenset[str]:
 class Files(NamedTuple):
     """The file system functions of a workspace. Paths are absolute and posix; `read` may raise OSError.
 
-    `among(folder, names)`: those of the names that the folder may hold, where one listing answers for all of them.
+    `among(folder, names)`: those of the names that the folder may hold, where one listing answers for all of them, and
+    what it holds that begins as a name that ends in `*`.
     """
 
     is_file: Callable[[str], bool]

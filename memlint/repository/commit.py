@@ -7,6 +7,7 @@ import posixpath
 import subprocess
 from collections.abc import Iterable
 
+from memlint import file_access
 from memlint._record import NamedTuple
 from memlint.formats.references import Files
 from memlint.repository.dependents import PATTERNS
@@ -59,8 +60,14 @@ class Commit:
         return [(name, self._name(self.real(f"{self.root}/{name}"))) for name in names]
 
     def workspace(self, hub: bool = False, exact: bool = False) -> Workspace:
-        files = Files(self._is_file, self._exists, self.real, _unset)
+        files = Files(self._is_file, self._exists, self.real, _unset, self._among)
         return Workspace(self.root, self.root, files, self.read, None, hub, exact, tracked=self._tracked)
+
+    def _among(self, folder: str, wanted: frozenset[str]) -> frozenset[str]:
+        name = self._name(folder)
+        start = f"{name}/" if name else ""
+        held = (path[len(start) :].partition("/")[0] for path in self.entries if path.startswith(start))
+        return file_access.matching(held, wanted)
 
     def _tracked(self) -> list[str]:
         return [name for name, entry in self.entries.items() if entry.mode not in (LINK, MODULE)]

@@ -5,8 +5,9 @@ Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.4
 count without a version.
 
 The folder nearest to the config wins. Within a folder, the order is: the version file of a copy of LLaMA-Factory, lock
-files, requirements, scripts that install. The version of a copy of Axolotl is in its setup.py, that of TRL in its
-pyproject.toml; the flags of a copy of OpenRLHF tell its version. Nothing is resolved and nothing executed.
+files, requirements, requirements of another name (`requirements_qwen.txt`, `requirements/framework.txt`; the newest of
+several), scripts that install. The version of a copy of Axolotl is in its setup.py, that of TRL in its pyproject.toml;
+the flags of a copy of OpenRLHF tell its version. Nothing is resolved and nothing executed.
 """
 
 from __future__ import annotations
@@ -60,16 +61,16 @@ _INSTALLERS = tuple(
     for name in ("setup.sh", "install.sh", "setup_env.sh", "install_env.sh", "env.sh", "environment.sh", "Dockerfile")
 )
 _ALL = (
-    *_VENDORED_FILES,
-    *_LOCKS,
-    *_REQUIREMENT_FILES,
-    *_TRAINING_FILES,
-    "requirements/train.txt",
-    _OPENRLHF,
-    _SWIFT,
-) + (_INSTALLERS)
-ENTRIES = frozenset(name.partition("/")[0] for name in _ALL)  # files and folders that may contain pins
-FILES = tuple(dict.fromkeys(posixpath.basename(file) for file in _ALL))
+    *(*_VENDORED_FILES, *_LOCKS, *_REQUIREMENT_FILES, *_TRAINING_FILES, "requirements/train.txt", _OPENRLHF, _SWIFT),
+    *_INSTALLERS,
+)
+REQUIREMENTS = "requirements"  # a folder of such files, and what their names begin with
+ANY = frozenset("*")
+# Files and folders that may contain pins; `*` stands for any end of a name.
+ENTRIES = frozenset((*(name.partition("/")[0] for name in _ALL), f"{REQUIREMENTS}*"))
+_FILES = frozenset(posixpath.basename(file) for file in _ALL)
+# Requirements of no training, whatever else the name says.
+_OF_OTHERS = re.compile(r"(?:^|[^a-z])(?:dev|docs?|tests?|lint|eval\w*|serv\w*|infer\w*|demo|api|app|web|ui)(?![a-z])")
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 _EXTRAS = "project.optional-dependencies"
 MOST_BYTES = 4 << 20
@@ -108,25 +109,66 @@ def pins(folder: str, root: str, pinned_in: Callable[[str], Mapping[str, Pin]]) 
     return found
 
 
-def pinned(folder: str, text: Callable[[str], str | None], entries: Collection[str] = ENTRIES) -> dict[str, Pin]:
+def may_pin(name: str) -> bool:
+    """Whether a file of that name may pin something."""
+    return name in _FILES or name.endswith(".txt")
+
+
+def pinned(
+    folder: str, text: Callable[[str], str | None], entries: Collection[str] = ENTRIES, inner: Collection[str] = ()
+) -> dict[str, Pin]:
     """The pins of the files in one folder. `text`: reads a file, None if it does not exist. `entries`: those of
-    `ENTRIES` that the folder may contain."""
+    `ENTRIES` that the folder may contain. `inner`: the names in its folder `REQUIREMENTS`."""
+    if not entries:
+        return {}
+    names = [name for name in _ALL if name.partition("/")[0] in entries]
+    installers = [name for name in names if name in _INSTALLERS]
+    found = _first(folder, text, (name for name in names if name not in installers))
+    others = (*entries, *(posixpath.join(REQUIREMENTS, name) for name in inner))
+    named = sorted(name for name in others if name not in names and _is_of_training(name))
+    stated = [text(posixpath.join(folder, name)) or "" for name in names if name in _REQUIREMENT_FILES] if named else ()
+    newest = {key: pin for key, pin in _newest(folder, text, named).items() if not any(map(_names(key), stated))}
+    return {**_first(folder, text, installers), **newest, **found}
+
+
+def _names(framework: str) -> Callable[[str], object]:
+    """A function that tells whether a requirements file names the framework, with a version bound or without."""
+    return re.compile(rf"(?mi)^[\s\"'-]*{framework}(?![\w-])").search
+
+
+def _is_of_training(name: str) -> bool:
+    """Whether requirements may be those of a training, by their name."""
+    return name.startswith(REQUIREMENTS) and name.endswith(".txt") and not _OF_OTHERS.search(name.lower())
+
+
+def _first(folder: str, text: Callable[[str], str | None], names: Iterable[str]) -> dict[str, Pin]:
+    """The pins of the files `names`, the first of each framework."""
     found: dict[str, Pin] = {}
-    for name in _ALL if entries else ():
-        if name.partition("/")[0] not in entries:
-            continue
+    for framework, pin in _pins_in(folder, text, names):
+        found.setdefault(framework, pin)
+    return found
+
+
+def _newest(folder: str, text: Callable[[str], str | None], names: Iterable[str]) -> dict[str, Pin]:
+    """The pins of files that each describe another environment: the newest of each framework."""
+    found: dict[str, Pin] = {}
+    for framework, pin in _pins_in(folder, text, names):
+        if framework not in found or pin.version > found[framework].version:
+            found[framework] = pin
+    return found
+
+
+def _pins_in(folder: str, text: Callable[[str], str | None], names: Iterable[str]) -> Iterator[tuple[str, Pin]]:
+    for name in names:
         path = posixpath.join(folder, name)
         content = text(path)
         if content is None:
             continue
-        found_here: Iterable[tuple[str, Version, int]] = _reader(name)(content)
+        found: Iterable[tuple[str, Version, int]] = _reader(name)(content)
         if name == "pyproject.toml":
-            found_here = chain(_of_copy(content, text(posixpath.join(folder, "VERSION")) or ""), found_here)
-        for framework, version, line in found_here:
-            if framework not in found:
-                origin = Origin("setting", path, line, 1, (), f"pinned in {name}")
-                found[framework] = Pin(version, origin)
-    return found
+            found = chain(_of_copy(content, text(posixpath.join(folder, "VERSION")) or ""), found)
+        for framework, version, line in found:
+            yield framework, Pin(version, Origin("setting", path, line, 1, (), f"pinned in {name}"))
 
 
 def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:

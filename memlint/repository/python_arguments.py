@@ -21,6 +21,8 @@ _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 _OMEGACONF = b"OmegaConf.load"
 # The training loop: the program calls DeepSpeed itself, or uses that of transformers, TRL or accelerate.
 _OWN_ENGINE = b"deepspeed.initialize("
+# An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
+_AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
 # Functions and libraries that read YAML for a program with code of its own for the keys.
 _READERS = (
@@ -44,6 +46,7 @@ _COMPARED = re.compile(
     rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
 )
 _IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
+_OPTION = re.compile(rb"""(?:\badd_argument|\.option|\bOption)\(\s*(?:["']-\w["'],\s*)?["'](--[A-Za-z][\w-]*)["']""")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -66,13 +69,14 @@ class Script(NamedTuple):
 
 
 class Python(NamedTuple):
-    """`fields` of all dataclasses and of pydantic's models by name; `scripts` that may read a config, as far as
-    MOST_BYTES_OF_SCRIPTS goes.
+    """`fields` of all dataclasses and of pydantic's models by name, and options of argparse and click by their flags
+    (`--epochs`, with `_` for `-`); `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
 
     `filled`: arguments that a `__post_init__` tests for None, to replace them. `templates`: chat templates that a copy
     of LLaMA-Factory registers. `refusals`: the messages of errors that its argument classes raise. `compared`:
     (argument, word) of comparisons in the code, ("adapter", "llora"). `calls_deepspeed`: programs call
-    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate.
+    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate. `fills_context`: an agent
+    loop writes completions up to the engine's `max_model_len`.
     """
 
     fields: Mapping[str, list[Declared]]
@@ -82,6 +86,7 @@ class Python(NamedTuple):
     refusals: frozenset[str] = frozenset()
     compared: frozenset[tuple[str, str]] = frozenset()
     calls_deepspeed: bool = False
+    fills_context: bool = False
 
     @property
     def parsers(self) -> frozenset[str]:
@@ -97,7 +102,7 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
     templates: set[str] = set()
     refusals: set[str] = set()
     compared: set[tuple[str, str]] = set()
-    calls_deepspeed = has_loop = False
+    calls_deepspeed = has_loop = fills_context = False
     room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
     for path in paths:
         try:
@@ -123,9 +128,10 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
             refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
         compared.update(_compared(data))
         calls_deepspeed = calls_deepspeed or _OWN_ENGINE in data
+        fills_context = fills_context or (b".max_model_len" in data and _AGENT_LOOP.search(data) is not None)
         has_loop = has_loop or _HUGGING_FACE.search(data) is not None
     said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
-    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop)
+    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, fills_context)
 
 
 def converts(script: bytes, key: str) -> bool:
@@ -158,7 +164,9 @@ def _may_read(script: Script) -> bool:
 
 
 def declared(data: bytes) -> Iterator[tuple[str, str]]:
-    """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file."""
+    """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file; its options."""
+    for name in _OPTION.findall(data):
+        yield f"--{name[2:].decode().replace('-', '_')}", name.decode()
     has_models = b"pydantic" in data
     if has_models or b"@dataclass" in data:
         yield from fields(data.decode("utf-8", "replace"), has_models)

@@ -19,7 +19,7 @@ from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
 from memlint.formats.fields import interpolated
 from memlint.formats.references import Files, reader
 from memlint.repository.once import Once
-from memlint.repository.pins import ENTRIES, FILES, Pin, pinned, pins
+from memlint.repository.pins import ANY, ENTRIES, REQUIREMENTS, Pin, may_pin, pinned, pins
 from memlint.repository.programs import PYTHON, SCRIPTS, Programs, holds_commands, is_script, parsed_modules
 from memlint.repository.rooted_files import ReadBytes, RootedFiles
 from memlint.source import load, load_changed
@@ -150,7 +150,7 @@ class Workspace:
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches = self._launches
         other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
-        if names.isdisjoint(FILES):
+        if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned
         other._documents = {
             path: found
@@ -175,7 +175,7 @@ class Workspace:
         name = posixpath.basename(path)
         if _any_may_hold_commands([name]):
             self._launches.forget()
-        if name in FILES:
+        if may_pin(name):
             self._pins.clear()
             self._pinned.clear()
 
@@ -188,6 +188,7 @@ class Workspace:
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converts": self.converts}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
+        functions["fills_context"] = self.fills_context
         functions |= {"is_made": self.is_made, "declares": self.declares}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
         return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
@@ -235,6 +236,10 @@ class Workspace:
         """Whether the repository's programs call `deepspeed.initialize` themselves, without a trainer of Hugging
         Face."""
         return self._survey.get().calls_deepspeed
+
+    def fills_context(self) -> bool:
+        """Whether an agent loop of the repository writes completions up to the engine's `max_model_len`."""
+        return self._survey.get().fills_context
 
     def is_filled_in(self, path: str, key: str, value: Any) -> bool:
         """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`."""
@@ -376,7 +381,10 @@ class Workspace:
 
     def _pinned_in(self, folder: str) -> Mapping[str, Pin]:
         if folder not in self._pinned:
-            found = pinned(folder, self._files.small_text, self._files.files.among(folder, ENTRIES))
+            among = self._files.files.among
+            entries = among(folder, ENTRIES)
+            inner = among(posixpath.join(folder, REQUIREMENTS), ANY) if REQUIREMENTS in entries else frozenset[str]()
+            found = pinned(folder, self._files.small_text, entries, inner)
             self._pinned[folder] = {
                 name: pin._replace(origin=pin.origin._replace(path=self._files.display_path(pin.origin.path)))
                 for name, pin in found.items()
@@ -426,7 +434,10 @@ def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = Fal
     def read(path: str) -> bytes:
         return unsaved[path][: MAX_BYTES + 1] if path in unsaved else read_bytes(path)
 
-    return _over(Files(is_file, exists, _realpath, _unset), read, root, cwd, None, hub, exact)
+    def among(folder: str, wanted: frozenset[str]) -> frozenset[str]:
+        return wanted | file_access.among(folder, wanted)
+
+    return _over(Files(is_file, exists, _realpath, _unset, among), read, root, cwd, None, hub, exact)
 
 
 def _over(
@@ -467,14 +478,15 @@ def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
 
 
 def _tracked_files(root: str, cwd: str) -> Iterable[str]:
-    """The files that git tracks; without git, those below the working directory (a root above it may be a home
-    folder)."""
+    """The files that git tracks; without git, or before anything was added, those below the working directory (a root
+    above it may be a home folder)."""
     tracked = tracked_by.Tracked(root)
     file_access.note("repository", root, str(tracked.is_repository))
     if tracked.is_repository or root != cwd:
         names = tracked.files()
         file_access.note_names("tracked", root, names)
-        return names
+        if names or root != cwd or tracked.problem:
+            return names
     from memlint.repository.walk import files_below  # where a folder has no git
 
     found = list(files_below(root))
@@ -494,7 +506,13 @@ def in_memory(
         return names[path].encode("utf-8", "surrogatepass")
 
     folders = {name[:index] for name in names for index, letter in enumerate(name) if letter == "/"}
-    files = Files(names.__contains__, {*names, *folders}.__contains__, posixpath.normpath, _unset)
+
+    def among(folder: str, wanted: frozenset[str]) -> frozenset[str]:
+        start = folder.rstrip("/") + "/"
+        held = (name[len(start) :].partition("/")[0] for name in names if name.startswith(start))
+        return file_access.matching(held, wanted)
+
+    files = Files(names.__contains__, {*names, *folders}.__contains__, posixpath.normpath, _unset, among)
     python = [name for name in names if name.endswith(".py")]
     tracked = [name[1:] for name in names]
     return Workspace(

@@ -90,14 +90,16 @@ def test_modules_that_an_adapter_can_target() -> None:
 
 
 def test_pixels_behind_a_token() -> None:
-    moving, fixed, text = (
+    crossed = "meta-llama/Llama-3.2-11B-Vision-Instruct"
+    moving, fixed, text, crossing = (
         Facts(Run("f", "p", model=Model(architecture=resolve(name).architecture)))
-        for name in ("Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-4b-it", "Qwen/Qwen2.5-0.5B")
+        for name in ("Qwen/Qwen2.5-VL-7B-Instruct", "google/gemma-3-4b-it", "Qwen/Qwen2.5-0.5B", crossed)
     )
 
     assert READERS["model.pixels_per_token"](moving) == 28 * 28
     assert READERS["model.pixels_per_token"](fixed) is UNKNOWN
     assert READERS["model.pixels_per_token"](text) is UNKNOWN
+    assert READERS["model.pixels_per_token"](crossing) is UNKNOWN  # the text has one placeholder
 
 
 def test_suggestions_name_things_that_exist() -> None:

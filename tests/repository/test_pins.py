@@ -91,6 +91,22 @@ def test_what_an_image_installs_for_training(name: str) -> None:
     assert found(name.replace("train", "serve"), "transformers==4.51.3\n") == {}
 
 
+@pytest.mark.parametrize("name", ["requirements_llava.txt", "requirements/framework.txt"])
+def test_requirements_of_other_names(name: str) -> None:
+    workspace = in_memory({name: "transformers==4.40.2\n", "configs/train.yaml": "a: 1"})
+    assert workspace.pins("configs/train.yaml")["transformers"].version == (4, 40, 2)
+    serving = in_memory({"requirements-serve.txt": "transformers==4.40.2\n", "configs/train.yaml": "a: 1"})
+    assert serving.pins("configs/train.yaml") == {}
+
+
+def test_the_newest_of_several_environments_counts() -> None:
+    files = {"requirements_old.txt": "transformers==4.40.2", "requirements_qwen3.txt": "transformers==5.3.0"}
+    pins_of = in_memory({**files, "a.yaml": ""}).pins("a.yaml")
+    assert pins_of["transformers"].version == (5, 3, 0)
+    open_one = in_memory({**files, "requirements.txt": "transformers\n", "a.yaml": ""}).pins("a.yaml")
+    assert "transformers" not in open_one
+
+
 def test_extras_of_a_package_are_another_environment() -> None:
     text = '[project]\ndependencies = ["peft==0.12"]\n[project.optional-dependencies]\ntest = ["trl==0.15.2"]\n'
     assert found("pyproject.toml", text) == {"peft": ((0, 12), 2)}

@@ -231,6 +231,15 @@ def test_a_script_that_takes_a_key_that_is_not_there_reads_another_file(
     assert bool(found) is is_reader
 
 
+def test_keys_of_the_lines_of_a_data_set_are_none_of_the_file(tmp_path: Path) -> None:
+    script = OWN.replace("yaml.safe_load(open(", "load(open(").replace("import argparse, yaml", "import argparse, json")
+    rows = "def rows(lines):\n    for line in lines:\n        row = json.loads(line)\n        yield row['prompt']\n\n"
+    script = script.replace("def main", f"from reading import load\n\n{rows}def main")
+    reading = "import yaml\n\ndef load(file):\n    return yaml.safe_load(file)\n"
+    write(tmp_path, {"sft.py": script, "reading.py": reading, "a.yaml": CONFIG})
+    assert checked(tmp_path, "a.yaml")["runs"]
+
+
 @pytest.mark.parametrize(("name", "is_reader"), [("other", False), ("a", True)])
 def test_hydra_starts_a_script_with_the_file_that_it_names(tmp_path: Path, name: str, is_reader: bool) -> None:
     other = OWN.replace("training['length']", "512")

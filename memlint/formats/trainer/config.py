@@ -35,6 +35,12 @@ class TrainerConfig(NamedTuple):
                 return value.strip(), name
         return "", key
 
+    def declares(self, key: str) -> bool:
+        """Whether a class of the repository declares the key, or, for a file without a command, a program's option."""
+        is_file = self.section.document.start is None
+        declared = self.context.field_annotations
+        return bool(declared(key)) or (is_file and bool(declared(f"--{key}")))
+
     def drops(self, key: str) -> bool:
         """Whether the stated release of TRL drops the key (trl 0.29: ModelConfig has `dtype` alone)."""
         return key == "torch_dtype" and bool(self.trl) and self.stated.get("trl", ()) >= (0, 29)

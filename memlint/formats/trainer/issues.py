@@ -253,7 +253,7 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     for key in section.value:
         if isinstance(key, str) and key not in known and key not in defined:
             near = slip_of(key, meant, section.value)
-            if near and _fits(near, section.value[key]) and not config.context.field_annotations(key):
+            if near and _fits(near, section.value[key]) and not config.declares(key):
                 message = f"unknown key `{key}`: did you mean `{near}`?"
                 yield section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=near)
 

@@ -150,7 +150,7 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         target = targets.get(key) or _respelt(key, known)
         if key in known and target in _OF_TRL and "use_peft" not in present:
             continue  # well-known scripts have `model_name` and `lora_rank` of their own
-        if target and target not in present and not config.context.field_annotations(key):
+        if target and target not in present and not config.declares(key):
             what = _what_becomes_of_it(config)
             message = f"unknown key `{key}`: did you mean `{target}`? {what}"
             yield config.section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=target)

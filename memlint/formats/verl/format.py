@@ -73,8 +73,11 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """PAR009 speaks of FSDP on one GPU: verl has no other engine for it. What verl's checks refuse, and how long the
-    sequences of its rollout get, is not known of a program that is not verl's."""
-    return rule == "PAR009" or (rule.startswith(_OF_VERLS_PROGRAMS) and is_for_own_program(document))
+    sequences of its rollout get, is not known of a program that is not verl's; nor is that length where an agent loop
+    of the repository fills the engine's context."""
+    if rule == "PAR009" or (rule.startswith(_OF_VERLS_PROGRAMS) and is_for_own_program(document)):
+        return True
+    return rule == "ROL004" and context.fills_context()
 
 
 def config_of(document: Document, context: Context) -> VerlConfig:

@@ -177,24 +177,30 @@ class ConfigIndex:
 
 
 # `config = json.load(file)`: the name of the variable for the loaded file.
-_LOADED = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*(?:json|yaml|tomllib|tomli|toml)\.\w*load\w*\(", re.MULTILINE)
+_LOADED = re.compile(r"^[ \t]*(\w+)[ \t]*=[ \t]*(?:json|yaml|tomllib|tomli|toml)\.\w*load(?!s\b)\w*\(", re.MULTILINE)
 
 
 def _fails_at(code: str, keys: frozenset[str]) -> bool:
     """Whether a script, which loads one file, would end in KeyError with a file of these `keys`: it takes another key
-    (`config["model"]`). Keys that it tests for or sets are not counted."""
+    (`config["model"]`)."""
+    return bool(keys) and not _keys_needed(code) <= keys
+
+
+@lru_cache(2 * MAX_SCRIPTS)
+def _keys_needed(code: str) -> frozenset[str]:
+    """The keys that a script takes of the one file that it loads, without those that it tests for or sets."""
     names = set(_LOADED.findall(code))
-    if len(names) != 1 or not keys:
-        return False
+    if len(names) != 1:
+        return frozenset()
     (name,) = names
     quoted = r"""["'](\w+)["']"""
     taken = set(re.findall(rf"(?<![\w.]){name}\[{quoted}\](?!\s*=[^=])", code))
     had = set(re.findall(rf"{quoted}\s+(?:not\s+)?in\s+{name}\b", code))
     had |= set(re.findall(rf"(?<![\w.]){name}\[{quoted}\]\s*=[^=]", code))
-    return not taken - had <= keys
+    return frozenset(taken - had)
 
 
-_CONFIG_PATH = re.compile(r"""([\w.-]+(?:/[\w.-]+)*)/[\w.-]+\.(?:ya?ml|json|toml)\b""")
+_CONFIG_PATH = re.compile(r"""(?<![\w./-])/?([\w.-]+(?:/[\w.-]+)*)/[\w.-]+\.(?:ya?ml|json|toml)\b""")
 
 
 def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str]]:
@@ -204,8 +210,14 @@ def _of_folder(scripts: list[tuple[str, str]], path: str) -> list[tuple[str, str
     `configs_verl/b.yaml`.
     """
     folder = posixpath.dirname(path)
-    here = [one for one in scripts if any(f"/{folder}".endswith(f"/{name}") for name in _CONFIG_PATH.findall(one[1]))]
+    here = [one for one in scripts if any(f"/{folder}".endswith(f"/{name}") for name in _folders_named(one[1]))]
     return here or scripts
+
+
+@lru_cache(2 * MAX_SCRIPTS)
+def _folders_named(code: str) -> frozenset[str]:
+    """The folders of the configuration files that a script names."""
+    return frozenset(_CONFIG_PATH.findall(code))
 
 
 def _have_files_of_their_own(readings: Sequence[FileReading], code: Mapping[str, str]) -> bool:
@@ -220,8 +232,14 @@ _HYDRA_NAME = re.compile(r"""@hydra\.main\([^)]*\bconfig_name\s*=\s*["']([\w./-]
 def _names_another(code: str, path: str) -> bool:
     """Whether a script's `@hydra.main` names a different file, which Hydra loads without a command (1.3 hydra.main)."""
     name = posixpath.splitext(posixpath.basename(path))[0]
-    names = [posixpath.basename(one).removesuffix(".yaml") for one in _HYDRA_NAME.findall(code)]
+    names = _hydra_names(code)
     return bool(names) and name not in names
+
+
+@lru_cache(2 * MAX_SCRIPTS)
+def _hydra_names(code: str) -> frozenset[str]:
+    """The names of the files that Hydra starts a script with."""
+    return frozenset(posixpath.basename(one).removesuffix(".yaml") for one in _HYDRA_NAME.findall(code))
 
 
 def _remembered(read: Callable[[str], str | None]) -> Callable[[str], str | None]:

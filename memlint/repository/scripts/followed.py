@@ -27,11 +27,13 @@ Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 _ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that tell whether an adapter is trained
+_SUGGEST_ADAPTERS = ("lora_", "bits")
 # Arguments of the Trainer that may have an effect in code that is not followed, such as tokenization.
 _KEPT = frozenset(
     ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "max_new_tokens")
     + ("model_name_or_path",)
 )
+_LENGTHS = ("max_length", "max_seq_length")  # one and the same argument, by the release of TRL
 _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
@@ -112,7 +114,8 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
         name = str(path[0])
         is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
         is_followed = knows_model or any(_are_of_one_call(name, key) for key in keys)
-        if name in keys or not (is_other_name or _is_without_effect(name, program, is_followed)):
+        is_replaced = name in _LENGTHS and any(key in keys for key in _LENGTHS)
+        if name in keys or not (is_other_name or is_replaced or _is_without_effect(name, program, is_followed)):
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
@@ -123,6 +126,14 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
         says_dtype = any(name in ("dtype", "torch_dtype") for name in said)
         for name in (*(() if is_adapted else ("use_peft",)), *(() if says_dtype else ("dtype",))):
             yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
+    elif knows_model and _only_flags_suggest_adapters(placed, keys):
+        yield Placed(("use_peft",), False)
+
+
+def _only_flags_suggest_adapters(placed: Iterable[Path], keys: Iterable[str]) -> bool:
+    """Whether only the names of flags with defaults suggest an adapter, while the code that was followed makes none."""
+    suggested = any(name.startswith(_SUGGEST_ADAPTERS) for name in _first(placed))
+    return suggested and not any(name.startswith(_ADAPTERS) for name in keys)
 
 
 def _first(placed: Iterable[Path]) -> Iterator[str]:

@@ -278,6 +278,12 @@ def test_the_command_line_says_what_a_loop_trains() -> None:
             "use_peft",
             "?",
         ),
+        (
+            "model.gradient_checkpointing_enable()",
+            "for name, p in model.named_parameters():\n    p.requires_grad_('head' in name)",
+            "use_peft",
+            "?",
+        ),
     ],
 )
 def test_what_a_loop_says_in_other_ways(old: str, new: str, key: str, value: Any) -> None:

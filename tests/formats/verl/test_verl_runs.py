@@ -17,6 +17,7 @@ from memlint.formats import recognise
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
 from memlint.repository.scripts.read import Repository, documents
+from memlint.repository.workspace import in_memory
 from memlint.run import UNKNOWN, Run, get, replace
 from memlint.source.document import Start, ValueSources
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
@@ -484,3 +485,13 @@ def test_a_teacher_on_gpus_of_its_own_changes_the_update_alone(
 
     assert run.loss.divergence == divergence
     assert bool(run.stack.unmodelled) == is_bound
+
+
+LOOP = "class Loop(AgentLoopBase):\n    def run(self, config):\n        return config.actor_rollout_ref.rollout.%s\n"
+
+
+@pytest.mark.parametrize(("bound", "silent"), [("max_model_len", True), ("response_length", False)])
+def test_an_agent_loop_may_fill_the_engines_context(bound: str, silent: bool) -> None:
+    files = {"run.yaml": "a: 1", "agents/loop.py": LOOP % bound}
+    workspace = in_memory(files)
+    assert verl.skips_rule("ROL004", workspace.documents("run.yaml")[0], workspace.context()) is silent

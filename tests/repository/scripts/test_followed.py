@@ -541,3 +541,51 @@ def test_what_a_class_of_arguments_hands_on_is_an_argument() -> None:
     )
     found = run(COMMAND, {"train.py": program})
     assert (found.batch.micro_batch_size, found.precision.compute) == (2, "bfloat16")
+
+
+WITH_SWITCH = """\
+from dataclasses import dataclass, field
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class Model:
+    base: str = field(default="Qwen/Qwen2.5-7B")
+
+@dataclass
+class Training(TrainingArguments):
+    bits: int = 16
+    lora_enable: bool = False
+    lora_r: int = 64
+
+model_args, args = HfArgumentParser((Model, Training)).parse_args_into_dataclasses()
+model = AutoModelForCausalLM.from_pretrained(model_args.base)
+if args.lora_enable:
+    model = get_peft_model(model, LoraConfig(r=args.lora_r))
+Trainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize(("flag", "kind"), [("", "full"), ("--lora_enable True", "lora")])
+def test_defaults_of_adapters_are_none_where_the_switch_is_off(flag: str, kind: str) -> None:
+    command = (
+        f"torchrun --nproc_per_node 4 train.py --output_dir out --per_device_train_batch_size 2 --bf16 True {flag}"
+    )
+    assert run(command, {"train.py": WITH_SWITCH}).method.kind == kind
+
+
+MANY_LENGTHS = """\
+import argparse
+from trl import SFTConfig, SFTTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--max-seq-length", default=1024, type=int)
+parser.add_argument("--max-length", default=20, type=int)
+args = parser.parse_args()
+trainer = SFTTrainer("Qwen/Qwen2.5-0.5B", args=SFTConfig("out", max_seq_length=args.max_seq_length))
+trainer.train()
+trainer.model.generate(max_length=args.max_length)
+"""
+
+
+def test_a_length_that_the_trainer_is_given_comes_before_another_option() -> None:
+    assert run("python train.py --max-length 30", {"train.py": MANY_LENGTHS}).sequence.length == 1024

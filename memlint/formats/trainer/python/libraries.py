@@ -114,9 +114,9 @@ def _cast_to(name: str) -> Library:
 
 
 def _frozen(reader: Reader, given: Call) -> Value | None:
-    """`model.requires_grad_(False)` and the same of a part of it: seen, not followed."""
+    """`model.requires_grad_(False)` and the same of a part of it, or as a name decides: seen, not followed."""
     (value,) = given.positional[:1] or (given.named.get("requires_grad"),)
-    if isinstance(value, Known) and value.value is False:
+    if value is not None and not (isinstance(value, Known) and value.value is not False):
         owner = given.owner
         base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
         of = {"of": Known(owner.name)} if isinstance(owner, External) else {}
