@@ -140,6 +140,8 @@ ON_DEMAND = {
     "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
     "memory.model_state": ("memory.sharding.hosted_experts",),
     "memory.unmodelled": ("memory.unsloth", "memory.vision.towers"),
+    "memory.layers.projection": ("memory.layers.fused_adapter",),  # Unsloth's kernels
+    "memory.layers.int8_product": ("memory.layers.float8_product",),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
     "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts
     "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),

@@ -136,7 +136,9 @@ COVERED = {
     ),
     "tests/commands/test_simulate.py": ("simulation.as_estimate",),
     # The rule language and the rules.
-    "tests/expressions/test_expression.py": ("expressions.build", "expressions.check", "expressions.vocabulary_schema"),
+    "tests/expressions/test_expression.py": (
+        *("expressions.build", "expressions.check", "expressions.facts", "expressions.vocabulary_schema"),
+    ),
     "tests/laws/test_run_fields.py": ("run",),
     "tests/ruleset/test_engine.py": ("ruleset.rule", "ruleset.rule_fixes", "ruleset.rule_hits"),
     "tests/laws/test_reader_laws.py": ("ruleset.reader_findings",),

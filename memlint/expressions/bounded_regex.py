@@ -11,13 +11,14 @@ import re
 import sys
 from typing import Any
 
+from memlint.expressions.facts import MAX_TEXT
+
 if sys.version_info >= (3, 11):
     from re import _parser as sre  # type: ignore[attr-defined]
 else:
     import sre_parse as sre
 
 MAX_PATTERN = 200
-MAX_TEXT = 256  # a longer text is not searched: the answer is unknown
 _MAX_VARIABLE = 2
 _MAX_WAYS = 256
 _REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}

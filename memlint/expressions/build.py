@@ -12,9 +12,8 @@ from operator import attrgetter
 from typing import Any
 
 from memlint.expressions import values
-from memlint.expressions.bounded_regex import MAX_TEXT
 from memlint.expressions.derived_facts import READERS
-from memlint.expressions.facts import Evaluate, Facts
+from memlint.expressions.facts import MAX_TEXT, Evaluate, Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.formats.fields import interpolated
 from memlint.run import UNKNOWN

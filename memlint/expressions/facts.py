@@ -10,6 +10,7 @@ from memlint.memory.values import Estimate
 from memlint.run import Run
 
 MAX_STEPS = 10_000
+MAX_TEXT = 256  # a longer text is not searched for a pattern: the answer is unknown
 
 Evaluate = Callable[["Facts"], Any]
 Under = Callable[[Mapping[str, tuple[int, ...]]], "Estimate | None"]

@@ -17,6 +17,7 @@ in: a YAML key, a command-line flag and a Python keyword argument are the same r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Any, Protocol
 
 from memlint._record import NamedTuple
@@ -222,25 +223,38 @@ _PARSE: Mapping[str, Callable[[Any], Any]] = {
 
 
 class Keys:
-    """The table of one framework's keys.
-
-    `defaults`: the framework's defaults by key.
-    `spellings`: newest-first spellings of the keys that have several.
-    """
-
-    __slots__ = ("_by_field", "_by_name", "_read_here", "defaults", "rows", "spellings")
+    """The table of one framework's keys. What is looked up in it is worked out when it is first asked for."""
 
     def __init__(self, *rows: Key) -> None:
         self.rows = rows
-        self._read_here = tuple(row for row in rows if row.is_read_here)
-        self.defaults: Mapping[str, Any] = {row.name: row.default for row in rows if row.default is not None}
-        self.spellings: Mapping[str, tuple[str, ...]] = {row.name: row.names for row in rows if len(row.names) > 1}
-        self._by_name = {name: row for row in reversed(rows) for name in row.names}
-        self._by_field: dict[str, list[Key]] = {}
-        for row in rows:
+
+    @cached_property
+    def defaults(self) -> Mapping[str, Any]:
+        """The framework's defaults by key."""
+        return {row.name: row.default for row in self.rows if row.default is not None}
+
+    @cached_property
+    def spellings(self) -> Mapping[str, tuple[str, ...]]:
+        """Newest-first spellings of the keys that have several."""
+        return {row.name: row.names for row in self.rows if row.newer or row.older}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, Key]:
+        return {name: row for row in reversed(self.rows) for name in row.names}
+
+    @cached_property
+    def _by_field(self) -> Mapping[str, list[Key]]:
+        """The rows that write a field."""
+        found: dict[str, list[Key]] = {}
+        for row in self.rows:
             if not row.read_only:
                 for field in row.fields:
-                    self._by_field.setdefault(field, []).append(row)
+                    found.setdefault(field, []).append(row)
+        return found
+
+    @cached_property
+    def _read_here(self) -> tuple[Key, ...]:
+        return tuple(row for row in self.rows if row.is_read_here)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.rows)
@@ -250,8 +264,7 @@ class Keys:
 
     def __getitem__(self, name: str) -> Key:
         """The row of a key by any of its spellings. Raises KeyError for an unknown one."""
-        found: Key = self._by_name[name]
-        return found
+        return self._by_name[name]
 
     def can_set(self, field: str) -> bool:
         """Whether a file has a key for a change of this field of the run."""

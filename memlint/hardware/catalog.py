@@ -86,7 +86,7 @@ def machines() -> Mapping[str, tuple[str, int]]:
 @cache
 def common() -> tuple[Gpu, ...]:
     """The cards that `fits_on` names, smallest usable memory first."""
-    ranked = (_gpu(row) for row in _rows() if "rank" in row)
+    ranked = (_gpu(_decoded(line)) for line in _lines() if '"rank":' in line)
     return tuple(sorted(ranked, key=lambda gpu: (gpu.usable_bytes, gpu.class_rank)))
 
 
@@ -124,6 +124,17 @@ def _rows() -> list[dict[str, Any]]:
     return rows
 
 
+@cache
+def _lines() -> list[str]:
+    """gpus.json, where each row is on its own line, so that a start decodes those alone that it needs."""
+    return _text("gpus.json").splitlines()
+
+
+def _decoded(line: str) -> Mapping[str, Any]:
+    row: Mapping[str, Any] = json.loads(line.rstrip(","))
+    return row
+
+
 @lru_cache(maxsize=64)
 def _row_of(wanted: str) -> Mapping[str, Any] | None:
     """The first row with this name or alias in lower case, None if there is none. Only the line of this row is decoded.
@@ -131,9 +142,9 @@ def _row_of(wanted: str) -> Mapping[str, Any] | None:
     This makes the usual case fast: most configs use such a name, and the table of other spellings is not built.
     """
     quoted = json.dumps(wanted)
-    for line in _text("gpus.json").splitlines():
+    for line in _lines():
         if quoted in line.lower():
-            row: Mapping[str, Any] = json.loads(line.rstrip(","))
+            row = _decoded(line)
             if wanted in (alias.lower() for alias in (row["name"], *row.get("aliases", ()))):
                 return row
     return None

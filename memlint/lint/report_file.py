@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import memlint.file_access as file_access
 from memlint._record import NamedTuple
@@ -53,11 +54,13 @@ class FileReporter:
         """The report of an analysis, after suppressions and rule selection. Raises UsageError."""
         settings = self._settings.of(analysed.path)
         self._refuse_missing(analysed.path, settings)
-        all_rules, in_force = self._rules.known_names(settings), self._rules.names_in_force(settings)
         if self._request.keeps_suppressed:
             remaining = Suppressed(analysed.findings)
         else:
-            remaining = suppress(analysed, self._settings.of, all_rules, in_force, self._can_name)
+            known, in_force = self._rules.known_names, self._rules.names_in_force
+            remaining = suppress(
+                analysed, self._settings.of, partial(known, settings), partial(in_force, settings), self._can_name
+            )
         findings = tuple(sorted(_with_settings_severity(remaining.findings, settings), key=location_key))
         stopped = stopping_rules(findings)
         alone = self._request.findings_alone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import memlint.file_access as file_access
 import memlint.plugin_registry as extensions
@@ -17,17 +17,16 @@ from memlint.lint.settings_lookup import SettingsLookup
 from memlint.memory.card.measurements import Measurement
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.internal_error import INTERNAL_ERROR
-from memlint.ruleset.rule import Rule, RuleError
+from memlint.ruleset.rule import RuleError
+from memlint.ruleset.rule_set import Names, RuleSet, listed
 from memlint.ruleset.shipped import shipped
 from memlint.ruleset.source_findings import RULES
 from memlint.settings import FileSettings, is_in_force
 from memlint.suppressions.apply import EXPIRED, NO_REASON, UNUSED
 from memlint.suppressions.directives import MALFORMED
 
-RuleNames = tuple[tuple[str, str], ...]  # (id, name)
-
 # Rules that no rule file defines: of formats, of parsers, and about suppressions.
-_BUILT_IN: RuleNames = (
+_BUILT_IN: Names = (
     *dict.fromkeys((issue.rule, issue.name) for issue in ISSUES.values()),
     *((rule, name) for rule, name, _ in RULES),
     *(MALFORMED, UNUSED, EXPIRED, NO_REASON, (UNREADABLE, "source/unreadable")),
@@ -45,12 +44,11 @@ class RuleCatalog:
         self._request = request
         self._settings = settings
         self._cwd = os.path.realpath(request.cwd or os.getcwd())
-        self._rules: dict[tuple[str, ...], tuple[Rule, ...]] = like._rules if like else {}
+        self._rules: dict[tuple[str, ...], RuleSet] = like._rules if like else {}
         self._engines: dict[tuple[object, ...], Engine] = like._engines if like else {}
-        self._names: dict[int, RuleNames] = like._names if like else {}
         self._measurements = lru_cache(maxsize=64)(self._measurements_of)  # called about three times per file
 
-    def rules(self, folders: tuple[str, ...] = ()) -> tuple[Rule, ...]:
+    def rules(self, folders: tuple[str, ...] = ()) -> RuleSet:
         """The shipped rules and those of `folders`. Raises UsageError for a broken one."""
         if folders not in self._rules:
             try:
@@ -69,13 +67,13 @@ class RuleCatalog:
         every = self._settings.of(path)._replace(select=("all",), ignore=())
         return self.engine_of(every, self._measurements(path))
 
-    def known_names(self, settings: FileSettings) -> RuleNames:
+    def known_names(self, settings: FileSettings) -> Names:
         """Every rule that a suppression may name."""
-        return self._names_of(self.rules(settings.rules_dirs))
+        return (*self.rules(settings.rules_dirs).names, *_BUILT_IN)
 
-    def names_in_force(self, settings: FileSettings) -> RuleNames:
+    def names_in_force(self, settings: FileSettings) -> Names:
         """The rules that run under these settings, and the built-in ones."""
-        return self._names_of(self.engine_of(settings).rules)
+        return (*self.engine_of(settings).rules.names, *_BUILT_IN)
 
     def engine_of(self, settings: FileSettings, measured: tuple[Measurement, ...] = ()) -> Engine:
         key = (
@@ -84,9 +82,12 @@ class RuleCatalog:
             tuple(settings.severity.items()),
         )
         if key not in self._engines:
-            check_selection(settings, self.known_names(settings), (*self._request.select, *self._request.ignore))
-            rules = self.rules(settings.rules_dirs)
-            chosen = tuple(r for r in rules if is_in_force(settings, r.id, r.name, r.profiles, r.preview))
+            check_selection(
+                settings, partial(self.known_names, settings), (*self._request.select, *self._request.ignore)
+            )
+            chosen = self.rules(settings.rules_dirs).where(
+                lambda rule: is_in_force(settings, rule.id, rule.name, rule.profiles, rule.preview)
+            )
             self._engines[key] = _calibrated_engine(chosen, measured) if measured else Engine(chosen)
         return self._engines[key]
 
@@ -96,24 +97,17 @@ class RuleCatalog:
             return ()
         return read_measurements(measurements_folder(os.path.join(self._cwd, path), self._request.facts.settings_file))
 
-    def _names_of(self, rules: tuple[Rule, ...]) -> RuleNames:
-        """(id, name) of `rules` and of the built-in rules. Cached by the tuple's `id`, which stays valid because an
-        engine keeps the tuple alive."""
-        found = self._names.get(id(rules))
-        if found is None:
-            found = self._names[id(rules)] = (*((rule.id, rule.name) for rule in rules), *_BUILT_IN)
-        return found
 
-
-def _calibrated_engine(rules: tuple[Rule, ...], measured: tuple[Measurement, ...]) -> Engine:
+def _calibrated_engine(rules: RuleSet, measured: tuple[Measurement, ...]) -> Engine:
     from memlint.memory.card.calibrated import calibrated  # late: only needed with measurements
 
     return Engine(rules, calibrated(measured))
 
 
-def _with_user_rules(folders: tuple[str, ...]) -> tuple[Rule, ...]:
+def _with_user_rules(folders: tuple[str, ...]) -> RuleSet:
     """The shipped rules, those of plug-ins and those of `folders`. Raises RuleError."""
     from memlint.ruleset.folder import ordered, read_folder  # late: only needed for the user's own rules
 
     file_access.cannot_record()  # rule files are not read through file_access, so the results must not be cached
-    return ordered([*shipped(), *extensions.rules, *(rule for folder in folders for rule in read_folder(folder))])
+    own = (rule for folder in folders for rule in read_folder(folder))
+    return listed(ordered([*shipped(), *extensions.rules, *own]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
@@ -12,11 +12,11 @@ from memlint.settings import FileSettings
 
 
 def check_selection(
-    settings: FileSettings, rules: Sequence[tuple[str, str]], from_command_line: Sequence[str] = ()
+    settings: FileSettings, rules: Callable[[], Sequence[tuple[str, str]]], from_command_line: Sequence[str] = ()
 ) -> None:
     """Raises UsageError for a selector in settings or on the command line that matches no rule.
 
-    `rules`: (id, name) of all rules. `from_command_line`: selectors for which the error message names no place in a
+    `rules()`: (id, name) of all rules. `from_command_line`: selectors for which the error message names no place in a
     settings file.
     """
     selectors = [("select", selector) for selector in settings.select] + [
@@ -24,8 +24,8 @@ def check_selection(
     ]
     selectors += [(f"severity.{selector}", selector) for selector in settings.severity]
     for key, selector in selectors:
-        if not any(covers(selector, rule, name) for rule, name in rules):
-            near = nearest(selector, _names(rules))
+        if selector != "all" and not any(covers(selector, rule, name) for rule, name in rules()):
+            near = nearest(selector, _names(rules()))
             hint = f": did you mean {near}?" if near else "; `memlint rules --all` lists them"
             place = "" if selector in from_command_line else place_of(settings, key)
             raise UsageError(f"{place}no rule is called {selector!r}{hint}")

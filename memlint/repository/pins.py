@@ -87,7 +87,7 @@ _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
 _TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
 # Before 0.8.0 the package of LLaMA-Factory was called llmtuner: a requirement of that name means an older release.
-_LLMTUNER = re.compile(r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b")
+_LLMTUNER = r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b"
 _LAST_LLMTUNER: Version = (0, 7, 1)
 _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']"""
 _PROJECT = r"""(?m)^\[project\]\s*\n(?:[^\[\n][^\n]*\n){0,20}?name\s*=\s*["']([A-Za-z][\w-]{1,24})["']"""
@@ -296,7 +296,7 @@ def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:
         ):
             continue
         yield from ((name, version, number) for name, version in _git_tags(line))
-        if _LLMTUNER.search(line):
+        if re.search(_LLMTUNER, line):
             yield "llamafactory", _LAST_LLMTUNER, number
         for requirement in _requirements(line):
             name = re.match(_NAME, requirement)

@@ -5,7 +5,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -22,15 +22,15 @@ from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
-from memlint.ruleset.index import Index
 from memlint.ruleset.internal_error import internal_error
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.reader_findings import adapt_to_reader, with_files_of_command
 from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
-from memlint.ruleset.rule import Rule, concerns
+from memlint.ruleset.rule import Rule
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.rule_hits import finding_of, hits_of, most_severe
+from memlint.ruleset.rule_set import RuleSet, listed
 from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
@@ -77,14 +77,11 @@ class Judged(NamedTuple):
 class Engine:
     """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
 
-    __slots__ = ("_by_id", "_indices", "_reads", "_stricter", "estimator", "folds_into", "rules")
+    __slots__ = ("_reads", "_stricter", "estimator", "rules")
 
-    def __init__(self, rules: tuple[Rule, ...], estimator: Callable[[Run], Estimate] = closed_form) -> None:
-        self.rules = rules
+    def __init__(self, rules: RuleSet | Iterable[Rule], estimator: Callable[[Run], Estimate] = closed_form) -> None:
+        self.rules = rules if isinstance(rules, RuleSet) else listed(rules)
         self.estimator = estimator
-        self.folds_into = {rule.id: rule.folds_into for rule in rules if rule.folds_into}
-        self._indices: dict[tuple[str, str], Index] = {}  # by format and purpose: the rules that concern them
-        self._by_id = {rule.id: rule for rule in rules}
         self._reads: dict[str, frozenset[Read]] = {}  # rule id -> its inputs; filled on demand
         self._stricter: dict[str, Engine] = {}  # severity -> the engine of `at_least`; filled on demand
 
@@ -93,8 +90,8 @@ class Engine:
         those about memory. Milder findings do not speak against a plan."""
         if severity not in self._stricter:
             least = SEVERITIES.index(severity)
-            severe = (rule for rule in self.rules if rule.plan or most_severe(rule) >= least)
-            self._stricter[severity] = Engine(tuple(severe), self.estimator)
+            severe = self.rules.where(lambda rule: rule.plan or most_severe(rule) >= least)
+            self._stricter[severity] = Engine(severe, self.estimator)
         return self._stricter[severity]
 
     def analyse(
@@ -159,12 +156,10 @@ class Engine:
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
         )
 
-    def _candidate_rules(self, facts: Facts, format_name: str) -> Iterable[Rule]:
-        """The rules that the index cannot exclude for this run."""
-        kind = (format_name, facts.run.purpose)
-        if kind not in self._indices:
-            self._indices[kind] = Index(rule for rule in self.rules if concerns(rule, *kind))
-        return self._indices[kind].candidates(facts)
+    def folds_into(self, rule: str) -> tuple[str, ...]:
+        """The rules whose finding on the same run takes in one of this rule."""
+        found = self.rules.find(rule)
+        return found.folds_into if found else ()
 
     def _estimated(
         self, parsed: Parsed, format_: Format, document: Document, context: Context, found: list[Found]
@@ -205,7 +200,7 @@ class Engine:
         assert estimate is not None  # if the estimator failed, it is an Estimate with verdict "unknown"
         fix_context = FixContext(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
-        rules = self._candidate_rules(facts, parsed.format)
+        rules = self.rules.candidates(facts, parsed.format)
         if before is not None and _is_same_run(before, format_, parsed, index):
             differing = changed(
                 RunFacts(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
@@ -234,7 +229,7 @@ class Engine:
         return not found.isdisjoint(differing)
 
     def _is_asked_again(self, hit: Found, differing: frozenset[Read]) -> bool:
-        rule = self._by_id.get(hit.finding.rule)  # None: MEM000, the finding about a rule that failed
+        rule = self.rules.find(hit.finding.rule)  # None: MEM000, the finding about a rule that failed
         return rule is None or self._reads_any(rule, differing)
 
 
@@ -246,9 +241,9 @@ def _is_same_run(before: Analysis, format_: Format, parsed: Parsed, index: int) 
     )
 
 
-def analyse(document: Document, context: Context, rules: Sequence[Rule], format_name: str = "") -> Analysis:
+def analyse(document: Document, context: Context, rules: Iterable[Rule], format_name: str = "") -> Analysis:
     """Analyses one document with `rules`. `format_name`: the format to use (default: recognised by its keys)."""
-    return Engine(tuple(rules)).analyse(document, context, format_name)
+    return Engine(rules).analyse(document, context, format_name)
 
 
 def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:

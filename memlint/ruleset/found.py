@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from memlint._record import NamedTuple
 from memlint.findings import Finding
 
 Host = tuple[int, str]  # the index of a run, and a rule with a finding on it
+FoldsInto = Callable[[str], tuple[str, ...]]  # by the id of a rule
 
 
 class Found(NamedTuple):
@@ -18,7 +19,7 @@ class Found(NamedTuple):
     plan: bool = False
 
 
-def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Iterator[Found]:
+def folded(into: FoldsInto, found: Sequence[Found]) -> Iterator[Found]:
     """The findings, each cause folded into the finding that it explains: as a related place and in `causes`.
 
     `into`: rule -> the rules whose findings on the same run take its findings in (`Rule.folds_into`). Only reports call
@@ -35,7 +36,7 @@ def folded(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> Itera
         yield item._replace(finding=whole) if more else item
 
 
-def without_fixes_of_causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> tuple[Found, ...]:
+def without_fixes_of_causes(into: FoldsInto, found: Sequence[Found]) -> tuple[Found, ...]:
     """All findings, without the fixes of those that `folded` would fold into another one."""
     causes = {id(item) for item, _ in _causes(into, found)}
     return tuple(
@@ -43,13 +44,13 @@ def without_fixes_of_causes(into: Mapping[str, tuple[str, ...]], found: Sequence
     )
 
 
-def _causes(into: Mapping[str, tuple[str, ...]], found: Sequence[Found]) -> list[tuple[Found, Host]]:
+def _causes(into: FoldsInto, found: Sequence[Found]) -> list[tuple[Found, Host]]:
     """Each finding that would be folded, with the run and rule of the finding that takes it in."""
     hosts = {(item.run, item.finding.rule) for item in found}
     return [(item, host) for item in found if (host := _host(item, into, hosts)) is not None]
 
 
-def _host(item: Found, into: Mapping[str, tuple[str, ...]], hosts: Collection[tuple[int, str]]) -> Host | None:
+def _host(item: Found, into: FoldsInto, hosts: Collection[tuple[int, str]]) -> Host | None:
     """The run and the rule of the finding that takes `item` in."""
-    wanted = ((item.run, rule) for rule in into.get(item.finding.rule, ()))
+    wanted = ((item.run, rule) for rule in into(item.finding.rule))
     return next((host for host in wanted if host in hosts), None)

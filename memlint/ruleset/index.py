@@ -10,7 +10,7 @@ A necessary condition is a set of atoms, at least one of which holds wherever th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any
 
@@ -18,11 +18,12 @@ from memlint.expressions.build import build
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.values import equal
-from memlint.ruleset.rule import Atom, Body, Rule
+from memlint.ruleset.rule import Atom, Body, Rule, concerns_format
 from memlint.run import Run, get
 
 Form = list[Any]
 Atoms = frozenset[Atom]
+Table = dict[Any, list[int]]  # the numbers of the rules, by a value that they need
 
 MAX_DEPTH = 8
 # Operations that are true only where every operand is known, so where every key is there.
@@ -36,29 +37,24 @@ _OF_KEYS = frozenset(  # what a form that reads nothing but keys is made of
 
 
 class Index:
-    """The rules of one format, indexed."""
+    """Which of some rules, by their numbers, may be true of a run.
 
-    __slots__ = ("_always", "_by_key", "_by_value", "_rules", "_unlike")
+    `always`: those of which no condition is known. `tables`: by kind and name of atoms, for each value the rules with
+    that atom.
+    """
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
-        self._rules = tuple(rules)
-        self._always: list[int] = []
-        self._by_key: dict[str, dict[Any, list[int]]] = {}
-        tables: dict[tuple[str, str], dict[Any, list[int]]] = {}
-        for number, rule in enumerate(self._rules):
-            if rule.needs is None:
-                self._always.append(number)
-            for kind, name, value in rule.needs or ():
-                table = self._by_key if kind == "key" else None
-                values = table.setdefault(name, {}) if table is not None else tables.setdefault((kind, name), {})
-                values.setdefault(value, []).append(number)
-        self._by_value = [(_reader_of(*key), table) for key, table in tables.items() if key[0] != "unlike"]
-        self._unlike = [(_reader_of(*key), table) for key, table in tables.items() if key[0] == "unlike"]
+    __slots__ = ("_always", "_by_key", "_by_value", "_unlike")
 
-    def candidates(self, facts: Facts) -> list[Rule]:
+    def __init__(self, always: Iterable[int], tables: Mapping[tuple[str, str], Table]) -> None:
+        self._always = tuple(always)
+        self._by_key = [(name, table) for (kind, name), table in tables.items() if kind == "key"]
+        self._by_value = _readers(tables, ("said", "field", "fact"))
+        self._unlike = _readers(tables, ("unlike",))
+
+    def candidates(self, facts: Facts) -> list[int]:
         """The rules that may be true of a run, in their order."""
         found = set(self._always)
-        for section, keys in self._by_key.items():
+        for section, keys in self._by_key:
             present = facts.raw.get(section)
             if isinstance(present, dict):
                 for key in present.keys() & keys.keys():
@@ -67,7 +63,30 @@ class Index:
             found.update(_numbers(read, values, facts))
         for read, values in self._unlike:
             found.update(_numbers_of_others(read, values, facts))
-        return [self._rules[number] for number in sorted(found)]
+        return sorted(found)
+
+
+def index_for(rules: Iterable[Rule], format_name: str) -> Index:
+    """The index of the rules for runs of this format; a rule's number is its place in `rules`."""
+    return Index(*tables_for(rules, format_name))
+
+
+def tables_for(rules: Iterable[Rule], format_name: str) -> tuple[list[int], dict[tuple[str, str], Table]]:
+    """What an index for this format is made of."""
+    always: list[int] = []
+    tables: dict[tuple[str, str], Table] = {}
+    for number, rule in enumerate(rules):
+        if not concerns_format(rule, format_name):
+            continue
+        if rule.needs is None:
+            always.append(number)
+        for kind, name, value in rule.needs or ():
+            tables.setdefault((kind, name), {}).setdefault(value, []).append(number)
+    return always, tables
+
+
+def _readers(tables: Mapping[tuple[str, str], Table], kinds: Collection[str]) -> list[tuple[Evaluate, Table]]:
+    return [(_reader_of(*key), table) for key, table in tables.items() if key[0] in kinds]
 
 
 def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:

@@ -72,6 +72,9 @@ class Hit(NamedTuple):
     data: Mapping[str, Any] = {}
 
 
+Check = Callable[[Facts], Iterable[Hit]]
+
+
 class Texts(NamedTuple):
     """The texts of a rule's page, read only when a page or report needs them."""
 
@@ -120,7 +123,7 @@ class Rule(NamedTuple):
     plan: bool = False
     texts: Callable[[], Texts] = lambda: Texts("")
     path: str = ""  # the rule's own file
-    check: Callable[[Facts], Iterable[Hit]] | None = None  # of a rule written in Python
+    check: Check | None = None  # of a rule written in Python
 
     @property
     def family(self) -> str:
@@ -157,6 +160,11 @@ def _reads_model(form: Form) -> bool:
     return form[0] in _OF_THE_RUN or any(_reads_model(part) for part in form[1:] if isinstance(part, list) and part)
 
 
+def concerns_format(rule: Rule, format_name: str) -> bool:
+    """Whether a rule applies to runs of this format."""
+    return not rule.formats or format_name in rule.formats
+
+
 def concerns(rule: Rule, format_name: str, purpose: str) -> bool:
     """Whether a rule applies to runs of this format and purpose."""
-    return (not rule.formats or format_name in rule.formats) and (not rule.purposes or purpose in rule.purposes)
+    return concerns_format(rule, format_name) and (not rule.purposes or purpose in rule.purposes)

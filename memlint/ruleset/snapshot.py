@@ -1,7 +1,9 @@
 """The shipped rules as one file of checked forms: a start reads it in milliseconds, without `ast` or YAML.
 
-Lines of JSON: version and stamps, then what choosing among the rules needs (the heads), then two lines for each rule,
-which are decoded when that rule is asked: its body, and its texts and fixes. A head says where these lines lie.
+Lines of JSON. The header has the version, the stamps, and where the parts below it end: id and name of each rule, an
+index for each format that a rule names and one for all others ("*"), then each rule. A part is decoded when it is asked
+for: a check of one file takes one index, and the rules that it does not exclude. A rule is three lines: its head, its
+body, which judging it needs, and its texts and fixes, which a hit or its page needs.
 
 Written when a wheel (or an editable install) is built, see hatch_build.py; never edited, never committed.
 In a checkout it counts only while no rule file has changed since: the stamps say so.
@@ -11,14 +13,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
 from memlint.expressions.render import Template
-from memlint.ruleset.rule import Body, Compiled, FixTemplate, Rule, Texts
+from memlint.ruleset.index import Index, Table, tables_for
+from memlint.ruleset.rule import Body, Check, Compiled, FixTemplate, Rule, Texts
+from memlint.ruleset.rule_set import Names, RuleSet
 
-VERSION = 7
+VERSION = 8
+_OTHERS = "*"  # formats that no rule names
 _SELDOM = ("confidence", "severities", "profiles", "preview", "related", "folds_into", "plan")
 Stamps = Mapping[str, str]
 
@@ -32,25 +37,62 @@ def stamps(folder: str, names: list[str]) -> dict[str, str]:
     return found
 
 
-def dump(rules: tuple[Rule, ...], marks: Stamps) -> str:
-    """The snapshot of `rules` as text. Of a rule in Python it has the fields; `read`'s caller adds the `check`."""
-    header = {"version": VERSION, "stamps": dict(marks)}
-    lines = [json.dumps(part) for rule in rules for part in (_body(rule), _pages(rule))]
-    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))  # JSON is ASCII: a character is a byte
-    heads = [[*starts[2 * at : 2 * at + 3], *_head(rule)] for at, rule in enumerate(rules)]
-    return "".join(f"{line}\n" for line in (json.dumps(header), json.dumps(heads), *lines))
+def dump(rules: Sequence[Rule], marks: Stamps) -> str:
+    """The snapshot of `rules` as text. Of a rule in Python it has the fields; `read` is given its check."""
+    formats = [*sorted({name for rule in rules for name in rule.formats}), _OTHERS]
+    parts = [_line([[rule.id, rule.name] for rule in rules])]
+    parts += [_line(_index_record(*tables_for(rules, name))) for name in formats]
+    parts += ["".join(map(_line, (_head(rule), _body(rule), _pages(rule)))) for rule in rules]
+    header = {
+        "version": VERSION,
+        "stamps": dict(marks),
+        "formats": formats,
+        "ends": list(accumulate(map(len, parts))),  # JSON is ASCII: a character is a byte
+    }
+    return "".join((_line(header), *parts))
 
 
-def read(data: bytes) -> tuple[tuple[Rule, ...], Stamps] | None:
-    """The rules and stamps of a snapshot; None if another version of memlint wrote it."""
-    first, heads, lines = (*data.split(b"\n", 2), b"", b"")[:3]
+def _line(record: object) -> str:
+    return json.dumps(record) + "\n"
+
+
+def read(data: bytes, checks: Mapping[str, Check]) -> tuple[RuleSet, Stamps] | None:
+    """The rules and stamps of a snapshot; None if another version of memlint wrote it. `checks`: what the rules in
+    Python do, by id."""
+    below = data.find(b"\n") + 1
     try:
-        header = json.loads(first)
+        header = json.loads(data[:below])
     except ValueError:
         return None
     if not isinstance(header, dict) or header.get("version") != VERSION:
         return None
-    return tuple([_rule(head, lines) for head in json.loads(heads)]), header["stamps"]
+    formats = header["formats"]
+    borders = [below, *(below + end for end in header["ends"])]
+
+    def part(number: int) -> bytes:
+        return data[borders[number] : borders[number + 1]]
+
+    def names() -> Names:
+        return tuple((id_, name) for id_, name in json.loads(part(0)))
+
+    def index(format_name: str) -> Index:
+        return _index(part(1 + formats.index(format_name if format_name in formats else _OTHERS)))
+
+    def rule(number: int) -> Rule:
+        found = _rule(part(1 + len(formats) + number))
+        return found._replace(check=checks[found.id]) if found.id in checks else found
+
+    return RuleSet(names, rule, index), header["stamps"]
+
+
+def _index_record(always: list[int], tables: Mapping[tuple[str, str], Table]) -> list[Any]:
+    """An index without JSON's mappings: their keys would all be texts."""
+    return [always, [[*key, list(table.items())] for key, table in tables.items()]]
+
+
+def _index(line: bytes) -> Index:
+    always, tables = json.loads(line)
+    return Index(always, {(kind, name): dict(rows) for kind, name, rows in tables})
 
 
 def _head(rule: Rule) -> list[Any]:
@@ -89,9 +131,10 @@ def _fix_record(fix: FixTemplate) -> list[Any]:
     return [list(fix.title), dict(fix.changes), fix.keys, fix.safe, fix.speed, fix.quality, fix.note, when]
 
 
-def _rule(head: list[Any], lines: bytes) -> Rule:
-    start, middle, end, id_, name, severity, at, needs, formats, purposes, path, *seldom = head
-    parts = _Parts(lines, start, middle, end)
+def _rule(lines: bytes) -> Rule:
+    first, body, pages = lines.splitlines()
+    id_, name, severity, at, needs, formats, purposes, path, *seldom = json.loads(first)
+    parts = _Parts(body, pages)
     rule = Rule(
         id_,
         name,
@@ -114,23 +157,19 @@ def _frozen(value: Any) -> Any:
 
 
 class _Parts:
-    """A rule's body, texts and fixes, each decoded when it is first needed; most rules are never evaluated.
+    """A rule's body, texts and fixes, each decoded when it is first needed."""
 
-    `lines`: the parts of all rules, in which this rule's body begins at `start`, its texts and fixes at `middle`.
-    """
+    __slots__ = ("_body", "_body_line", "_pages", "_pages_line")
 
-    __slots__ = ("_body", "_lines", "_pages", "_places")
-
-    def __init__(self, lines: bytes, start: int, middle: int, end: int) -> None:
-        self._lines = lines
-        self._places = start, middle, end
+    def __init__(self, body: bytes, pages: bytes) -> None:
+        self._body_line = body
+        self._pages_line = pages
         self._body: Body | None = None
         self._pages: list[Any] | None = None
 
     def body(self) -> Body:
         if self._body is None:
-            start, middle, _ = self._places
-            when, message, variables, at = json.loads(self._lines[start:middle])
+            when, message, variables, at = json.loads(self._body_line)
             compiled = {name: Compiled(form) for name, form in variables.items()}
             self._body = Body(Compiled(when) if when else None, tuple(message), compiled, tuple(at))
         return self._body
@@ -144,8 +183,7 @@ class _Parts:
 
     def _decoded_pages(self) -> list[Any]:
         if self._pages is None:
-            _, middle, end = self._places
-            self._pages = json.loads(self._lines[middle:end])
+            self._pages = json.loads(self._pages_line)
         return self._pages
 
 

@@ -14,6 +14,7 @@ from memlint.source.lines import Lines
 MAX_COMMENTS = 20_000
 
 _REST_OF_LINE = r"[^\r\n\x85\u2028\u2029]*"  # libyaml ends a comment at any of these
+_REST_IN_ASCII = r"[^\r\n]*"  # the same where a text has none of the others; the other set takes a while to compile
 _HEADER = rf"[|>]{_REST_OF_LINE}"
 # A `#` in a quoted text of several words counts as a comment. TOML's comments are found so, too.
 _SHELL_COMMENT = r"(?m)(?:^|(?<=[ \t]))#[^\r\n]*"
@@ -48,11 +49,12 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
     if mark < 0:
         return
     spans, stop = _scalar_spans(document)
+    rest_of_line = re.compile(_REST_IN_ASCII if text.isascii() else _REST_OF_LINE)
     position = 0
     for start, end in chain(spans, ((stop, stop),)):
         while 0 <= mark < start:
             if mark >= position:
-                position = _end(re.compile(_REST_OF_LINE).match(text, mark))
+                position = _end(rest_of_line.match(text, mark))
                 yield mark, position
             mark = text.find("#", max(position, mark + 1))
         position = max(position, end)

@@ -6,7 +6,7 @@ in it. Suppressions in settings cover a JSON pointer and everything below. MEM00
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from memlint._record import NamedTuple
@@ -24,7 +24,8 @@ EXPIRED = ("SUP002", "suppressions/expired")
 NO_REASON = ("SUP003", "suppressions/without-reason")
 NEVER = frozenset({"MEM000"})
 
-Known = Sequence[tuple[str, str]]  # (id, name) of rules
+Names = Sequence[tuple[str, str]]  # (id, name) of rules
+Known = Callable[[], Names]  # asked where a file has suppressions
 
 
 class SuppressionSettings(Protocol):
@@ -61,13 +62,13 @@ def apply(
     document: Document,
     settings: SuppressionSettings,
     today: str,
-    known: Known = (),
+    known: Known | None = None,
     in_force: Known | None = None,
 ) -> SuppressionResult:
     """Sorts the findings of one file into those that stay and those that are suppressed.
 
-    `today`: a date, YYYY-MM-DD. `known`: all existing rules; a suppression that names none of them is malformed.
-    `in_force`: the rules that ran (None: all); a suppression of a rule that did not run is not reported as unused.
+    `today`: a date, YYYY-MM-DD. `known()`: all existing rules; a suppression that names none of them is malformed.
+    `in_force()`: the rules that ran (None: all); a suppression of a rule that did not run is not reported as unused.
     Unused waivers are reported by `waiver_findings`, after all files.
     """
     stated = read_directives(document)
@@ -187,7 +188,7 @@ class _Judge(NamedTuple):
     document: Document
     settings: SuppressionSettings
     today: str
-    known: Known
+    known: Known | None
     in_force: Known | None
 
     def findings(self, index: int, item: Suppression, hits: set[tuple[int, str]]) -> list[Finding]:
@@ -196,8 +197,9 @@ class _Judge(NamedTuple):
         found: list[Finding] = []
         if is_past(item.until, self.today):
             found.append(self._removable(EXPIRED, _expired(rules, item.until), item, (), "warning"))
-        unknown = [name for name in item.rules if self.known and not _names_any(name, self.known)]
-        found += [finding(MALFORMED, self._unknown(name), path, span) for name in unknown]
+        known = self.known() if self.known else ()
+        unknown = [name for name in item.rules if known and not _names_any(name, known)]
+        found += [finding(MALFORMED, _unknown(name, known), path, span) for name in unknown]
         unused = [name for name in item.rules if name not in unknown and self._is_unused(index, name, hits)]
         if unused and not is_past(item.until, self.today):
             left = tuple(name for name in item.rules if name not in unused)
@@ -210,11 +212,7 @@ class _Judge(NamedTuple):
     def _is_unused(self, index: int, name: str, hits: set[tuple[int, str]]) -> bool:
         if (index, name) in hits or self.document.documents > 1:  # another document of the file may need it
             return False
-        return self.in_force is None or _names_any(name, self.in_force)
-
-    def _unknown(self, name: str) -> str:
-        near = nearest(name, [word for rule in self.known for word in rule])
-        return f"there is no rule {name}" + (f": did you mean {near}?" if near else "; `memlint rules` lists them")
+        return self.in_force is None or _names_any(name, self.in_force())
 
     def _removable(
         self, rule: tuple[str, str], message: str, item: Suppression, left: tuple[str, ...], severity: str
@@ -222,6 +220,11 @@ class _Judge(NamedTuple):
         title = "Remove what is not needed from the comment" if left else "Remove the comment"
         found = finding(rule, message, self.document.path, item.comment.span, severity)
         return found._replace(fixes=(Fix(title, safe=True),), data=_removal(self.document.text, item, left))
+
+
+def _unknown(name: str, known: Names) -> str:
+    near = nearest(name, [word for rule in known for word in rule])
+    return f"there is no rule {name}" + (f": did you mean {near}?" if near else "; `memlint rules` lists them")
 
 
 def _removal(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str, int | str]:
@@ -238,7 +241,7 @@ def _removal(text: str, item: Suppression, left: tuple[str, ...]) -> Mapping[str
     return {"start": start, "end": end, "text": ""}
 
 
-def _names_any(selector: str, rules: Known) -> bool:
+def _names_any(selector: str, rules: Names) -> bool:
     return any(covers(selector, rule, name) for rule, name in rules)
 
 

@@ -71,7 +71,7 @@ def directives(comments: Iterable[Comment], path: str) -> Directives:
             continue
         try:
             body = comment.text.removeprefix(_MARK).strip()
-            bracketed = re.match(_IGNORE, body)
+            bracketed = re.match(_IGNORE, body) if "[" in body else None
             if bracketed:
                 suppressions.append(_suppression(bracketed, comment))
                 continue

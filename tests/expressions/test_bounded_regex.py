@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from memlint.expressions.bounded_regex import MAX_PATTERN, MAX_TEXT, UnsafePattern, compile_pattern
+from memlint.expressions.bounded_regex import MAX_PATTERN, UnsafePattern, compile_pattern
+from memlint.expressions.facts import MAX_TEXT
 
 TAKEN = [
     ("^Llama-3", "Llama-3-8B", True),

@@ -102,7 +102,7 @@ def test_a_rule_has_an_example_of_each_kind(name: str) -> None:
 
 
 def test_ids_and_names_are_used_once() -> None:
-    rules = shipped()
+    rules = tuple(shipped())
 
     assert len({rule.id for rule in rules}) == len(rules) == len(CASES)
     assert len({rule.name for rule in rules}) == len(rules)

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from memlint.ruleset import shipped
+from memlint.expressions.facts import Facts
+from memlint.ruleset import rule_set, shipped
 from memlint.ruleset import snapshot as rule_snapshot
 from memlint.ruleset.rule import Body, Compiled, Rule
 from memlint.ruleset.sources import from_files, snapshot_text
 from memlint.ruleset.stamps import stamps
+from memlint.run import Run
 from memlint.shipped_data import folder
 
 
@@ -30,18 +32,45 @@ def plain(rule: Rule) -> tuple[object, ...]:
 
 
 def test_the_snapshot_says_what_the_files_say() -> None:
-    read = rule_snapshot.read(snapshot_text().encode())
+    read = rule_snapshot.read(snapshot_text().encode(), {})
     assert read is not None
+    rules, listed = read[0], from_files(folder("rules"))
 
-    assert [plain(rule) for rule in read[0]] == [plain(rule) for rule in from_files(folder("rules"))]
+    assert [plain(rule) for rule in rules] == [plain(rule) for rule in listed]
+    assert rules.names == tuple((rule.id, rule.name) for rule in listed)
+
+
+@pytest.mark.parametrize("name", ["llamafactory", "verl", "a format that no rule names"])
+def test_a_snapshot_has_the_index_of_each_format(name: str) -> None:
+    read = rule_snapshot.read(snapshot_text().encode(), {})
+    assert read is not None
+    listed = rule_set.listed(from_files(folder("rules")))
+
+    for keys in ({}, {"flash_attn": "fa2"}, {"lora_rank": 8, "bf16": True, "fp16": True}):
+        facts = Facts(Run(name, "train.yaml"), None, {"config": keys})
+        candidates = [rule.id for rule in read[0].candidates(facts, name)]
+        assert candidates == [rule.id for rule in listed.candidates(facts, name)]
+
+
+def test_a_check_decodes_the_rules_that_may_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoded = []
+    decode = rule_snapshot._rule
+    monkeypatch.setattr(rule_snapshot, "_rule", lambda lines: decoded.append(lines) or decode(lines))
+    read = rule_snapshot.read(snapshot_text().encode(), {})
+    assert read is not None
+    facts = Facts(Run("llamafactory", "train.yaml"), None, {"config": {}})
+
+    found = read[0].where(lambda rule: True).candidates(facts, "llamafactory")
+
+    assert len(found) <= len(decoded) < len(read[0].names) / 4
 
 
 def test_a_snapshot_of_another_version_is_not_read() -> None:
     text = snapshot_text().replace(f'"version": {rule_snapshot.VERSION}', '"version": 0', 1)
 
-    assert rule_snapshot.read(text.encode()) is None
-    assert rule_snapshot.read(b"not json") is None
-    assert rule_snapshot.read(b"[]") is None
+    assert rule_snapshot.read(text.encode(), {}) is None
+    assert rule_snapshot.read(b"not json", {}) is None
+    assert rule_snapshot.read(b"[]\n", {}) is None
 
 
 def test_a_changed_rule_file_makes_the_snapshot_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

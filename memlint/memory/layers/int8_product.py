@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Parameter, Value
-from memlint.memory.layers.float8_product import float8_product
 from memlint.memory.layers.kernel_config import LayerContext
 
 _INT8, _HALF, _INT32 = 1, 2, 4  # bytes of an element
@@ -15,6 +14,8 @@ def base_product(context: LayerContext, weight: Parameter, x: Value, extent: str
     if weight.int8_product:
         return _int8_product(context, weight, x, extent)
     if context.kernels.float8 and not weight.quantized:
+        from memlint.memory.layers.float8_product import float8_product  # few runs compute in fp8
+
         return float8_product(context.tape, weight, x, extent, context.kernels.autocast_width, context.kernels.float8)
     return ops.linear(context.tape, x, weight, extent, context.kernels.autocast_width)
 

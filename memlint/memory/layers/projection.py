@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
-from memlint.memory.layers.fused_adapter import fused_projection
 from memlint.memory.layers.int8_product import base_product
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.parameter_roles import Linear
@@ -22,6 +21,8 @@ def project(context: LayerContext, part: str, x: Value, extent: str) -> Value:
             "model.architecture", f"this architecture's {part.replace('_', ' ')} projection is not known"
         )
     if linear.fused:
+        from memlint.memory.layers.fused_adapter import fused_projection  # Unsloth's kernels
+
         return fused_projection(context, part, x, extent)
     if linear.rotation is not None:
         return _with_oft(context, linear, linear.rotation, x, extent)

@@ -20,9 +20,8 @@ from memlint.source.document import Document
 REASON = "DeepSpeed file not known"
 _FIELD = "parallelism.zero.stage"
 _SECTIONS = Run._fields[Run._fields.index("model") : Run._fields.index("hardware")]
-_STAGE = re.compile(r"(?:zero|stage|(?<![a-z])z)[-_]?([0-3])(?!\d)", re.IGNORECASE)
-_OFFLOADS = re.compile(r"offload", re.IGNORECASE)
-_FILE = re.compile(r"\.(?:json|ya?ml)$", re.IGNORECASE)
+_STAGE = r"(?:zero|stage|(?<![a-z])z)[-_]?([0-3])(?!\d)"
+_FILES = (".json", ".yaml", ".yml")
 _CPU = {"device": "cpu"}
 
 
@@ -50,7 +49,7 @@ def _readings(
 
     def read(supposed: Document | None, reference: str, path: str) -> Document | MissingFile:
         found = context.read(reference, path)
-        if not isinstance(found, MissingFile) or not _FILE.search(reference):
+        if not isinstance(found, MissingFile) or not reference.lower().endswith(_FILES):
             return found
         missing.append(reference)
         return found if supposed is None else supposed
@@ -67,11 +66,11 @@ def _readings(
 
 def _ways(missing: list[str]) -> Iterator[tuple[int, bool]]:
     """The stages that the file may have, with and without offloading."""
-    name = posixpath.basename(missing[0]) if missing else ""
-    found = _STAGE.search(name)
+    name = posixpath.basename(missing[0]).lower() if missing else ""
+    found = re.search(_STAGE, name)
     stages = (int(found[1]),) if found else (2, 3)
     for stage in stages:
-        yield from ((stage, offloads) for offloads in (False, True) if offloads or not _OFFLOADS.search(name))
+        yield from ((stage, offloads) for offloads in (False, True) if offloads or "offload" not in name)
 
 
 def _text(stage: int, offloads: bool) -> str:
