@@ -484,3 +484,9 @@ def test_a_teacher_on_gpus_of_its_own_changes_the_update_alone(
 
     assert run.loss.divergence == divergence
     assert bool(run.stack.unmodelled) == is_bound
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_fake_quantised_weights_are_a_bound(enabled: bool) -> None:
+    run = read(changed(GRPO, actor_rollout_ref__actor__fsdp_config__qat__enable=enabled))
+    assert (bool(run.stack.unmodelled), run.stack.unmodelled_adds) == (enabled, enabled)
