@@ -45,6 +45,7 @@ class TokenMixer(NamedTuple):
     sinks: bool = False
     fused_qkv: bool = False  # one projection for q, k, v
     output_gate: bool = False
+    head_gate: bool = False  # with `output_gate`: one number for each head
     shares_kv: bool = False  # reads another layer's k and v
     dropout: float = 0.0
     conv_kernel: int = 0  # linear attention / mamba

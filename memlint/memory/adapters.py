@@ -62,7 +62,7 @@ _STACKED = {
 
 # Routers that are nn.Linear in transformers 5.23 (AFMoE, DBRX, Gemma 4, HunYuan, JetMoE, LongCat): "all-linear" takes
 # them. Others are parameters of a class of their own, which it leaves alone.
-_LINEAR_ROUTERS = ("router.gate", "router.layer", "router.classifier", "router.proj", "gate.wg")
+LINEAR_ROUTERS = ("router.gate", "router.layer", "router.classifier", "router.proj", "gate.wg")
 
 
 def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
@@ -82,7 +82,7 @@ def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
     if method.exclude_modules and matches(module, method.exclude_modules):
         return False
     if method.targets == ("all-linear",):
-        return weight.kind == "linear" or (weight.kind == "router" and matches(module, _LINEAR_ROUTERS))
+        return weight.kind == "linear" or (weight.kind == "router" and matches(module, LINEAR_ROUTERS))
     return matches(module, method.targets)
 
 

@@ -6,6 +6,7 @@ from functools import lru_cache
 from math import isqrt
 
 from memlint._record import NamedTuple
+from memlint.memory.adapters import LINEAR_ROUTERS, matches
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.storage import BYTES
@@ -80,7 +81,9 @@ _PROJECTIONS = ("linear", "head", "embedding")
 _ATTENTION_OWNERS = ("self_attn", "attn", "attention", "self_attention", "mixer", "temporal_block")
 
 
+ROUTER = "router"
 _EXPERT_PREFIX = "expert_"
+_OUTPUT_GATES = ("self_attn.gate_proj", "self_attn.g_proj")  # of attention, a projection of its own
 _HEAD_NORMS = ("q_norm", "k_norm", "q_layernorm", "k_layernorm", "query_layernorm", "key_layernorm")
 
 
@@ -223,11 +226,13 @@ def _part_name(tensor: Tensor, exceptions: dict[str, str]) -> str:
         return tensor.kind
     name = tensor.name
     if tensor.kind == "router":  # `mlp.gate` is no gate projection
-        return "router.bias" if name.endswith("bias") else "router"
+        return ROUTER + ".bias" if name.endswith("bias") else ROUTER
     if tensor.kind == "norm":
         return "head_norm" if any(piece in name for piece in _HEAD_NORMS) else "norm"
     if tensor.kind == "experts":  # the layer may have a dense MLP as well
         return _EXPERT_PREFIX + part_of(name)
+    if name.rpartition(".")[0] in _OUTPUT_GATES:
+        return "output_gate"
     part = (exceptions.get(name.rpartition(".")[0]) if exceptions else None) or part_of(name)
     return part + ".bias" if tensor.kind == "bias" else part
 
@@ -290,18 +295,34 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         width = BYTES.get(tensor.dtype, 0)
         int8 = tensor.dtype == "int8"
         weights[key] = Parameter("w:" + key, width, tensor.trainable, width == 0 or int8, int8_product=int8)
+    adapted_routers = _adapted_routers(tensors)
     linears = tuple(
-        (key, _linear(key, weights, dropout, dtypes[key])) for key, kind in kinds.items() if kind in _PROJECTIONS
+        (key, _linear(key, weights, dropout, dtypes[key]))
+        for key, kind in kinds.items()
+        if kind in _PROJECTIONS or key in adapted_routers
     )
     experts = tuple(
-        (key.removeprefix(_EXPERT_PREFIX), weights[key]._replace(adapted=key + ".lora_A" in weights))
+        (key.removeprefix(_EXPERT_PREFIX), _with_adapter(key, weights))
         for key, kind in kinds.items()
         if kind == "experts"
     )
-    router = next((weights[key] for key, kind in kinds.items() if kind == "router"), None)
+    router = _with_adapter(ROUTER, weights) if ROUTER in weights else None
     convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
     scale = weights.get("lambda_1")
     return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale)
+
+
+def _adapted_routers(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:
+    """The router where it is a linear layer with an adapter of its own."""
+    names = [tensor.name for tensor in tensors if tensor.kind == "adapter"]
+    modules = [name.rpartition(".")[0].removesuffix(".weight") for name in names]
+    return (ROUTER,) if any(matches(module, LINEAR_ROUTERS) for module in modules) else ()
+
+
+def _with_adapter(key: str, weights: dict[str, Parameter]) -> Parameter:
+    """A weight that PEFT adapts as a parameter, without a layer around it."""
+    factor = weights.get(key + ".lora_A")
+    return weights[key]._replace(adapter_width=factor.width if factor else 0)
 
 
 def _linear(key: str, weights: dict[str, Parameter], dropout: bool, dtype: str) -> Linear:

@@ -52,7 +52,7 @@ class FlashCore(torch.autograd.Function):  # type: ignore[misc]
         return d_query, d_key, d_value
 
 
-def flash(
+def scaled(
     module: torch.nn.Module,
     query: torch.Tensor,
     key: torch.Tensor,
@@ -65,13 +65,23 @@ def flash(
     if wide and torch.is_autocast_enabled("cpu"):
         target = torch.get_autocast_dtype("cpu")
         query, key, value = query.to(target), key.to(target), value.to(target)
-    padding = query.shape[-1] - value.shape[-1]
-    if padding > 0:
-        value = torch.nn.functional.pad(value, [0, padding])
-    out = FlashCore.apply(query, key, value)
-    if padding > 0:
-        out = out[..., : out.shape[-1] - padding]
-    return out.transpose(1, 2), None
+    return FlashCore.apply(query, key, value).transpose(1, 2), None
+
+
+def flash(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    **options: Any,
+) -> tuple[torch.Tensor, None]:
+    """The same with values padded to the width of queries (transformers 5.23 integrations/flash_attention.py:72-108),
+    which the kernels of scaled dot-product attention do not need."""
+    narrower = query.shape[-1] - value.shape[-1]
+    padded = torch.nn.functional.pad(value, [0, narrower]) if narrower else value
+    out, _ = scaled(module, query, key, padded, attention_mask, **options)
+    return out[..., : value.shape[-1]] if narrower else out, None
 
 
 def register() -> None:
@@ -79,8 +89,8 @@ def register() -> None:
     from transformers import AttentionInterface
     from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
 
-    for name in (FUSED, SDPA):
-        AttentionInterface.register(name, flash)
+    for name, function in ((FUSED, flash), (SDPA, scaled)):
+        AttentionInterface.register(name, function)
         AttentionMaskInterface.register(name, flash_attention_mask)
 
 

@@ -357,16 +357,33 @@ def llama4_text(c: ModelConfig) -> Architecture:
         expert_intermediate_size=size,
         shared_intermediate_size=size,
     )
+    bias, normed = c.flag("attention_bias"), c.flag("use_qk_norm", True)
+
+    def attention(rotated: int) -> MixerBlock:
+        """Queries and keys that are rotated are normed afterwards, without a weight (Llama4TextAttention)."""
+        mixer, found = grouped_query(c, bias=bias, out_bias=bias, rotary_fraction=float(rotated))
+        return mixer._replace(qk_norm="head" if rotated and normed else "none"), found
+
     return sparse(
         c,
         "Llama4",
         (mlp, weights),
+        attention=attention,
         kinds=["sparse" if str(i) in listed else "dense" for i in range(c.layers())],
-        keys=[0] * c.layers(),
+        keys=_rotated(c),
         mlp_prefix="feed_forward",
         dense_size=c.integer("intermediate_size_mlp"),
         layer_class="Llama4TextDecoderLayer",
     )
+
+
+def _rotated(c: ModelConfig) -> list[int]:
+    """Which layers rotate queries and keys (transformers 5.23 models/llama4/configuration_llama4.py)."""
+    listed = c.items("no_rope_layers")
+    if listed:
+        return [int(bool(one)) for one in listed][: c.layers()]
+    step = c.integer("no_rope_layer_interval", 4)
+    return [int((index + 1) % step != 0) for index in range(c.layers())]
 
 
 def afmoe(c: ModelConfig) -> Architecture:
@@ -420,7 +437,14 @@ def laguna(c: ModelConfig) -> Architecture:
     def attention(key: int) -> MixerBlock:
         window, heads = distinct[key]
         mixer, weights = grouped_query(
-            c, bias=bias, out_bias=bias, qk_norm="head", window=window, heads=heads, output_gate=True
+            c,
+            bias=bias,
+            out_bias=bias,
+            qk_norm="head",
+            window=window,
+            heads=heads,
+            output_gate=True,
+            head_gate=per_head,
         )
         gates = mixer.heads if per_head else mixer.heads * mixer.head_dim
         return mixer, weights + linear("self_attn.g_proj", gates, hidden)
@@ -443,7 +467,14 @@ def step3p5(c: ModelConfig) -> Architecture:
 
     def attention(window: int) -> MixerBlock:
         mixer, weights = grouped_query(
-            c, bias=bias, out_bias=bias, qk_norm="head", window=window, heads=sliding if window else 0, output_gate=True
+            c,
+            bias=bias,
+            out_bias=bias,
+            qk_norm="head",
+            window=window,
+            heads=sliding if window else 0,
+            output_gate=True,
+            head_gate=True,
         )
         return mixer, weights + linear("self_attn.g_proj", mixer.heads, hidden)
 

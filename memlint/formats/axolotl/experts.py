@@ -33,7 +33,8 @@ def linearizes(config: AxolotlConfig) -> bool:
 
 def runs_scattermoe(config: AxolotlConfig) -> bool:
     """Whether ScatterMoE's kernels run the experts. The plug-in reads the key (integrations/kernels/plugin.py:120)."""
-    return config.own.flag("use_scattermoe") and "KernelsPlugin" in config.plugins
+    asked = config.own.flag("use_scattermoe") or config.own.get("expert_backend") == "scattermoe"
+    return asked and "KernelsPlugin" in config.plugins
 
 
 # Releases before took the whole block of experts in other kernels.

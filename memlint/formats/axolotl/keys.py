@@ -42,6 +42,7 @@ from memlint.formats.axolotl.training import (
     write_reference,
 )
 from memlint.formats.axolotl.unmodelled import (
+    read_expert_backend,
     read_expert_forward,
     read_linear_experts,
     read_packed_experts,
@@ -679,6 +680,15 @@ FEATURES = (
         read=read_scattermoe,
         read_only=True,
         about="Run stacked experts in ScatterMoE's kernels. Takes effect with the kernels plug-in.",
+    ),
+    Key(
+        "expert_backend",
+        "word",
+        "stack.expert_kernel",
+        also=("stack.unmodelled",),
+        read=read_expert_backend,
+        read_only=True,
+        about="What runs stacked experts: scattermoe, sonicmoe (no figure), eager or builtin.",
     ),
     Key(
         "experts_implementation",

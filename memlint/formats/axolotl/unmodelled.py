@@ -100,7 +100,23 @@ def write_packed_experts(change: FieldChange) -> Written | None:
 
 # transformers 5.23.0 integrations/moe.py: `batched_mm` copies the expert's weights for every chosen token, and `eager`
 # runs one expert after the other. Figures are those of `grouped_mm`, the default.
-_OTHER_EXPERT_FORWARDS = ("eager", "batched_mm")
+# `deep_ep` and its kinds send tokens to the experts of other GPUs (axolotl 0.19.0 integrations/expert_parallel).
+_OTHER_EXPERT_FORWARDS = (
+    "eager",
+    "batched_mm",
+    "deep_ep",
+    "deep_ep_grouped_mm",
+    "deep_ep_scattermoe",
+    "deep_ep_sonicmoe",
+)
+
+
+def read_expert_backend(fields: Fields, config: AxolotlConfig) -> None:
+    """Another name for `use_scattermoe` and `use_sonicmoe` (integrations/kernels/args.py:190)."""
+    if config.own.get("expert_backend") == "scattermoe" and runs_scattermoe(config):
+        read_scattermoe(fields, config)
+    if config.own.get("expert_backend") == "sonicmoe" and "KernelsPlugin" in config.plugins:
+        _name_feature(fields, config, "expert_backend", "`expert_backend`: SonicMoE's expert kernels", adds=True)
 
 
 def read_expert_forward(fields: Fields, config: AxolotlConfig) -> None:

@@ -251,6 +251,16 @@ def read_task(fields: Fields, config: SwiftConfig) -> None:
         fields.put("stack.unmodelled_adds", True, origin)
 
 
+def read_expert_forward(fields: Fields, config: SwiftConfig) -> None:
+    """How transformers 5 runs stacked experts (transformers 5.23 integrations/moe.py): one after the other, or with a
+    copy of the expert's weights for every chosen token. Figures are those of `grouped_mm`, the default."""
+    name = config.word("experts_impl")
+    if name in ("eager", "batched_mm"):
+        origin = config.section.origin("experts_impl")
+        fields.put("stack.unmodelled", f"`experts_impl: {name}`: figures are those of `grouped_mm`", origin)
+        fields.put("stack.unmodelled_adds", True, origin)
+
+
 def read_lisa(fields: Fields, config: SwiftConfig) -> None:
     """LISA trains some layers at a time and picks others every few steps (callbacks/lisa.py:11)."""
     if config.whole("lisa_activated_layers") and fields.get("method.kind") == "full":
@@ -324,6 +334,12 @@ _MODEL = (
         read=read_loss_scale,
         read_only=True,
         about="How much tokens count. Weights other than 0 and 1 switch Liger's fused loss off.",
+    ),
+    Key(
+        *("experts_impl", "word", "stack.unmodelled", "grouped_mm"),
+        about="How stacked experts run: `grouped_mm` by default. `eager` and `batched_mm` have no figure.",
+        read=read_expert_forward,
+        read_only=True,
     ),
     Key("quant_method", "word", about="What quantises: bnb, hqq, eetq, quanto or fp8."),
     Key(

@@ -40,6 +40,21 @@ def read_megatron(fields: Fields, config: SwiftConfig) -> None:
     steps = max(1, total // micro // copies) if total and isinstance(copies, int) else UNKNOWN
     fields.put("batch.gradient_accumulation_steps", steps, section.origin(_TOTAL))
     _host_optimizer(fields, config)
+    _weights_in_few_bits(fields, config)
+
+
+# With the format that each needs (megatron_args.py:662-671).
+_FEW_BITS = (("fp8_param_gather", "fp8_format"), ("fp4_param_gather", "fp4_format"))
+
+
+def _weights_in_few_bits(fields: Fields, config: SwiftConfig) -> None:
+    """Weights that are kept as their products read them take less than the bound counts: a byte or half a byte, once or
+    (transposed) twice. Without these keys fp8 and fp4 are copies beside the weights, which a bound leaves out."""
+    section = config.section
+    for key, kind in _FEW_BITS:
+        if as_bool(section.value.get(key)) and section.value.get(kind):
+            reason = f"`{key}`: weights as Transformer Engine multiplies them, in one copy or two"
+            fields.unknown("model.weights_dtype", reason)
 
 
 def _host_optimizer(fields: Fields, config: SwiftConfig) -> None:

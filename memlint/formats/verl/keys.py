@@ -592,6 +592,12 @@ KEYS = Keys(
         read_only=True,
     ),
     Key(
+        *(other_models.QAT, "flag", "stack.unmodelled", False),
+        about="Train with weights rounded to NVFP4. What it keeps is not modelled.",
+        read=other_models.read_fake_quantisation,
+        read_only=True,
+    ),
+    Key(
         *(other_models.TEACHER, "flag", "stack.unmodelled", False),
         about="Learn from a teacher on GPUs of its own.",
         read=other_models.read_teacher,

@@ -6,6 +6,7 @@ from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.config import VerlConfig
 
 SERVED, TRAINED, TEACHER = "reward.reward_model.enable", "reward_model.enable", "distillation.enabled"
+QAT = "actor_rollout_ref.actor.fsdp_config.qat.enable"
 _SHARE = "reward.reward_model.rollout.gpu_memory_utilization"
 _POOL = "reward.reward_model.enable_resource_pool"
 _MODE = "distillation.distillation_loss.loss_mode"
@@ -46,6 +47,13 @@ def read_teacher(fields: Fields, config: VerlConfig) -> None:
         fields.infer("planning.fuses_log_probabilities", False, f"`{_MODE}` reads whole logits")
     else:
         _add(fields, config, TEACHER, "distillation's loss in the update")
+
+
+def read_fake_quantisation(fields: Fields, config: VerlConfig) -> None:
+    """QAT: each linear layer multiplies with its weight rounded to NVFP4, a copy that the backward reads, of the whole
+    weight where FSDP divides it; `w4a4` rounds its input as well (verl 0.9.1 utils/qat/linear.py:350)."""
+    if config.flag(QAT):
+        _add(fields, config, QAT, "QAT's copies of the weights, rounded to NVFP4")
 
 
 def _add(fields: Fields, config: VerlConfig, key: str, what: str) -> None:

@@ -52,10 +52,11 @@ def multiply(tape: Tape, a: Value, b: Value) -> Value:
     return found
 
 
-def multiply_by_row(tape: Tape, x: Value, factor: Value) -> Value:
-    """`x * factor` in fp32 with one factor per row. The factor's gradient is a full product before its sum."""
-    found = tape.new(x.extent, FP32_BYTES)
-    tape.node((found,), (x, factor), (x, factor), ((x.extent, FP32_BYTES),), gradient_width=FP32_BYTES)
+def multiply_by_row(tape: Tape, x: Value, factor: Value, width: int = FP32_BYTES) -> Value:
+    """`x * factor` in fp32 (or in `width` bytes) with one factor per row. The factor's gradient is a full product
+    before its sum."""
+    found = tape.new(x.extent, width)
+    tape.node((found,), (x, factor), (x, factor), ((x.extent, width),), gradient_width=width)
     return found
 
 

@@ -68,7 +68,7 @@ class Parameter(NamedTuple):
     width: int
     trainable: bool = False
     quantized: bool = False
-    adapted: bool = False  # stacked experts with an adapter folded in
+    adapter_width: int = 0  # bytes of an element of an adapter folded in (stacked experts, routers); 0 without
     int8_product: bool = False  # bitsandbytes' LLM.int8 multiplies it with quantised inputs
 
 

@@ -52,8 +52,8 @@ STABLELM = Family(
 # Of these it is only known that they came with transformers 5.
 NEWER = Family(
     model_types=(
-        *("axk1", "cwm", "hy_v3", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25", "kimi_linear"),
-        *("laguna", "lfm2_moe", "mellum", "minicpm3", "minimax_m3_vl", "ministral3", "mistral4", "nanochat"),
+        *("cwm", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
+        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3", "nanochat"),
         *("olmo_hybrid", "youtu"),
     ),
     code=since(5),

@@ -2,49 +2,146 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import ALWAYS, NEVER, AttentionTraits, ExpertTraits, Family, LigerTraits, since
+import memlint.memory.families.routers as routers
+from memlint.memory.families.dense import COHERE, ERNIE, HUNYUAN
+from memlint.memory.families.traits import (
+    ALWAYS,
+    NEVER,
+    AttentionTraits,
+    ExpertTraits,
+    Family,
+    LigerTraits,
+    RouterTraits,
+    since,
+)
 
 _STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
 # One 3-D parameter for a layer's experts before transformers 5 as well (4.57 models/*/modeling_*.py).
-STACKED = Family(model_types=("dbrx", "granitemoe", "granitemoeshared", "jetmoe"), experts=ExpertTraits(stacked=ALWAYS))
+STACKED = Family(model_types=("dbrx",), experts=ExpertTraits(stacked=ALWAYS))
+STACKED_CHOSEN_FIRST = Family(
+    model_types=("granitemoe", "granitemoeshared", "jetmoe"),
+    classes=("GraniteMoe", "JetMoe"),
+    experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
+)
+JAMBA = Family(model_types=("jamba",), classes=("Jamba",), experts=ExpertTraits(routers.IN_INPUT_DTYPE))
 EXAONE_MOE = Family(
     model_types=("exaone_moe",),
     code=since(5),
     classes=("ExaoneMoe",),
-    experts=ExpertTraits(fp32_router_product=True, peft_stacked_targets=_STACKED_TARGETS),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
 )
 MINIMAX_M2 = Family(
     model_types=("minimax_m2",),
     code=since(5),
     classes=("MiniMaxM2",),
-    experts=ExpertTraits(fp32_scores=True, peft_stacked_targets=("w1", "w3", "w2", "gate")),
+    experts=ExpertTraits(routers.KEEPS_FP32, peft_stacked_targets=("w1", "w3", "w2", "gate")),
 )
-MINIMAX = Family(model_types=("minimax",), experts=ExpertTraits(peft_stacked_targets=("w1", "w3", "w2", "gate")))
-MIMO_V2_FLASH = Family(model_types=("mimo_v2_flash",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
+MINIMAX = Family(
+    model_types=("minimax",),
+    experts=ExpertTraits(routers.KEEPS_FP32, peft_stacked_targets=("w1", "w3", "w2", "gate")),
+)
+MIMO_V2_FLASH = Family(
+    model_types=("mimo_v2_flash",),
+    code=since(5),
+    classes=("MiMoV2Flash",),
+    attention=AttentionTraits(sdpa=NEVER),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32),
+)
 # models/step3p7/modeling_step3p7.py:543, Step3p7Experts: a loop over the experts of one stack, whatever is configured
-STEP3P7 = Family(model_types=("step3p7",), code=since(5), classes=("Step3p7",), experts=ExpertTraits(copied=ALWAYS))
-PHIMOE = Family(model_types=("phimoe",), experts=ExpertTraits(linears_in_4=True))
-# The layers of Cohere's and Ernie's mixtures are those of their dense models (dense.py).
-STACKED_TARGETS = Family(
-    model_types=("longcat_flash", "ernie4_5_moe"), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS)
+STEP3P7 = Family(
+    model_types=("step3p7",),
+    code=since(5),
+    classes=("Step3p7",),
+    experts=ExpertTraits(routers.KEEPS_FP32, shared_first=True, copied=ALWAYS),
 )
-STACKED_TARGETS_NEWER = STACKED_TARGETS._replace(model_types=("afmoe", "solar_open", "cohere2_moe"), code=since(5))
+PHIMOE = Family(model_types=("phimoe",), experts=ExpertTraits(linears_in_4=True))
+LONGCAT_FLASH = Family(
+    model_types=("longcat_flash",),
+    classes=("LongcatFlash",),
+    experts=ExpertTraits(RouterTraits(fp32_product=True, scores="autocast"), peft_stacked_targets=_STACKED_TARGETS),
+)
+# The layers of Cohere's and Ernie's mixtures are those of their dense models (dense.py), but for the experts.
+ERNIE4_5_MOE = ERNIE._replace(
+    model_types=("ernie4_5_moe",),
+    classes=("Ernie4_5_Moe", "Ernie4_5_VLMoe"),
+    experts=ExpertTraits(routers.OUTSIDE_AUTOCAST, shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
+)
+COHERE2_MOE = COHERE._replace(
+    model_types=("cohere2_moe",),
+    code=since(5),
+    classes=("Cohere2Moe",),
+    experts=ExpertTraits(routers.CHOSEN_FIRST, peft_stacked_targets=_STACKED_TARGETS),
+)
+AFMOE = Family(
+    model_types=("afmoe",),
+    code=since(5),
+    classes=("Afmoe",),
+    experts=ExpertTraits(routers.KEEPS_FP32, shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
+)
+SOLAR_OPEN = Family(
+    model_types=("solar_open",),
+    code=since(5),
+    classes=("SolarOpen",),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
+)
+AXK1 = Family(
+    model_types=("axk1", "kimi_linear"),
+    code=since(5),
+    classes=("AXK1", "KimiLinear"),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32),
+)
+HY_V3 = Family(
+    model_types=("hy_v3",),
+    code=since(5),
+    classes=("HYV3",),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32._replace(divides=True)),
+)
+LAGUNA = Family(
+    model_types=("laguna",),
+    code=since(5),
+    classes=("Laguna",),
+    experts=ExpertTraits(routers.IN_INPUT_DTYPE, shared_first=True),
+)
+LFM2_MOE = Family(
+    model_types=("lfm2_moe",),
+    code=since(5),
+    classes=("Lfm2Moe",),
+    experts=ExpertTraits(RouterTraits(scores="product", result="scores", divides=True)),
+)
+MISTRAL4 = Family(
+    model_types=("mistral4",),
+    code=since(5),
+    classes=("Mistral4",),
+    experts=ExpertTraits(RouterTraits(scores="autocast", result="scores")),
+)
 HUNYUAN_MOE = Family(
     model_types=("hunyuan_v1_moe",),
-    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
+    classes=("HunYuanMoE",),
+    attention=HUNYUAN.attention,
+    experts=ExpertTraits(shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
     liger=LigerTraits(supported=True),
 )
 
 ROWS = (
     STACKED,
+    STACKED_CHOSEN_FIRST,
+    JAMBA,
     EXAONE_MOE,
     MINIMAX_M2,
     MINIMAX,
     MIMO_V2_FLASH,
     STEP3P7,
     PHIMOE,
-    STACKED_TARGETS,
-    STACKED_TARGETS_NEWER,
+    LONGCAT_FLASH,
+    ERNIE4_5_MOE,
+    COHERE2_MOE,
+    AFMOE,
+    SOLAR_OPEN,
+    AXK1,
+    HY_V3,
+    LAGUNA,
+    LFM2_MOE,
+    MISTRAL4,
     HUNYUAN_MOE,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.routers as routers
 from memlint.memory.families.traits import (
     AttentionTraits,
     ExpertTraits,
@@ -59,7 +60,7 @@ GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
     code=since(5),
     classes=("Gemma4",),
-    experts=ExpertTraits(fp32_scores=True),
+    experts=ExpertTraits(routers.KEEPS_FP32),
     liger=LigerTraits(supported=True),
 )
 # Every image is padded to the patches of 280 tokens, of which one whose sides differ by less than 70 times fills 186 at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.routers as routers
 from memlint.memory.families.traits import (
     AttentionTraits,
     ExpertTraits,
@@ -20,16 +21,19 @@ GLM4 = Family(model_types=("glm4",), liger=LigerTraits(supported=True))
 GLM4_MOE = Family(
     model_types=("glm4_moe",),
     classes=("Glm4Moe",),
-    experts=ExpertTraits(fp32_router_product=True, linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 GLM4_MOE_LITE = Family(
     model_types=("glm4_moe_lite",),
     code=since(5),
     classes=("Glm4MoeLite",),
-    experts=ExpertTraits(fp32_router_product=True, peft_stacked_targets=_STACKED_TARGETS),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
 )
 GLM_MOE_DSA = Family(
-    model_types=("glm_moe_dsa",), code=since(5), experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS)
+    model_types=("glm_moe_dsa",),
+    code=since(5),
+    classes=("GlmMoeDsa",),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
 )
 GLM4V = Family(
     model_types=("glm4v",),
@@ -39,7 +43,8 @@ GLM4V = Family(
 GLM46V = GLM4V._replace(model_types=("glm46v",), code=since(5), liger=LigerTraits())
 GLM4V_MOE = Family(
     model_types=("glm4v_moe",),
-    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
+    classes=("Glm4vMoe",),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
     liger=LigerTraits(supported=True),
 )
 # Patches are normed, their positions sampled in fp32, and merged by a convolution behind the layers.

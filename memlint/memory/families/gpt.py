@@ -14,6 +14,7 @@ from memlint.memory.families.traits import (
     Family,
     LigerTraits,
     LossTraits,
+    RouterTraits,
     before,
     since,
 )
@@ -75,11 +76,12 @@ OPT = Family(
 )
 XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True))
 # Sinks and the clamped SwiGLU: models/gpt_oss/modeling_gpt_oss.py; experts run one by one there in v4.55.4 (line 103).
+_ROUTER = RouterTraits(scores="product", result="scores", chosen_first=True)
 GPT_OSS = Family(
     model_types=("gpt_oss",),
     classes=("GptOss",),
     attention=AttentionTraits(sdpa=NEVER, concatenates_sinks=True),
-    experts=ExpertTraits(clamps_gate=True, inputs_first=True, stacked=ALWAYS, copied=before(5)),
+    experts=ExpertTraits(_ROUTER, clamps_gate=True, inputs_first=True, stacked=ALWAYS, copied=before(5)),
     liger=LigerTraits(supported=True),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.routers as routers
 from memlint.memory.families.traits import ALWAYS, AttentionTraits, ExpertTraits, Family, LigerTraits, NormTraits, since
 
 BAMBA = Family(model_types=("bamba",), classes=("Bamba",), attention=AttentionTraits(returns_weights=True))
@@ -11,13 +12,17 @@ FALCON_H1 = Family(
     multiplies_projections=True,
     liger=LigerTraits(supported=True),
 )
-GRANITE_HYBRID = Family(model_types=("granitemoehybrid",), experts=ExpertTraits(stacked=ALWAYS))
+GRANITE_HYBRID = Family(
+    model_types=("granitemoehybrid",),
+    classes=("GraniteMoeHybrid",),
+    experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
+)
 NEMOTRON_H = Family(
     model_types=("nemotron_h",),
     code=since(5),
     classes=("NemotronH",),
     norm=NormTraits(scales_in_fp32=True),
-    experts=ExpertTraits(fp32_router_product=True),
+    experts=ExpertTraits(routers.SIGMOID_IN_FP32),
 )
 
 ROWS = (BAMBA, FALCON_H1, GRANITE_HYBRID, NEMOTRON_H)

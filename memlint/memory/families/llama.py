@@ -29,7 +29,7 @@ SMOLLM3 = Family(model_types=("smollm3",), liger=LigerTraits(supported=True, lay
 LLAMA4_TEXT = Family(
     model_types=("llama4_text",),
     classes=("Llama4",),
-    attention=AttentionTraits(softmax_keeps_dtype=True),
+    attention=AttentionTraits(softmax_keeps_dtype=True, norms_after_rotary=True),
     rotary=RotaryTraits(casts_back=True),
     experts=ExpertTraits(every_expert=True, stacked=ALWAYS),
     liger=LigerTraits(supported=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import memlint.memory.families.routers as routers
 from memlint.memory.families.traits import (
     AttentionTraits,
     ExpertTraits,
@@ -27,7 +28,7 @@ MIXTRAL = Family(
     model_types=("mixtral",),
     classes=("Mixtral",),
     attention=AttentionTraits(sdpa=since(4, 37)),
-    experts=ExpertTraits(fp32_scores=True, linears_in_4=True, peft_stacked_targets=("w1", "w3", "w2", "gate")),
+    experts=ExpertTraits(routers.KEEPS_FP32, linears_in_4=True, peft_stacked_targets=("w1", "w3", "w2", "gate")),
     liger=LigerTraits(supported=True),
 )
 MISTRAL3 = Family(

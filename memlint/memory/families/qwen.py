@@ -28,7 +28,9 @@ QWEN2 = Family(
     liger=LigerTraits(supported=True, layers="in_place"),
     unsloth=UnslothTraits(own_forward=True, query_bias=True),
 )
-QWEN2_MOE = Family(model_types=("qwen2_moe",), experts=ExpertTraits(linears_in_4=True))
+QWEN2_MOE = Family(
+    model_types=("qwen2_moe",), classes=("Qwen2Moe",), experts=ExpertTraits(shared_first=True, linears_in_4=True)
+)
 QWEN3 = Family(
     model_types=("qwen3",),
     liger=LigerTraits(supported=True, layers="in_place"),
@@ -43,7 +45,7 @@ QWEN3_NEXT = Family(
     model_types=("qwen3_next",),
     classes=("Qwen3Next",),
     attention=AttentionTraits(gated_query=True),
-    experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
+    experts=ExpertTraits(shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
     liger=_LIGER,
 )
 QWEN3_5_TEXT = Family(
@@ -51,6 +53,7 @@ QWEN3_5_TEXT = Family(
     code=since(5),
     classes=("Qwen3_5",),
     attention=AttentionTraits(gated_query=True),
+    experts=ExpertTraits(shared_first=True),
     liger=_LIGER,
 )
 

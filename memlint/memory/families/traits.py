@@ -100,15 +100,32 @@ class NormTraits(NamedTuple):
     inside_blocks: bool = False
 
 
+class RouterTraits(NamedTuple):
+    """How a mixture of experts chooses them."""
+
+    # The hidden state and the weight are cast to fp32 for their product, which saves both. Autocast casts them back.
+    fp32_product: bool = False
+    # Autocast is off for it.
+    leaves_autocast: bool = False
+    # The dtype of softmax or sigmoid: "fp32"; "product", that of the product; or "autocast", that unless autocast is
+    # on (a softmax without a dtype).
+    scores: str = "fp32"
+    # The dtype of what multiplies the experts' results: that of "scores", of the "product", or of the "input".
+    result: str = "product"
+    # Experts are chosen by the product. Only their scores are computed.
+    chosen_first: bool = False
+    # Scores are divided by their sum, out of place: fp32 under autocast, which sums in fp32.
+    divides: bool = False
+
+
 class ExpertTraits(NamedTuple):
     """How a mixture of experts is routed, computed and stored."""
 
+    router: RouterTraits = RouterTraits()
+    # Shared experts run before the routed ones, so that what they save is there beside theirs.
+    shared_first: bool = False
     # Every expert computes every token, times a score that is zero for most.
     every_expert: bool = False
-    # The router's scores stay fp32, and so do the experts' results times their score.
-    fp32_scores: bool = False
-    # The router's product runs in fp32 unless autocast is on. Nothing casts its scores afterwards.
-    fp32_router_product: bool = False
     # Gate and up projection are clamped, and 1 is added to the latter: more tensors than SwiGLU saves.
     clamps_gate: bool = False
     # Stacks are (experts, inputs, outputs), as their product reads them; others are read through a transposed view.

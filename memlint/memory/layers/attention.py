@@ -27,6 +27,7 @@ def attention(
     norms_after_rotary = context.family.attention.norms_after_rotary
     projected_shape = shape._replace(qk_norm="none") if norms_after_rotary else shape
     query, key, value, gate = _query_key_value(context, projected_shape, x, head_norm, scales_in_fp32)
+    gate = gate or _own_gate(context, shape, x)
     if shape.rotary_fraction:
         fraction, in_fp32 = shape.rotary_fraction, context.family.rotary.in_fp32
         rotated = rotate(context, query, fraction, in_fp32)
@@ -50,7 +51,7 @@ def attention(
         tape.drop(mixed)
         mixed = normed
     if gate is not None:
-        mixed = apply_output_gate(context, mixed, gate)
+        mixed = (_gate_heads if shape.head_gate else apply_output_gate)(context, mixed, gate)
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
     return found
@@ -131,6 +132,22 @@ def _query_and_gate(context: LayerContext, x: Value) -> tuple[Value, Value | Non
     return query, gate
 
 
+def _own_gate(context: LayerContext, shape: TokenMixer, x: Value) -> Value | None:
+    """A gate that has a projection of its own (models/afmoe/modeling_afmoe.py, AfmoeAttention)."""
+    if "output_gate" not in context.linears:
+        return None
+    return project(context, "output_gate", x, "head_rows" if shape.head_gate else "mixed")
+
+
+def _gate_heads(context: LayerContext, mixed: Value, gate: Value) -> Value:
+    """`mixed * sigmoid(gate)` with one number for each head (models/step3p7/modeling_step3p7.py:742)."""
+    tape = context.tape
+    sigmoid = ops.unary_by_result(tape, gate)
+    found = ops.multiply_by_row(tape, mixed, sigmoid, max(mixed.width, sigmoid.width))
+    tape.drop(mixed, sigmoid)
+    return found
+
+
 def apply_output_gate(context: LayerContext, mixed: Value, gate: Value) -> Value:
     """`mixed * sigmoid(gate)`."""
     tape = context.tape
@@ -193,14 +210,29 @@ def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     if kernels.expands_kv_heads and shape.kv_heads != shape.heads:
         unexpanded, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
         tape.drop(*unexpanded)
-    found = _flash_core(context, shape, *cast)
+    pads = shape.value_head_dim not in (0, shape.head_dim) and kernels.attention.startswith("flash_attention")
+    found = (_flash_padded if pads else _flash_core)(context, shape, *cast)
     tape.drop(*cast)
     return found
 
 
-def _flash_core(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
+def _flash_padded(context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value) -> Value:
+    """Values that are narrower than queries are padded, and so is the result before it is cut (transformers 5.23
+    integrations/flash_attention.py:72-108; 4.57 in each model)."""
+    tape = context.tape
+    padded = ops.copy(tape, value, "query")
+    wide = _flash_core(context, shape, query, key, padded, "query")
+    cut = ops.slice_of(tape, wide, "mixed")
+    found = ops.copy(tape, cut)
+    tape.drop(padded, wide, cut)
+    return found
+
+
+def _flash_core(
+    context: LayerContext, shape: TokenMixer, query: Value, key: Value, value: Value, extent: str = "mixed"
+) -> Value:
     tape, kernels = context.tape, context.kernels
-    found = tape.new("mixed", query.width)
+    found = tape.new(extent, query.width)
     logsumexp = tape.new("head_rows", FP32_BYTES)
     temporaries: tuple[tuple[str, int], ...] = ()
     if kernels.kernel_memory:

@@ -11,27 +11,50 @@ from memlint.memory.layers.mlp import activate, mlp
 from memlint.memory.layers.moe_host import host_experts
 from memlint.memory.layers.moe_loop import experts_in_loop
 from memlint.memory.layers.moe_scatter import scattered_experts
+from memlint.memory.layers.parameter_adapter import with_adapter
 from memlint.memory.layers.projection import project
+from memlint.memory.layers.router import route
 from memlint.memory.parameter_roles import Roles
 
 _INDEX = 8  # int64
+_SHARED_GATE = "shared_shared_expert_gate"
 _EXPERT_KERNELS = {"loop": experts_in_loop, "scattermoe": scattered_experts, "host": host_experts}
 
 
 def mixture(context: LayerContext, shape: Mlp, roles: Roles, x: Value, routed: Value | None = None) -> Value:
     """Router, experts on the tokens routed to them, and the shared experts. `routed`: the router's input, else `x`."""
     tape = context.tape
-    scores = _route(context, roles, routed or x)
-    if context.family.experts.every_expert:
-        return _all_experts(context, shape, dict(roles.experts), x, scores)
+    traits = context.family.experts
+    if traits.every_expert:
+        return _all_experts(context, shape, dict(roles.experts), x, route(context, roles, routed or x))
+    first = _shared_experts(context, shape, x) if traits.shared_first else None
+    scores = route(context, roles, routed or x)
     found = _in_expert_space(context, shape, roles, x, scores)
     tape.drop(scores)
-    if not shape.shared_intermediate_size:
+    shared = first or _shared_experts(context, shape, x)
+    if shared is None:
         return found
-    shared = _shared_expert(context, shape, x)
-    total = ops.add(tape, found, shared)
-    tape.drop(found, shared)
+    weighted = _gated(context, x, shared)
+    total = ops.add(tape, found, weighted)
+    tape.drop(found, weighted)
     return total
+
+
+def _shared_experts(context: LayerContext, shape: Mlp, x: Value) -> Value | None:
+    return _shared_expert(context, shape, x) if shape.shared_intermediate_size else None
+
+
+def _gated(context: LayerContext, x: Value, shared: Value) -> Value:
+    """`sigmoid(gate(x)) * shared`, with one number per row (transformers 5.23
+    models/qwen2_moe/modeling_qwen2_moe.py:346)."""
+    if _SHARED_GATE not in context.linears:
+        return shared
+    tape = context.tape
+    product = project(context, _SHARED_GATE, x, "rows")
+    gate = ops.unary_by_result(tape, product)
+    found = ops.multiply_by_row(tape, shared, gate, max(shared.width, gate.width))
+    tape.drop(product, gate, shared)
+    return found
 
 
 def _in_expert_space(context: LayerContext, shape: Mlp, roles: Roles, x: Value, scores: Value) -> Value:
@@ -64,7 +87,7 @@ def _all_experts(context: LayerContext, shape: Mlp, experts: dict[str, Parameter
     routed = _weighted(tape, repeated, scores)
     tape.drop(repeated, scores)
     gate_up = experts.get("gate_up")
-    if gate_up is not None and gate_up.quantized and not gate_up.adapted:
+    if gate_up is not None and gate_up.quantized and not gate_up.adapter_width:
         produced = _quantized_experts(tape, routed)
         return _plus_shared_expert(context, shape, x, routed, produced)
     gate_and_up = ops.linear(
@@ -112,24 +135,6 @@ def _plus_shared_expert(context: LayerContext, shape: Mlp, x: Value, routed: Val
     return total
 
 
-def _route(context: LayerContext, roles: Roles, x: Value) -> Value:
-    """Scores of the top-k experts: product, fp32 softmax (saved), top-k (indexes saved), in most families a cast."""
-    tape = context.tape
-    traits = context.family.experts
-    in_fp32 = traits.fp32_scores or (traits.fp32_router_product and not context.kernels.autocast_width)
-    logits = ops.linear(
-        tape, x, roles.router or Parameter("w:router", x.width), "routes", context.kernels.autocast_width
-    )
-    logits_fp32 = ops.cast(tape, logits, FP32_BYTES)
-    probabilities = ops.unary_by_result(tape, logits_fp32)
-    tape.drop(logits_fp32)
-    chosen, indexes = tape.new("chosen", FP32_BYTES), tape.new("chosen", _INDEX)
-    tape.node((chosen,), (probabilities,), (indexes,))
-    found = ops.cast(tape, chosen, FP32_BYTES if in_fp32 else logits.width)
-    tape.drop(chosen, indexes, probabilities, logits)
-    return found
-
-
 def _grouped_experts(
     context: LayerContext, shape: Mlp, experts: dict[str, Parameter], x: Value, scores: Value
 ) -> Value:
@@ -146,7 +151,8 @@ def _grouped_experts(
     original_order = tape.new("chosen", _INDEX)
     restored = _gather(tape, weighted, "chosen_hidden", original_order)
     tape.drop(weighted)
-    found = tape.new(x.extent, restored.width)
+    # autocast sums in fp32
+    found = tape.new(x.extent, FP32_BYTES if context.kernels.autocast_width else restored.width)
     tape.node((found,), (restored,))
     result = ops.cast(tape, found, x.width)
     tape.drop(found, restored, original_order, sorted_order, rows, chosen, sorted_scores, produced, *kept_weights)
@@ -196,9 +202,9 @@ def _product(
     parameter = weight or Parameter("w:experts", x.width)
     if parameter.quantized and context.kernels.dequantized_width:
         return _dequantized(context, x, parameter, extent, kept_weights)
-    if context.kernels.keeps_stacks and not parameter.adapted:
+    if context.kernels.keeps_stacks and not parameter.adapter_width:
         return _with_kept_stack(context.tape, x, parameter, extent)
-    if context.kernels.experts != "copied" or parameter.adapted:
+    if context.kernels.experts != "copied" or parameter.adapter_width:
         return grouped(context.tape, x, weight, extent, kept_weights)
     return _per_expert_copies(context.tape, x, parameter, extent)
 
@@ -239,7 +245,7 @@ def grouped(tape: Tape, x: Value, weight: Parameter | None, extent: str, kept_we
     """`grouped_mm`: autocast does not apply, and the input is cast to the weights' dtype."""
     parameter = weight or Parameter("w:experts", x.width)
     operand = ops.cast(tape, x, parameter.width or x.width)
-    if parameter.adapted:
+    if parameter.adapter_width:
         return _with_merged_lora(tape, operand, parameter, extent, kept_weights)
     found = tape.new(extent, operand.width)
     gradients = (ParameterGradient(parameter.extent, operand.width, parameter.width),) if parameter.trainable else ()
@@ -262,13 +268,8 @@ def _with_kept_stack(tape: Tape, x: Value, parameter: Parameter, extent: str) ->
 def _with_merged_lora(
     tape: Tape, operand: Value, parameter: Parameter, extent: str, kept_weights: list[Value]
 ) -> Value:
-    """With LoRA on stacked experts the product reads W + B A, a tensor of its own (peft 0.21.2 _LoraFactorsProxy)."""
-    merged = tape.new(parameter.extent, parameter.width, requires_grad=True)
-    gradients = tuple(
-        ParameterGradient(parameter.extent + branch, parameter.width, ops.FP32_BYTES)
-        for branch in (".lora_A", ".lora_B")
-    )
-    tape.node((merged,), (), weights=gradients)
+    """With LoRA on stacked experts the product reads W + B A."""
+    merged = with_adapter(tape, parameter)
     tape.drop(*kept_weights)
     kept_weights[:] = [merged]
     found = tape.new(extent, operand.width)

@@ -49,7 +49,7 @@ def _unpacked(context: LayerContext, weight: Parameter) -> Value | None:
 
 def _kept(unpacked: list[Value], index: int, weight: Parameter) -> tuple[Value, ...]:
     """Unpacked weights that the backward reads. Adapted ones are unpacked again (parallel_linear_lora.py:152)."""
-    return (unpacked[index],) if unpacked and not weight.adapted else ()
+    return (unpacked[index],) if unpacked and not weight.adapter_width else ()
 
 
 def _gathered(context: LayerContext, x: Value, weight: Parameter, saved: tuple[Value, ...]) -> Value:
@@ -57,7 +57,7 @@ def _gathered(context: LayerContext, x: Value, weight: Parameter, saved: tuple[V
     tape = context.tape
     found = tape.new("chosen_inner*2", x.width)
     rows = ("chosen_hidden", x.width)
-    if not weight.adapted:
+    if not weight.adapter_width:
         temporaries = (rows, *_gradient_of_frozen(weight, x.width))
         tape.node((found,), (x,), saved, temporaries, weights=_gradients(weight, x.width))
         return found
@@ -77,7 +77,7 @@ def _combined(
     tape = context.tape
     produced = tape.new("chosen_hidden", inner.width)
     found = tape.new("hidden", inner.width)
-    if weight.adapted:
+    if weight.adapter_width:
         temporaries = (("chosen_inner", inner.width), *_unpacked_again(context, weight))
         gradients = _factor_gradients(weight)
     else:

@@ -23,13 +23,14 @@ def structure(layer: DecoderLayer) -> DecoderLayer:
 
 
 def _mixer(mixer: TokenMixer) -> TokenMixer:
-    """Heads: as many as keys and values have, or more. Rotary embedding: over none, a part or all of each head."""
+    """Heads: as many as keys and values have, or more. Heads of values: as wide as those of queries, or not. Rotary
+    embedding: over none, a part or all of each head."""
     partly_rotated = 0 < mixer.rotary_fraction < 1
     return mixer._replace(
         heads=1 if mixer.heads == mixer.kv_heads else 2,
         kv_heads=1,
         head_dim=_is_there(mixer.head_dim),
-        value_head_dim=_is_there(mixer.value_head_dim),
+        value_head_dim=_is_there(mixer.value_head_dim) + (mixer.value_head_dim not in (0, mixer.head_dim)),
         q_lora_rank=_is_there(mixer.q_lora_rank),
         kv_lora_rank=_is_there(mixer.kv_lora_rank),
         rope_head_dim=_is_there(mixer.rope_head_dim),

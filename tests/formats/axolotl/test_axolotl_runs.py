@@ -692,6 +692,9 @@ EIGHT_BITS = {"adapter": "lora", "load_in_4bit": False, "load_in_8bit": True}
         ({**SCATTERMOE, "expert_parallel_size": 2}, MIXTURE, "spread over GPUs"),
         ({**SCATTERMOE, **EIGHT_BITS, "quantize_moe_experts": True}, MIXTURE, "8 bits"),
         ({**SCATTERMOE, "moe_bnb_fast": False}, MIXTURE, "unpacked in chunks"),
+        ({**KERNELS, "expert_backend": "sonicmoe"}, MIXTURE, "SonicMoE"),
+        ({"expert_backend": "sonicmoe"}, MIXTURE, ""),
+        ({**KERNELS, "experts_implementation": "deep_ep"}, MIXTURE, "deep_ep"),
         ({"use_scattermoe": True}, MIXTURE, ""),  # a key of a plug-in that is not listed
         ({"quantize_moe_experts": True, "trust_remote_code": True}, MIXTURE, "may be no stacks"),
         ({"quantize_moe_experts": True, "lora_target_parameters": ["mlp.experts.down_proj"]}, MIXTURE, "make whole"),
@@ -724,7 +727,12 @@ def test_packed_experts_are_the_least_that_experts_may_be(extra: dict[str, Any])
 
 @pytest.mark.parametrize(
     ("extra", "kernel"),
-    [(SCATTERMOE, "scattermoe"), ({"use_scattermoe": True}, ""), ({**SCATTERMOE, "use_scattermoe": False}, "")],
+    [
+        (SCATTERMOE, "scattermoe"),
+        ({**KERNELS, "expert_backend": "scattermoe"}, "scattermoe"),
+        ({"use_scattermoe": True}, ""),
+        ({**SCATTERMOE, "use_scattermoe": False}, ""),
+    ],
 )
 def test_scattermoe_runs_the_experts_where_its_plug_in_is_listed(extra: dict[str, Any], kernel: str) -> None:
     assert values({**QLORA, **extra}, "stack.expert_kernel", architecture=MIXTURE) == [kernel]

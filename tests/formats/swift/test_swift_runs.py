@@ -371,3 +371,20 @@ def test_more_visible_cards_than_processes_share_the_layers_of_one(
 def test_its_programs_under_another_launcher_share_the_layers_too(start: str, spreads: bool) -> None:
     found = launched(f"{start} --model a/b --dataset d --max_length 1024\n")
     assert ("spread over the cards" in str(found.stack.unmodelled)) is spreads
+
+
+@pytest.mark.parametrize("name", ["grouped_mm", "eager"])
+def test_experts_that_run_otherwise_are_a_bound(name: str) -> None:
+    run = run_of(swift.parse(document({**SFT, "experts_impl": name}), known(gpus=8)))
+    assert (bool(run.stack.unmodelled), run.stack.unmodelled_adds) == (name == "eager", name == "eager")
+
+
+@pytest.mark.parametrize(("keys", "is_bound"), [({"fp8_format": "e4m3"}, True), ({"fp8_param_gather": True}, True)])
+def test_weights_that_megatron_keeps_in_fp8_have_no_bound(keys: dict[str, Any], is_bound: bool) -> None:
+    """`fp8_param_gather` means nothing without a format."""
+    megatron = {**SFT, "micro_batch_size": 1, "global_batch_size": 16}
+    bounded = run_of(swift.parse(document({**megatron, **keys}), known(gpus=8)))
+    both = {**megatron, "fp8_format": "e4m3", "fp8_param_gather": True}
+    unbounded = run_of(swift.parse(document(both), known(gpus=8)))
+    assert (bounded.model.weights_dtype is not UNKNOWN) == is_bound
+    assert unbounded.model.weights_dtype is UNKNOWN

@@ -822,3 +822,25 @@ def test_a_device_map_may_spread_layers(where: str, spreads: bool) -> None:
     load = f"model = AutoModelForCausalLM.from_pretrained('gpt2', device_map={where})"
     (run,) = runs(TRAINER.format(load, ""))
     assert run.spreads_layers is spreads
+
+
+@pytest.mark.parametrize(
+    ("said", "argument", "unmodelled", "state"),
+    [
+        ("convert_to_float8_training(model)", "", "converts its linear layers (`convert_to_float8_training`)", "all"),
+        ("quantize_(model, config)", "", "converts its linear layers (`quantize_`)", ""),
+        ("pass", ", experts_implementation='sonicmoe'", "runs experts by `sonicmoe`", "all"),
+        ("pass", ", experts_implementation='grouped_mm'", "", ""),
+    ],
+)
+def test_other_products_than_the_models_own_are_said_and_not_estimated(
+    said: str, argument: str, unmodelled: str, state: str
+) -> None:
+    code = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "from torchao.float8 import convert_to_float8_training\nfrom torchao.quantization import quantize_\n"
+        f"model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen3-30B-A3B'{argument})\n{said}\n"
+        "Trainer(model=model, args=TrainingArguments('o', per_device_train_batch_size=1)).train()\n"
+    )
+    (run,) = runs(code)
+    assert (run.unmodelled, run.model_state) == (unmodelled, state)

@@ -495,3 +495,9 @@ def test_an_agent_loop_may_fill_the_engines_context(bound: str, silent: bool) ->
     files = {"run.yaml": "a: 1", "agents/loop.py": LOOP % bound}
     workspace = in_memory(files)
     assert verl.skips_rule("ROL004", workspace.documents("run.yaml")[0], workspace.context()) is silent
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_fake_quantised_weights_are_a_bound(enabled: bool) -> None:
+    run = read(changed(GRPO, actor_rollout_ref__actor__fsdp_config__qat__enable=enabled))
+    assert (bool(run.stack.unmodelled), run.stack.unmodelled_adds) == (enabled, enabled)

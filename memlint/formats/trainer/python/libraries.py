@@ -32,6 +32,7 @@ from memlint.source.python.values import (
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
 CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
+CONVERTED = "what converts its linear layers"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
 FROM_COMMAND_LINE = "from the command line"
 FLAGS = "the options that were given"  # attribute of the model's arguments that such a parser makes
@@ -103,6 +104,16 @@ def _add_adapter(reader: Reader, given: Call) -> Value | None:
     if isinstance(given.owner, Made) and config is not None:
         reader.set(given.owner.attributes, given.owner, ADAPTER, config)
         return Known(None)
+    return None
+
+
+def _convert(reader: Reader, given: Call) -> Value | None:
+    """`convert_to_float8_training(model)`, `quantize_(model, MXLinearConfig())`: linear layers are replaced in place.
+    The former keep the dtype of their weights (torchao 0.18 float8/float8_linear_utils.py)."""
+    model = given.argument(0, "module" if given.name.endswith("_training") else "model")
+    if isinstance(model, Made):
+        reader.set(model.attributes, model, CONVERTED, Known(given.name.rpartition(".")[2], given.source))
+        return model
     return None
 
 
@@ -375,6 +386,14 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".cuda", ".train", ".eval", ".compile", ".for_training", ".for_inference"), _same),
     ".requires_grad_": _frozen,
     ".add_adapter": _add_adapter,
+    **dict.fromkeys(
+        (
+            "torchao.float8.convert_to_float8_training",
+            "torchao.quantization.quantize_",
+            "torchao.quantization.quant_api.quantize_",
+        ),
+        _convert,
+    ),
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,

@@ -9,6 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
     CHECKPOINTS,
     CONSTANTS,
+    CONVERTED,
     FLAGS,
     FROM_COMMAND_LINE,
     LIBRARIES,
@@ -290,8 +291,11 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     other = _of_its_own(trainer, model) if model is not None else ""
     if other or model is None:
         return other, "headless" if other.endswith(_CLASSIFIER) else "all" if _extends(model) else ""
-    fake = _fake_quantized(model)
-    return (fake, "all") if fake else (_labels(arguments, model), "")
+    converted, state = _converted(model)
+    if converted:
+        return converted, state
+    other = _fake_quantized(model) or _other_experts(model)
+    return (other, "all") if other else (_labels(arguments, model), "")
 
 
 # The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
@@ -400,6 +404,27 @@ def _fake_quantized(model: Value) -> str:
             return "trains with fake-quantized weights (`qat_scheme`)"
         current = current.base
     return ""
+
+
+def _converted(model: Value) -> tuple[str, str]:
+    """What replaces the linear layers, and what that leaves of the model state: torchao's fp8 layers keep their
+    weights, of a configuration nobody knows."""
+    current: Value | None = model
+    while isinstance(current, Made):
+        by = current.attributes.get(CONVERTED)
+        if isinstance(by, Known):
+            return f"converts its linear layers (`{by.value}`)", "all" if by.value != "quantize_" else ""
+        current = current.base
+    return "", ""
+
+
+def _other_experts(model: Value) -> str:
+    """`from_pretrained(..., experts_implementation=...)`: other code for stacked experts than `grouped_mm`, of which
+    figures are (transformers 5.23 integrations/moe.py); "" without one."""
+    loaded = origin_of(model)
+    name = loaded.arguments.get("experts_implementation") if isinstance(loaded, Made) else None
+    known = name.value if isinstance(name, Known) else None
+    return f"runs experts by `{known}`" if isinstance(known, str) and known != "grouped_mm" else ""
 
 
 def _second_model(trainer: Made) -> str:
