@@ -74,7 +74,7 @@ COVERED = {
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",
         *("formats.swift.config", "formats.swift.edits", "formats.swift.format", "formats.swift.keys"),
-        *("formats.swift.behaviour", "formats.swift.translate"),
+        *("formats.swift.behaviour", "formats.swift.megatron", "formats.swift.translate"),
     ),
     "tests/formats/deepspeed/test_deepspeed.py": (
         *("formats.deepspeed.batch", "formats.deepspeed.format", "formats.deepspeed.optimizer"),
