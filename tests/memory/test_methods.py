@@ -25,4 +25,4 @@ def test_each_trainer_that_exists_has_a_figure_or_says_what_it_lacks() -> None:
     assert not {place for place, said in words.items() if said.startswith("UNKNOWN")}
     bounds = {place for place, said in words.items() if "at least" in said}
     # TRL's PPO has no bound for prompts.
-    assert bounds == {("PPO", "trl"), ("PRIME", "verl"), ("distillation (GKD, train_kd)", "verl")}
+    assert bounds == {("PPO", "trl"), ("PRIME", "verl")}
