@@ -44,7 +44,9 @@ from memlint.source.encoding import MAX_BYTES
 FORMAT = b"memlint results 1\n"
 SUFFIX = ".results"
 _CHECKED = f"bytes {MAX_BYTES + 1}"  # how a checked file is read
-MOST_FILES = 20_000  # results that are kept of one check
+# Of checks of more files nothing is kept: what a result rests on takes 3 KiB a file, and a check of any number of files
+# is to stay below 120 MiB (benchmarks/speed/scan.py).
+MOST_FILES = 5_000
 KEPT_DAYS = 30  # a cache file that was not written for so long is deleted
 _ENVIRONMENT = ("HOME", "USERPROFILE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PATH")
 _Lint = Callable[[Sequence[FoundFile]], Iterable[LintedFile]]
@@ -61,10 +63,12 @@ def default_folder() -> str:
     return os.path.join(base, "memlint")
 
 
-def is_cacheable(request: LintRequest) -> bool:
-    """Whether results rest on files and options alone: no network, plug-in, PyTorch, standard input."""
+def is_cacheable(request: LintRequest, files: int) -> bool:
+    """Whether the results of so many files are kept: they rest on files and options alone (no network, plug-in,
+    PyTorch, standard input)."""
     facts = request.facts
-    return not (facts.hub or facts.exact or request.plugins or request.contents or request.what_if)
+    rests_on_more = facts.hub or facts.exact or request.plugins or request.contents or request.what_if
+    return files <= MOST_FILES and not rests_on_more
 
 
 class ResultCache:
@@ -113,7 +117,7 @@ class ResultCache:
         agreed = stored is None or all(
             recorded.shared.get(key, answer) == answer for key, answer in stored.shared.items()
         )
-        if recorded.complete and agreed and found and len(found) <= MOST_FILES:
+        if recorded.complete and agreed and found:
             _write(self._path, shared, found)
 
 

@@ -168,6 +168,16 @@ def test_nothing_is_checked_again_on_an_unchanged_tree(tmp_path: Path) -> None:
     assert "checked again" in asked(folder, "--no-cache", program=no_linting)[1]
 
 
+def test_of_very_many_files_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, cache = tmp_path / "tree", tmp_path / "cache"
+    folder.mkdir()
+    make(folder)
+    monkeypatch.setattr(result_cache, "MOST_FILES", 7)
+
+    assert cached(folder, cache) == fresh(folder)
+    assert not cache.exists()
+
+
 def test_a_changed_config_is_the_only_one_that_is_checked_again(tmp_path: Path) -> None:
     folder, cache = tmp_path / "tree", tmp_path / "cache"
     folder.mkdir()
