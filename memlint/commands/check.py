@@ -92,7 +92,7 @@ def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundF
         return lint_files(request, files, given.jobs)
     from memlint.lint.result_cache import ResultCache, default_folder, is_cacheable  # many files
 
-    if not is_cacheable(request):
+    if not is_cacheable(request, len(files)):
         file_access.stop()
         return lint_files(request, files, given.jobs)
     cache = ResultCache(given.cache_dir or default_folder(), request, given.paths)

@@ -49,7 +49,7 @@ def run(program: str, arguments: list[str]) -> int:
 
 def known_models(words: tuple[str, ...]) -> Iterator[KnownModel]:
     """The catalog's rows with an id that contains every word (in any case), by name."""
-    rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines() if line)
+    rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines())
     lowered = tuple(word.lower() for word in words)
     for row in sorted(rows, key=lambda row: str(row["ids"][0]).lower()):
         ids = tuple(one for one in row["ids"] if all(word in one.lower() for word in lowered))

@@ -44,7 +44,9 @@ from memlint.source.encoding import MAX_BYTES
 FORMAT = b"memlint results 1\n"
 SUFFIX = ".results"
 _CHECKED = f"bytes {MAX_BYTES + 1}"  # the question under which file_access records the reading of a checked file
-MOST_FILES = 20_000  # results in a cache file; a check with more is not cached
+# Nothing is kept of a check of more files: what a result depends on takes 3 KiB of memory per file, and a scan of
+# 100,000 files is to stay below 120 MiB (benchmarks/speed/scan.py).
+MOST_FILES = 20_000
 KEPT_DAYS = 30  # a cache file that was last written longer ago is deleted
 _ENVIRONMENT = ("HOME", "USERPROFILE", "HF_HOME", "HF_HUB_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "PATH")
 _Lint = Callable[[Sequence[FoundFile]], Iterable[LintedFile]]
@@ -61,10 +63,12 @@ def default_folder() -> str:
     return os.path.join(base, "memlint")
 
 
-def is_cacheable(request: LintRequest) -> bool:
-    """Whether results depend only on files and options: not on the network, plug-ins, PyTorch or standard input."""
+def is_cacheable(request: LintRequest, files: int) -> bool:
+    """Whether the results of a check of `files` files are kept. They must depend only on files and options: not on the
+    network, plug-ins, PyTorch or standard input."""
     facts = request.facts
-    return not (facts.hub or facts.exact or request.plugins or request.contents or request.what_if)
+    needs_more = facts.hub or facts.exact or request.plugins or request.contents or request.what_if
+    return files <= MOST_FILES and not needs_more
 
 
 class ResultCache:
@@ -116,7 +120,7 @@ class ResultCache:
         agreed = stored is None or all(
             recorded.shared.get(key, answer) == answer for key, answer in stored.shared.items()
         )
-        if recorded.complete and agreed and found and len(found) <= MOST_FILES:
+        if recorded.complete and agreed and found:
             _write(self._path, shared, found)
 
 

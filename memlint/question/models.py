@@ -177,7 +177,7 @@ def suggestions(name: str) -> list[str]:
 @cache
 def identifiers() -> tuple[str, ...]:
     """Every id that the shipped catalog lists."""
-    rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines() if line)
+    rows = (json.loads(line) for line in datafile.text(catalog.FILE).splitlines())
     return tuple(identifier for row in rows for identifier in row["ids"])
 
 
