@@ -37,6 +37,7 @@ def test_settings_leave_rules_out() -> None:
     assert [rule.id for rule in rules] == [rule.id for rule in RULES[:4]]
     assert rules.names == tuple((rule.id, rule.name) for rule in RULES[:4])
     assert rules.find("AAA005") is None
+    assert [rule.id for rule in rules.where(lambda rule: not rule.formats)] == ["AAA001", "AAA003", "AAA004"]
 
 
 def test_a_rule_is_found_by_its_id() -> None:
