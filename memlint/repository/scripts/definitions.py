@@ -83,11 +83,10 @@ class TrainingProgram(NamedTuple):
     - `parses`: the parser it makes: "dataclasses", "argparse" or "". `is_complete`: every class that it parses was
       found, and unknown arguments are refused.
     - `meanings`: flag -> the argument of the Trainer that it becomes. `shared`: further argument -> the flag whose
-      value
-      it also takes (`per_device_eval_batch_size=args.batch_size`).
+      value it also takes (`per_device_eval_batch_size=args.batch_size`).
     - `constants`: arguments that the program sets whatever the flags are, each with file and line. `computed`: those
       that it computes, with expression, file and line. `assigned`: those that it sets after parsing its flags.
-    - `unmodelled`: a change of the model that no flag shows: a class of its own, a classifier's head, frozen
+    - `changes`: what the program does to its model and no flag shows: a class of its own, a classifier's head, frozen
       parameters.
     """
 

@@ -28,8 +28,12 @@ _OFF = frozenset({"false", "0", "no", "none", "off"})
 
 
 class ModelChange(NamedTuple):
-    """`what` with its file and line. `switch`: the flag that must be on for it, "" where it always happens. `freezes`
-    parameters. `extends` a language model of transformers by a class of the repository."""
+    """One change that a program's code makes to its model.
+
+    `what`: in words, with file and line. `switch`: the flag that must be on for the change; "" if it always happens.
+    `freezes`: it freezes parameters. `extends`: it loads a subclass, defined in the repository, of a transformers
+    language model.
+    """
 
     what: str
     switch: str = ""
