@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Union
 
 from memlint.errors import UsageError
 from memlint.findings import Location
@@ -15,8 +16,11 @@ from memlint.lint.request import LintRequest
 from memlint.lint.rule_catalog import RuleCatalog
 from memlint.lint.settings_lookup import ReadSettings, SettingsLookup
 from memlint.report.model import FileReport
+from memlint.repository.discovery import FoundFile
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.internal_error import internal_error
+
+Outcome = Union[LintedFile, UsageError]  # a file's report, or what is wrong with its settings
 
 
 class Linter:
@@ -74,3 +78,17 @@ class Linter:
         except Exception as error:
             place = Location(path, 1, 1, 1, 1)
             return LintedFile(FileReport(path, "", (internal_error(place, error, "on this file"),), ()))
+
+    def outcome(self, item: FoundFile) -> Outcome:
+        """The report of a file whose turn to be reported may come later."""
+        try:
+            return self.lint_file(item.path, item.named)
+        except UsageError as error:
+            return error
+
+
+def unless_error(found: Outcome) -> LintedFile:
+    """The report of a file whose turn has come. Raises the UsageError that came in its place."""
+    if isinstance(found, UsageError):
+        raise found
+    return found

@@ -8,14 +8,14 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
-from memlint.lint.linter import Linter
+from memlint.lint.linter import Linter, unless_error
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.report.progress import watched
 from memlint.repository.discovery import FoundFile
 
-# Files that this process checks before it starts workers. Forked workers inherit what these loaded: modules, rules,
-# schemas, layers. The time that they took also predicts the time of the others.
+# Files, from all over the tree, that this process checks before it starts workers. Forked workers inherit what these
+# loaded: modules, rules, schemas, layers. The time that they took also predicts the time of the others.
 FIRST = 64
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
 UNCONTENDED = 0.75  # processor time / wall time of a process that does not compete for a processor
@@ -31,20 +31,31 @@ def lint_files(request: LintRequest, files: Sequence[FoundFile], jobs: int | Non
 
 
 def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Iterator[LintedFile]:
+    if len(files) <= FIRST or (jobs or _processors()) == 1:
+        for number, item in enumerate(files):
+            if number == FIRST:
+                gc.freeze()  # collections skip what is loaded by now
+            yield linter.lint_file(item.path, item.named)
+        return
     wall, processor = time.perf_counter(), time.process_time()
-    for item in files[:FIRST]:
-        yield linter.lint_file(item.path, item.named)
-    others = files[FIRST:]
+    first = {number: linter.outcome(files[number]) for number in _spread(len(files))}
+    others = [item for number, item in enumerate(files) if number not in first]
     processes = jobs or _processes(len(others), time.perf_counter() - wall, time.process_time() - processor)
-    if others:
-        gc.freeze()  # collections skip what is loaded by now; forked workers do not copy its pages either
-    if others and processes > 1:
+    gc.freeze()  # as above; forked workers do not copy its pages either
+    if processes > 1:
         from memlint.lint.workers import lint_with_workers  # only where there are many files
 
-        yield from lint_with_workers(linter, others, processes)
+        rest = lint_with_workers(linter, others, processes)
     else:
-        for item in others:
-            yield linter.lint_file(item.path, item.named)
+        rest = map(unless_error, map(linter.outcome, others))
+    for number in range(len(files)):
+        yield unless_error(first.pop(number)) if number in first else next(rest)
+    yield from rest  # no more of them: the workers end
+
+
+def _spread(files: int) -> range:
+    """The numbers of FIRST of `files` files, at equal distances: a folder often holds configs of one framework."""
+    return range(0, files // FIRST * FIRST, files // FIRST)
 
 
 def _processes(others: int, wall: float, processor: float) -> int:

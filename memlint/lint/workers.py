@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import Union
 
 import memlint.file_access as file_access
 from memlint.errors import UsageError
-from memlint.lint.linter import Linter
+from memlint.lint.linter import Linter, Outcome, unless_error
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.repository.discovery import FoundFile
@@ -26,7 +25,6 @@ from memlint.repository.discovery import FoundFile
 # TASKS: the least number of tasks per process. Of few files tasks are smaller, so that no process finishes much later.
 FILES_A_TASK, TASKS = 16, 8
 FORKS = hasattr(os, "fork")
-Outcome = Union[LintedFile, UsageError]  # a file's report, or what is wrong with its settings
 
 
 def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int) -> Iterator[LintedFile]:
@@ -45,19 +43,9 @@ def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int
                     own = iter(next(tasks, ()))
                     number = next(own, None)
                 if number is not None:
-                    done[number] = _outcome(linter, files[number])
+                    done[number] = linter.outcome(files[number])
                 done.update(_answers(workers, waits=number is None))
-            outcome = done.pop(wanted)
-            if isinstance(outcome, UsageError):
-                raise outcome
-            yield outcome
-
-
-def _outcome(linter: Linter, item: FoundFile) -> Outcome:
-    try:
-        return linter.lint_file(item.path, item.named)
-    except UsageError as error:
-        return error
+            yield unless_error(done.pop(wanted))
 
 
 class _Worker:
@@ -81,11 +69,11 @@ class _Worker:
     def answer(self) -> tuple[int, Outcome]:
         """The next file's number and outcome. Raises UsageError if the worker is gone."""
         try:
-            outcome, recorded = self.connection.recv()
+            found, recorded = self.connection.recv()
         except (EOFError, ConnectionError):
             raise UsageError("a worker was killed, perhaps for its memory; --jobs 1 needs no worker") from None
         file_access.add(recorded)
-        return self.asked.popleft(), outcome
+        return self.asked.popleft(), found
 
 
 def _answers(workers: Iterable[_Worker], waits: bool) -> Iterator[tuple[int, Outcome]]:
@@ -142,4 +130,4 @@ def _work(connection: Connection, asker: Connection, request: LintRequest, inher
     with suppress(EOFError, ConnectionError):
         while True:
             for item in connection.recv():
-                connection.send((_outcome(linter, item), file_access.take()))
+                connection.send((linter.outcome(item), file_access.take()))
