@@ -6,7 +6,7 @@ their identity costs nothing to hash; hashing a layer's tensors would cost more 
 
 from __future__ import annotations
 
-from typing import Any
+from memlint._typing import Any
 
 
 class IdentityCache:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import TextIO, TypeVar
+
+from memlint._typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 

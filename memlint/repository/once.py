@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+
+from memlint._typing import Generic, TypeVar
 
 T = TypeVar("T")
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from memlint._typing import Any
 from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
 from memlint.findings import SEVERITIES, Finding

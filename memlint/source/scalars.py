@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, Union
 
 import yaml
+
+from memlint._typing import Any, Union
 
 Scalar = Union[str, int, float, bool, None]
 

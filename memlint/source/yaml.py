@@ -7,7 +7,6 @@ builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`. Aliases share their
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import yaml
 from yaml.events import (
@@ -21,6 +20,7 @@ from yaml.events import (
     StreamStartEvent,
 )
 
+from memlint._typing import Any
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from memlint._typing import Any
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, norms
 from memlint.architectures.config import ModelConfig

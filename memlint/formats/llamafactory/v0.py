@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from memlint._typing import Any
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware

@@ -23,8 +23,8 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
 
+from memlint._typing import TYPE_CHECKING, Any
 from memlint.formats.base import Issue
 from memlint.formats.schema.known_keys import KnownKeys
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, is_outdated
