@@ -203,18 +203,8 @@ def _package_version(form: Form) -> Evaluate:
 _STACK_FIELDS = frozenset({"transformers", "torch", "deepspeed", "peft", "trl", "accelerate"})
 
 
-# The cost of evaluating a form besides that of its parts, in steps; other forms cost one step.
-_COSTS = {"call": 4, "matches": 4, "variable": 16, "any": 32, "all": 32, "any_of": 32, "all_of": 32}
-
-
-def _cost(form: Form) -> int:
-    """The approximate cost of evaluating a form, in steps. A variable has a flat cost: its form is not known here."""
-    return _COSTS.get(form[0], 1) + sum(_cost(part) for part in form[1:] if isinstance(part, list) and part)
-
-
 def _and(form: Form) -> Evaluate:
-    """`and`, with the cheap parts first: the order does not change the result, and a false part ends the evaluation."""
-    parts = [build(part) for part in sorted(form[1:], key=_cost)]
+    parts = [build(part) for part in form[1:]]
 
     def evaluate(facts: Facts) -> Any:
         result: Any = True

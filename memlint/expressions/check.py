@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from memlint._record import NamedTuple
 from memlint.expressions import kinds as types
 from memlint.expressions.bounded_regex import UnsafePattern, compile_pattern
+from memlint.expressions.conjunction import conjunction
 from memlint.expressions.functions import FUNCTIONS, Function
 from memlint.expressions.kinds import BOOL, NUMERIC, Type
 from memlint.expressions.parse import MAX_INTEGER, ExpressionError, span
@@ -151,7 +152,7 @@ def _subscript(checker: _Checker, node: ast.Constant) -> str:
 def _bool_operation(checker: _Checker, node: ast.BoolOp) -> Checked:
     word = "and" if isinstance(node.op, ast.And) else "or"
     forms = [checker.need(value, BOOL.kinds, f"`{word}`").form for value in node.values]
-    return Checked([word, *forms], BOOL)
+    return Checked(conjunction(*forms) if word == "and" else ["or", *forms], BOOL)
 
 
 def _unary(checker: _Checker, node: ast.UnaryOp) -> Checked:
@@ -182,7 +183,7 @@ def _compare(checker: _Checker, node: ast.Compare) -> Checked:
     for index, operator in enumerate(node.ops):
         pair = _pair(checker, operator, operands[index : index + 2], checked[index : index + 2])
         form.append(pair)
-    return Checked(form[0] if len(form) == 1 else ["and", *form], BOOL)
+    return Checked(form[0] if len(form) == 1 else conjunction(*form), BOOL)
 
 
 def _pair(checker: _Checker, operator: ast.cmpop, nodes: list[ast.expr], sides: list[Checked]) -> Form:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from memlint._record import NamedTuple
 from memlint.expressions.build import Form
 from memlint.expressions.check import CONSTANTS, PACKAGES, Name, VocabularyEntry
+from memlint.expressions.conjunction import conjunction
 from memlint.expressions.functions import FUNCTIONS
 from memlint.expressions.kinds import BOOL, NULL, comparable, text
 from memlint.expressions.language import Program, compile_expression
@@ -154,7 +155,7 @@ def _condition_form(file: _File) -> Form:
         for package, ranges in file.fields.get("applies", {}).items()
         for form in _version_range(file, package, ranges)
     ]
-    return ["and", *versions, condition] if versions else condition
+    return conjunction(*versions, condition) if versions else condition
 
 
 def _version_range(file: _File, package: str, ranges: str) -> list[Form]:

@@ -22,7 +22,7 @@ from memlint.ruleset.index import Index, Table, tables_for
 from memlint.ruleset.rule import Body, Check, Compiled, FixTemplate, Rule, Texts
 from memlint.ruleset.rule_set import Names, RuleSet
 
-VERSION = 8
+VERSION = 9
 _OTHERS = "*"  # formats that no rule names
 _SELDOM = ("confidence", "severities", "profiles", "preview", "related", "folds_into", "plan")
 Stamps = Mapping[str, str]
