@@ -15,7 +15,7 @@ from memlint.report.model import FileReport, RunReport, location_key
 from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
-_NAMES = re.compile(r"`[^`]*`")  # the keys, files and models that a message names
+_NAMES = r"`[^`]*`"  # the keys, files and models that a message names
 _SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
 MANY = 256  # more reports than this are stored packed (lint.packed_reports)
 
@@ -198,7 +198,7 @@ def _first_of_each_run(found: Iterable[Finding]) -> Iterable[Finding]:
     which each run has of its own."""
     first: dict[tuple[object, ...], Finding] = {}
     for item in found:
-        names = tuple(_NAMES.findall(item.message))
+        names = tuple(re.findall(_NAMES, item.message))
         first.setdefault((item.location, item.severity, item.key, names), item)
     return first.values()
 

@@ -16,7 +16,7 @@ from memlint.repository.discovery import FoundFile
 
 # Files, from all over the tree, that this process checks before it starts workers. Forked workers inherit what these
 # loaded: modules, rules, schemas, layers. The time that they took also predicts the time of the others.
-FIRST = 64
+FIRST = 32
 WORTH_A_WORKER = 0.5  # seconds of work: a worker for less saves less than it costs (benchmarks/speed/linters.py)
 UNCONTENDED = 0.75  # processor time / wall time of a process that does not compete for a processor
 QUOTA = "/sys/fs/cgroup/cpu.max"
@@ -53,9 +53,9 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
     yield from rest  # no more of them: the workers end
 
 
-def _spread(files: int) -> range:
+def _spread(files: int) -> list[int]:
     """The numbers of FIRST of `files` files, at equal distances: a folder often holds configs of one framework."""
-    return range(0, files // FIRST * FIRST, files // FIRST)
+    return [number * files // FIRST for number in range(FIRST)]
 
 
 def _processes(others: int, wall: float, processor: float) -> int:

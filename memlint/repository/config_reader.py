@@ -218,9 +218,9 @@ def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
     """Lines that name the config, each with its continuation lines. Hydra's options name it without its suffix."""
     name = posixpath.basename(config)
     stem = name.rpartition(".")[0]
-    named = re.compile(rf"{re.escape(name)}|(?:--config-name|-cn)[= ]{re.escape(stem)}(?![\w.])")
     lines = (line for page in pages if stem in page for line in _CONTINUED.sub(" ", page).splitlines())
-    return islice(filter(named.search, lines), MOST_COMMANDS)
+    named = rf"{re.escape(name)}|(?:--config-name|-cn)[= ]{re.escape(stem)}(?![\w.])"
+    return islice((line for line in lines if stem in line and re.search(named, line)), MOST_COMMANDS)
 
 
 def _keys_asked_for(script: Script, keys: Collection[str]) -> set[bytes]:

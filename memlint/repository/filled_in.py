@@ -42,8 +42,8 @@ def by_substitution(pages: Iterable[str]) -> bool:
 def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
     """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
     words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))]
-    quoted = [re.compile(rb"""["']%b["']""" % re.escape(word)) for word in words]
-    return any(word.search(script.text) for script in scripts for word in quoted)
+    quoted = [rb"""["']%b["']""" % re.escape(word) for word in words]
+    return any(re.search(word, script.text) for script in scripts for word in quoted)
 
 
 def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:

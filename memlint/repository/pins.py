@@ -70,7 +70,7 @@ ANY = frozenset("*")
 ENTRIES = frozenset((*(name.partition("/")[0] for name in _ALL), f"{REQUIREMENTS}*"))
 _FILES = frozenset(posixpath.basename(file) for file in _ALL)
 # Requirements of no training, whatever else the name says.
-_OF_OTHERS = re.compile(r"(?:^|[^a-z])(?:dev|docs?|tests?|lint|eval\w*|serv\w*|infer\w*|demo|api|app|web|ui)(?![a-z])")
+_OF_OTHERS = r"(?:^|[^a-z])(?:dev|docs?|tests?|lint|eval\w*|serv\w*|infer\w*|demo|api|app|web|ui)(?![a-z])"
 _DEPENDENCY_SECTIONS = ("project", "tool.poetry.dependencies", "tool.pixi.dependencies", "tool.pixi.pypi-dependencies")
 _EXTRAS = "project.optional-dependencies"
 MOST_BYTES = 4 << 20
@@ -138,7 +138,7 @@ def _names(framework: str) -> Callable[[str], object]:
 
 def _is_of_training(name: str) -> bool:
     """Whether requirements may be those of a training, by their name."""
-    return name.startswith(REQUIREMENTS) and name.endswith(".txt") and not _OF_OTHERS.search(name.lower())
+    return name.startswith(REQUIREMENTS) and name.endswith(".txt") and not re.search(_OF_OTHERS, name.lower())
 
 
 def _first(folder: str, text: Callable[[str], str | None], names: Iterable[str]) -> dict[str, Pin]:

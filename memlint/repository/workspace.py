@@ -82,6 +82,7 @@ class Workspace:
         self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
         self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
         self._loaders: dict[str, Sequence[Script]] = {}
+        self._launched: dict[str, tuple[Launch, ...]] = {}
         self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
         self._documents: dict[str, tuple[Document, ...]] = {}
         self._resolutions: dict[tuple[str, str], Resolution] = {}
@@ -166,6 +167,7 @@ class Workspace:
             del self._documents[name]
         self._readers.clear()  # by the keys of a config
         self._loaders.clear()
+        self._launched.clear()
         self._declared.clear()
         self._sources.forget()
         if path.endswith(PYTHON):
@@ -312,8 +314,7 @@ class Workspace:
                 lambda: index.others_naming(name),
             )
             scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]
-            launches = index.launches(name, text)
-            found = reader_of(name, key[1], launches, commands, scripts, self._sources.get())
+            found = reader_of(name, key[1], self._launches_of(path), commands, scripts, self._sources.get())
             return _kept(self._readers, key, found._replace(path=files.display_name(found.path) if found.path else ""))
         return self._readers[key]
 
@@ -337,7 +338,14 @@ class Workspace:
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""
-        return self._displayed(self._launches.get().launches(self._files.name(path), self.documents(path)[0].text))
+        return self._displayed(self._launches_of(path))
+
+    def _launches_of(self, path: str) -> tuple[Launch, ...]:
+        """The commands that launch the config at `path`, with names relative to the root."""
+        if path not in self._launched:
+            found = self._launches.get().launches(self._files.name(path), self.documents(path)[0].text)
+            return _kept(self._launched, path, found)
+        return self._launched[path]
 
     def own_launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The launch commands in the comments of the config at `path`; no other file is searched."""

@@ -21,6 +21,15 @@ def make(folder: Path, number: int) -> list[FoundFile]:
     return [FoundFile(str(folder / f"run{index:03}.yaml")) for index in range(number)]
 
 
+@pytest.mark.parametrize("files", [pool.FIRST, pool.FIRST + 1, 5 * pool.FIRST - 1])
+def test_what_loads_the_most_is_from_all_over_the_tree(files: int) -> None:
+    first = pool._spread(files)
+
+    assert len(set(first)) == pool.FIRST
+    assert first[0] == 0
+    assert files - 1 - files // pool.FIRST <= first[-1] < files
+
+
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: int) -> None:
     files = make(tmp_path, 2 * pool.FIRST)
@@ -30,12 +39,12 @@ def test_the_reports_of_workers_are_those_of_one_process(tmp_path: Path, jobs: i
 
 @pytest.mark.parametrize(
     ("others", "seconds", "processors", "processes"),
-    [(0, 9.0, 8, 0), (1, 0.4, 8, 0), (64, 0.9, 8, 1), (64, 1.1, 8, 2), (640, 1.0, 8, 8), (640, 1.0, 1, 1)],
+    [(0, 9.0, 8, 0), (1, 0.4, 8, 0), (32, 0.9, 8, 1), (32, 1.1, 8, 2), (320, 1.0, 8, 8), (320, 1.0, 1, 1)],
 )
 def test_no_worker_starts_for_less_work_than_its_start(
     others: int, seconds: float, processors: int, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`seconds`: what the first 64 files took."""
+    """`seconds`: what the first files took."""
     monkeypatch.setattr(pool, "_processors", lambda: processors)
     assert pool._processes(others, seconds, seconds) == processes
 
