@@ -14,9 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import yaml
-
 from memlint._typing import Any, Union
+from memlint.source.pyyaml import yaml
 
 Scalar = Union[str, int, float, bool, None]
 
