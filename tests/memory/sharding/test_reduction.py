@@ -105,3 +105,12 @@ def test_gradients_that_join_at_once_are_those_that_join_one_by_one(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_Reduction, "_joins_at_once", lambda reduction, unit: False)
         assert replay(tuple(units), settings) == found
+
+
+@given(SIZES, st.integers(1, 9), st.integers(1, 3), st.integers(1, 200), st.sets(st.sampled_from(FLAGS)))
+def test_repetitions_of_one_unit_go_as_units_of_their_own_do(
+    sizes: list[int], repeat: int, ranks: int, bucket: int, flags: set[str]
+) -> None:
+    settings = ReductionSettings(2, ranks, bucket, 3, **{flag: flag in flags for flag in FLAGS})
+    own = [tuple(Gradient(size, 0, 0) for size in sizes) for _ in range(repeat)]
+    assert replay((own[0],) * repeat, settings) == replay(tuple(own), settings)

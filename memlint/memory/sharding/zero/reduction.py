@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.memory.sharding.zero.layout import decays
@@ -156,14 +157,17 @@ class _Reduction:
         for unit in reversed(self.units):
             begin = self.peak = self.peak_with_arriving = self._now()
             if not self._joins_at_once(unit):
-                for gradient in reversed(unit):
-                    self._arrive(gradient)
+                self._arrive_in_turn(unit)
             missing -= len(unit)
             live = self.peak
             if unit and not missing:
                 self._finish()
             found.append(Moment(live, max(self.peak_with_arriving, self._now()), begin=begin))
         return found[::-1]
+
+    def _arrive_in_turn(self, unit: tuple[Gradient, ...]) -> None:
+        for gradient in reversed(unit):
+            self._arrive(gradient)
 
     def _joins_at_once(self, unit: tuple[Gradient, ...]) -> bool:
         """Puts a unit's gradients into the bucket where nothing else happens: each moves to the bucket's buffer as it
@@ -213,7 +217,21 @@ class _Reduction:
 
 
 class _Scattered(_Reduction):
-    """Stage 3."""
+    """Stage 3. Repetitions of a unit that begin alike go alike: `_ways` has what each began and ended with."""
+
+    def __init__(self, units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> None:
+        super().__init__(units, settings)
+        self._ways: dict[tuple[Any, ...], tuple[int, int, int, int, list[tuple[Gradient, int]]]] = {}
+
+    def _arrive_in_turn(self, unit: tuple[Gradient, ...]) -> None:
+        begin = id(unit), self.alive, tuple(self.bucket)
+        way = self._ways.get(begin)
+        if way is None:
+            super()._arrive_in_turn(unit)
+            self._ways[begin] = self.peak, self.peak_with_arriving, self.alive, self.filled, self.bucket[:]
+        else:
+            self.peak, self.peak_with_arriving, self.alive, self.filled, bucket = way
+            self.bucket = bucket[:]
 
     def _moves_to_buffer(self) -> bool:
         return self.settings.contiguous
