@@ -24,6 +24,7 @@ LEVELS = {
     "_lazy": -1,
     "atomic_files": -1,
     "file_access": -1,
+    "identity_cache": -1,
     "card_bytes": -1,
     "plugin_registry": -1,
     "errors": -1,

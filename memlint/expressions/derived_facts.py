@@ -14,7 +14,7 @@ from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
-from memlint.memory.identity_cache import IdentityCache
+from memlint.identity_cache import IdentityCache
 from memlint.memory.readings import doubt, in_words, span
 from memlint.memory.values import component_words
 from memlint.run import LAUNCH, UNKNOWN

@@ -15,7 +15,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Weight
-from memlint.memory.identity_cache import IdentityCache
+from memlint.identity_cache import IdentityCache
 from memlint.run import Run
 
 _BYTES = 2  # of a half-precision element, which is what crosses the bus

@@ -6,9 +6,9 @@ from functools import lru_cache
 from math import isqrt
 
 from memlint._record import NamedTuple
+from memlint.identity_cache import IdentityCache
 from memlint.memory.adapters import LINEAR_ROUTERS, matches
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor
 

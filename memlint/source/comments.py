@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+from memlint.identity_cache import IdentityCache
 from memlint.source import yaml
 from memlint.source.document import Comment, Document
 from memlint.source.layout import Entry, Places, PlainScalars
@@ -27,13 +28,23 @@ def comments(document: Document) -> tuple[Comment, ...]:
     before it. At most `MAX_COMMENTS`.
     """
     lines = Lines(document.text)
-    return tuple(_comment(document.text, start, end, lines) for start, end in islice(_marks(document), MAX_COMMENTS))
+    return tuple(_comment(document.text, start, end, lines) for start, end in _known_marks(document))
 
 
 def comment_texts(document: Document) -> list[str]:
     """The texts of all comments, in order, without their places."""
     text = document.text
-    return [text[start + 1 : end].strip() for start, end in islice(_marks(document), MAX_COMMENTS)]
+    return [text[start + 1 : end].strip() for start, end in _known_marks(document)]
+
+
+_MARKS = IdentityCache(4)  # by text and layout, which a document has in every dialect
+
+
+def _known_marks(document: Document) -> list[tuple[int, int]]:
+    """Where each of the first `MAX_COMMENTS` comments begins and ends."""
+    key = document.text, document.places, document.path, document.syntax
+    found: list[tuple[int, int]] | None = _MARKS.get(*key)
+    return _MARKS.put(list(islice(_marks(document), MAX_COMMENTS)), *key) if found is None else found
 
 
 def _marks(document: Document) -> Iterator[tuple[int, int]]:

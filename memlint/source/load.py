@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from memlint._typing import Any
+from memlint.identity_cache import IdentityCache
 from memlint.source import yaml
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
@@ -27,15 +28,20 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
     return _documents(decoded, path, syntax, "json" if syntax in ("json", "toml") else dialect)
 
 
-# The cache is for changed texts: the edit that makes one, the laws that test it, and its check all parse it.
+# These caches are for changed texts: the edit that makes one, the laws that test it, and its check all read it.
 load_changed = lru_cache(maxsize=4)(load)
+_IN_DIALECT = IdentityCache(4)  # the names of dialects are few and always the same objects
 
 
 def in_dialect(document: Document, dialect: str) -> Document:
-    """The document as `load` would return it in `dialect`."""
+    """The document as `load` would return it in `dialect`; the same object for the same one."""
     if document.syntax != "yaml" or dialect == document.dialect:
         return document
-    return _with_new_scalars(document, dialect) or _reloaded(document, dialect)
+    found: Document | None = _IN_DIALECT.get(document, dialect)
+    if found is None:
+        found = _with_new_scalars(document, dialect) or _reloaded(document, dialect)
+        _IN_DIALECT.put(found, document, dialect)
+    return found
 
 
 def _syntax(path: str, text: str) -> str:

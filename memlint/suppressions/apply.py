@@ -12,6 +12,7 @@ from memlint._record import NamedTuple
 from memlint._typing import Protocol
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
+from memlint.identity_cache import IdentityCache
 from memlint.rule_selectors import covers
 from memlint.source import comments
 from memlint.source.document import Document, Span
@@ -101,18 +102,18 @@ def apply(
     return SuppressionResult(tuple(remaining), tuple(suppressed), (*stated.issues, *extra), frozenset(used))
 
 
-_READ: dict[tuple[str, str], Directives] = {}
+_READ = IdentityCache(8)  # the current file is asked for repeatedly, beside what its fixes make of it
 
 
 def read_directives(document: Document) -> Directives:
     """The directives of a document; most files have none, and are not scanned for comments."""
     if "memlint:" not in document.text:
         return Directives()
-    key = (document.text, document.path)
-    if key not in _READ:
-        _READ.clear()  # only the current file is asked for repeatedly
-        _READ[key] = directives(comments(document), document.path)
-    return _READ[key]
+    found: Directives | None = _READ.get(document.text, document.path)
+    if found is None:
+        found = directives(comments(document), document.path)
+        _READ.put(found, document.text, document.path)
+    return found
 
 
 def waiver_findings(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.memory.sharding.zero.reduction import Gradient, ReductionSettings, _Partitioned, replay
+from memlint.memory.sharding.zero.reduction import Gradient, ReductionSettings, _Partitioned, _Reduction, replay
 from memlint.memory.values import Moment
 
 FOUR = tuple((Gradient(100, 0, 100 * index),) for index in range(4))
@@ -82,3 +83,34 @@ def test_the_fullest_of_several_ranks_is_that_of_each_alone(
     assert replay(units, settings) == tuple(
         Moment(*map(max, zip(*moments, strict=True))) for moments in zip(*alone, strict=True)
     )
+
+
+@given(
+    st.lists(SIZES, min_size=1, max_size=6),
+    st.integers(1, 3),
+    st.integers(1, 400),
+    st.integers(1, 3),
+    st.sets(st.sampled_from(FLAGS)),
+)
+def test_gradients_that_join_at_once_are_those_that_join_one_by_one(
+    sizes: list[list[int]], ranks: int, bucket: int, stage: int, flags: set[str]
+) -> None:
+    units, start = [], 0
+    for own in sizes:
+        units.append(tuple(Gradient(size, 0, start + sum(own[:index])) for index, size in enumerate(own)))
+        start += sum(own)
+    switches = {flag: flag in flags for flag in FLAGS}
+    settings = ReductionSettings(2, ranks, bucket, stage, shares=(-(-start // ranks),), **switches)
+    found = replay(tuple(units), settings)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_Reduction, "_joins_at_once", lambda reduction, unit: False)
+        assert replay(tuple(units), settings) == found
+
+
+@given(SIZES, st.integers(1, 9), st.integers(1, 3), st.integers(1, 200), st.sets(st.sampled_from(FLAGS)))
+def test_repetitions_of_one_unit_go_as_units_of_their_own_do(
+    sizes: list[int], repeat: int, ranks: int, bucket: int, flags: set[str]
+) -> None:
+    settings = ReductionSettings(2, ranks, bucket, 3, **{flag: flag in flags for flag in FLAGS})
+    own = [tuple(Gradient(size, 0, 0) for size in sizes) for _ in range(repeat)]
+    assert replay((own[0],) * repeat, settings) == replay(tuple(own), settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint._record import NamedTuple
-from memlint.memory.identity_cache import IdentityCache
+from memlint.identity_cache import IdentityCache
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit

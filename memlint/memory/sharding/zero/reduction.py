@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.memory.sharding.zero.layout import decays
@@ -111,7 +112,16 @@ def _without_ranks(units: tuple[_Trained, ...], settings: ReductionSettings) -> 
 
 @lru_cache(maxsize=256)
 def _replayed(units: tuple[_Trained, ...], settings: ReductionSettings) -> tuple[Moment, ...]:
-    return replay(_gradients(units), settings)
+    return replay(_of_any_place(units) if settings.stage == 3 else _gradients(units), settings)
+
+
+def _of_any_place(units: tuple[_Trained, ...]) -> tuple[tuple[Gradient, ...], ...]:
+    """The trainable tensors of every repetition of every unit, in stage 3, where no flat partition decides anything:
+    those of one unit are the same objects."""
+    found: list[tuple[Gradient, ...]] = []
+    for tensors, repeat in units:
+        found += [tuple(Gradient(numel, 0, 0) for numel, _ in tensors)] * repeat
+    return tuple(found)
 
 
 def _gradients(units: tuple[_Trained, ...]) -> tuple[tuple[Gradient, ...], ...]:
@@ -146,14 +156,35 @@ class _Reduction:
         missing = sum(map(len, self.units))
         for unit in reversed(self.units):
             begin = self.peak = self.peak_with_arriving = self._now()
-            for gradient in reversed(unit):
-                self._arrive(gradient)
+            if not self._joins_at_once(unit):
+                self._arrive_in_turn(unit)
             missing -= len(unit)
             live = self.peak
             if unit and not missing:
                 self._finish()
             found.append(Moment(live, max(self.peak_with_arriving, self._now()), begin=begin))
         return found[::-1]
+
+    def _arrive_in_turn(self, unit: tuple[Gradient, ...]) -> None:
+        for gradient in reversed(unit):
+            self._arrive(gradient)
+
+    def _joins_at_once(self, unit: tuple[Gradient, ...]) -> bool:
+        """Puts a unit's gradients into the bucket where nothing else happens: each moves to the bucket's buffer as it
+        comes, and there is room for all of them."""
+        if not self._moves_to_buffer():
+            return False
+        sizes = [gradient.numel for gradient in unit]
+        if self.filled + sum(sizes) > self.settings.bucket:
+            return False
+        self.peak_with_arriving += self.settings.element * max(sizes, default=0)
+        self.bucket += [(gradient, 0) for gradient in reversed(unit)]
+        self.filled += sum(sizes)
+        return True
+
+    def _moves_to_buffer(self) -> bool:
+        """Whether a gradient that has room in the bucket leaves nothing behind where it was."""
+        raise NotImplementedError
 
     def _now(self) -> int:
         """Bytes at this moment."""
@@ -186,7 +217,24 @@ class _Reduction:
 
 
 class _Scattered(_Reduction):
-    """Stage 3."""
+    """Stage 3. Repetitions of a unit that begin alike go alike: `_ways` has what each began and ended with."""
+
+    def __init__(self, units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> None:
+        super().__init__(units, settings)
+        self._ways: dict[tuple[Any, ...], tuple[int, int, int, int, list[tuple[Gradient, int]]]] = {}
+
+    def _arrive_in_turn(self, unit: tuple[Gradient, ...]) -> None:
+        begin = id(unit), self.alive, tuple(self.bucket)
+        way = self._ways.get(begin)
+        if way is None:
+            super()._arrive_in_turn(unit)
+            self._ways[begin] = self.peak, self.peak_with_arriving, self.alive, self.filled, self.bucket[:]
+        else:
+            self.peak, self.peak_with_arriving, self.alive, self.filled, bucket = way
+            self.bucket = bucket[:]
+
+    def _moves_to_buffer(self) -> bool:
+        return self.settings.contiguous
 
     def _arrive(self, gradient: Gradient) -> None:
         settings = self.settings
@@ -249,6 +297,10 @@ class _Partitioned(_Reduction):
         self.keeps_all = settings.stage == 1
         self.reduces_late = self.keeps_all and not settings.overlaps
         self.buffers = self.beside = 0
+
+    def _moves_to_buffer(self) -> bool:
+        adds_in_place = self.keeps_all and self.settings.accumulates
+        return self.buffers > 0 and not self.reduces_late and not adds_in_place
 
     def _now(self) -> int:
         return self.alive + self.buffers + self.beside

@@ -6,8 +6,8 @@ deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
 from __future__ import annotations
 
 import memlint.memory.sharding.packed_experts as packed_experts
+from memlint.identity_cache import IdentityCache
 from memlint.memory import optimizers as optimizer
-from memlint.memory.identity_cache import IdentityCache
 from memlint.memory.loss import loss_kind
 from memlint.memory.sharding.zero.host import host_buffer_bytes, nvme_parameter_bytes, swap_buffer_bytes
 from memlint.memory.sharding.zero.layout import (

@@ -1,7 +1,8 @@
 """A small cache whose keys are compared by identity.
 
-The planner estimates hundreds of runs that differ in one field. Records that did not change are the same objects, and
-their identity costs nothing to hash; hashing a layer's tensors would cost more than computing the result.
+The planner estimates hundreds of runs that differ in one field; a changed text is read by the edit that makes it, by
+the laws that test it and by the analysis that judges it. Records that did not change are the same objects, and their
+identity costs nothing to hash; hashing a layer's tensors or a document would cost more than computing the result.
 """
 
 from __future__ import annotations
