@@ -5,7 +5,7 @@ They are written out because compiling them when memlint starts takes two millis
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
 
 _new = tuple.__new__
 

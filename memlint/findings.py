@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.card_bytes import CardBytes
 
 SEVERITIES = ("info", "warning", "error")

@@ -7,7 +7,7 @@ identity costs nothing to hash; hashing a layer's tensors or a document would co
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
 
 
 class IdentityCache:

@@ -6,8 +6,7 @@ Empty unless somebody named a plug-in; nothing here imports anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-
-from memlint._typing import Any
+from typing import Any
 
 formats: list[Any] = []  # formats.base.Format, asked after memlint's own
 rules: list[Any] = []  # ruleset.rule.Rule

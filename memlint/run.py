@@ -11,9 +11,9 @@ at start-up than frozen dataclasses (0.08 against 0.5 ms a class), which is what
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypeVar, Union
 
 from memlint._record import NamedTuple
-from memlint._typing import Any, TypeVar, Union
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ PACKAGE = ROOT / "memlint"
 
 # A room may import from rooms of a lower level, and from its own.
 LEVELS = {
-    "_typing": -4,
     "_record_constructors": -3,
     "_record": -2,
     "_lazy": -1,
@@ -249,7 +248,7 @@ def test_arrows_point_one_way() -> None:
 
 
 def test_run_imports_only_what_makes_records() -> None:
-    assert {one.target for one in modules()["run"].imports} == {"_record", "_typing"}
+    assert {one.target for one in modules()["run"].imports} == {"_record"}
 
 
 def test_no_cycles_between_modules() -> None:
@@ -330,17 +329,3 @@ def test_a_start_imports_nothing_heavy(arguments: list[str]) -> None:
 
     assert "memlint.cli" in loaded
     assert loaded & FORBIDDEN_AT_START == set()
-
-
-def test_the_modules_of_a_start_do_without_typing() -> None:
-    """They import its names from memlint/_typing.py, which says why."""
-    imports = "import sys, memlint.commands.check, memlint.formats.llamafactory.format, memlint.report.text"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{imports}; print('typing' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        check=True,
-    )
-
-    assert done.stdout == "False\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from typing import Any
 
-from memlint._typing import Any
 from memlint.architectures.blocks import Weights, linear, norm
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.model import Architecture, DecoderLayer, Weight

@@ -6,7 +6,8 @@ FSDP wrapping match on them. Shapes are (out, in) as torch stores them.
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer, Weight
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from typing import Any
 
-from memlint._typing import Any
 from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.model import Architecture

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.architectures import datafile
 from memlint.architectures.builder import from_config
 from memlint.architectures.model import Architecture, StoredWeights

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from memlint._typing import Any
+from typing import Any
 
 LARGEST_EXTENT = 1 << 32  # no dimension of a real model comes near; keeps garbage from making huge numbers
 MOST_LAYERS = 2048

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.architectures import datafile
 from memlint.architectures.config import ModelConfig
 

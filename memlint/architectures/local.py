@@ -6,9 +6,9 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import memlint.file_access as file_access
-from memlint._typing import Any
 
 LARGEST_CONFIG = 1 << 20  # bytes; config.json files are a few KiB
 

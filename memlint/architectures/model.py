@@ -8,9 +8,9 @@ what transformers counts for the same configuration.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 
 
 class Weight(NamedTuple):

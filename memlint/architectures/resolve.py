@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from memlint._typing import Any
 from memlint.architectures import catalog, local
 from memlint.architectures.builder import from_config
 from memlint.architectures.config import UnsupportedConfig

@@ -8,9 +8,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
+from typing import Any, NoReturn
 
 import memlint.plugin_registry as extensions
-from memlint._typing import Any, NoReturn
 from memlint.commands.output import to_screen, to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from operator import attrgetter
+from typing import Any
 
-from memlint._typing import Any
 from memlint.expressions import values
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import MAX_TEXT, Evaluate, Facts

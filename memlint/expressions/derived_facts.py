@@ -6,10 +6,10 @@ A reader returns UNKNOWN for what is not known. To add a fact, add a line to one
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
-from memlint._typing import Any
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib

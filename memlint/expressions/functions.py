@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.expressions.kinds import ALL, ANY, BOOL, INT, NUMBER, STR, Kinds, Type, list_of
 from memlint.expressions.values import MAX_ITEMS, bounded, contains, number
 from memlint.run import UNKNOWN

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._typing import Any, Union
+from typing import Any, Union
+
 from memlint.expressions.build import Form, build
 from memlint.expressions.facts import Facts
 from memlint.run import UNKNOWN

@@ -7,7 +7,8 @@ the schema check reports.
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.run import UNKNOWN
 
 MAX_ITEMS = 2_000  # of a list that an expression looks into

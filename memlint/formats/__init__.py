@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import memlint.plugin_registry as extensions
 from memlint._lazy import Lazy
-from memlint._typing import cast
 from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document
 

@@ -7,9 +7,9 @@ references are read through `Context.read`, models are looked up through `Contex
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any, Protocol
 
 from memlint._record import NamedTuple
-from memlint._typing import Any, Protocol
 from memlint.architectures.model import Architecture, Resolution
 from memlint.findings import Edit
 from memlint.hardware.model import Gpu

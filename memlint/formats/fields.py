@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.architectures.placeholders import without_path
 from memlint.formats.base import Issue
 from memlint.run import UNKNOWN, Origin, Run, replace

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from typing import Any, Protocol
 
 from memlint._record import NamedTuple
-from memlint._typing import Any, Protocol
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, as_words
 from memlint.run import UNKNOWN, Origin, Run
 from memlint.source.document import Document

@@ -8,9 +8,9 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
+from typing import Any
 
 import memlint.plugin_registry as plugins
-from memlint._typing import Any
 from memlint.hardware.model import Gpu
 
 GIB = 1 << 30

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.findings import SEVERITIES, Finding, Location
 from memlint.formats.base import Context
 from memlint.lint.projects import Workspaces

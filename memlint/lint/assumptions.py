@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from memlint._typing import Any
 from memlint.memory.card.interval import may_have_kernels
 from memlint.memory.values import Assumption
 from memlint.run import UNKNOWN, Amount, Origin, Run

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Union
 
-from memlint._typing import Union
 from memlint.errors import UsageError
 from memlint.findings import Location
 from memlint.lint.analyse_file import FileAnalyser, FileAnalysis

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import itemgetter
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.memory.releases import canonical_stack
 from memlint.run import Planning, Run
 

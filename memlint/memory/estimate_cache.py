@@ -8,8 +8,8 @@ same way and only differ in lengths and batch sizes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from memlint._typing import Any
 from memlint.run import Model
 
 _ARCHITECTURE = Model._fields.index("architecture")

@@ -6,10 +6,10 @@ Bytes on one GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import memlint.memory.parameters as parameters
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField

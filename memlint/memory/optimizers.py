@@ -46,10 +46,10 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Any
 
 import memlint.plugin_registry as plugins
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.memory.parameters import MissingValue
 from memlint.memory.parameters import units as model_units
 from memlint.memory.storage import ALIGNMENT, BYTES, numel, rounded

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
+from typing import TypeVar
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
-from memlint._typing import TypeVar
 from memlint.architectures.model import Architecture, Tower, Weight
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load
 from memlint.memory.values import Tensor, Unit

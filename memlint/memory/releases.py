@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
 import memlint.memory.families.lookup as families
-from memlint._typing import Any
 from memlint.architectures.model import Architecture
 from memlint.memory.families.traits import Version
 from memlint.run import Run, Stack, Unknown

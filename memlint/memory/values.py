@@ -8,9 +8,9 @@ unit (phases.py): forward from first to last, backward from last to first.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.card_bytes import CardBytes
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.findings import SEVERITIES, Finding, written_fix
 from memlint.memory.values import Estimate
 

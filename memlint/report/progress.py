@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Iterator
-
-from memlint._typing import TextIO, TypeVar
+from typing import TextIO, TypeVar
 
 Item = TypeVar("Item")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cache
+from typing import TextIO
 
 from memlint._record import NamedTuple
-from memlint._typing import TextIO
 
 CODES = {
     "error": "1;31",

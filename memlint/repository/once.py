@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from memlint._typing import Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
-from memlint._typing import TYPE_CHECKING
 from memlint.repository.once import Once
 from memlint.repository.rooted_files import RootedFiles
 from memlint.source import load

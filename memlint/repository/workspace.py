@@ -9,10 +9,10 @@ import os
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import memlint.file_access as file_access
 import memlint.repository.tracked as tracked_by
-from memlint._typing import TYPE_CHECKING, Any, TypeVar
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile

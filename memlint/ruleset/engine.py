@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
+from typing import Any
 
 import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.expressions.facts import Facts, Under
 from memlint.findings import SEVERITIES, Finding
 from memlint.formats import every, recognise

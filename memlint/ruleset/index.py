@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from operator import attrgetter
+from typing import Any
 
-from memlint._typing import Any
 from memlint.expressions.build import build
 from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import Evaluate, Facts

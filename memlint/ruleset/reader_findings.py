@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.findings import Finding
 from memlint.formats.base import Context, Format, Issue, Parsed
 from memlint.formats.fields import value_at

@@ -7,9 +7,9 @@ An input (`Read`) is a tuple: ("raw", section, key) for a key of a file, ("raw",
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.memory.values import Estimate
 from memlint.ruleset.rule import Body, Rule
 from memlint.run import Origin, Run

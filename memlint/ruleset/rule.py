@@ -6,9 +6,9 @@ docs/rules-format.md is the page for those who write rules; rule_file.py turns t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.expressions.build import Form, build
 from memlint.expressions.facts import Evaluate, Facts
 from memlint.expressions.render import Template

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.expressions.facts import Facts
 from memlint.expressions.render import render
 from memlint.findings import SEVERITIES, Finding

@@ -15,8 +15,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
+from typing import Any
 
-from memlint._typing import Any
 from memlint.expressions.render import Template
 from memlint.ruleset.index import Index, Table, tables_for
 from memlint.ruleset.rule import Body, Check, Compiled, FixTemplate, Rule, Texts

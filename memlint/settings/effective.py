@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.repository.declared_keys import DeclaredArgument, DeclaredKeys
 from memlint.repository.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank

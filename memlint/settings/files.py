@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from typing import Union
 
 import memlint.file_access as file_access
-from memlint._typing import Union
 from memlint.formats.schema.validate import schema_issues
 from memlint.repository.upward import upward
 from memlint.settings.meaning import mistakes_of, strings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import memlint.file_access as file_access
-from memlint._typing import Any
 from memlint.hardware import find, instance, suggestions
 from memlint.rule_selectors import is_selector
 from memlint.run import Amount

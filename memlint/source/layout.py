@@ -8,8 +8,8 @@ spans are never computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any, Union
 
-from memlint._typing import Any, Union
 from memlint.source.document import Document, Path, Place, Span, place
 from memlint.source.lines import Lines
 

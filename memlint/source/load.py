@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
-from memlint._typing import Any
 from memlint.identity_cache import IdentityCache
 from memlint.source import yaml
 from memlint.source.document import Document, Problem

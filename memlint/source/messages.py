@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from yaml import MarkedYAMLError, YAMLError
+
 from memlint.source.document import Problem, Span
 from memlint.source.encoding import unprintable
 from memlint.source.lines import Lines
-from memlint.source.pyyaml import yaml
 from memlint.source.tree import TEMPLATE
 
 # A part of the message of libyaml or PyYAML's own parser -> what to write instead.
@@ -28,8 +29,8 @@ _ADVICE = (
 )
 
 
-def syntax_problem(error: yaml.YAMLError, text: str, lines: Lines) -> Problem:
-    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
+    if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         # The reader's: it meets a character that no file may have before any parser does.
         return unprintable(text) or Problem("syntax", f"not YAML: {error}", lines.span(0, 0), fatal=True)
     start = min(error.problem_mark.index, len(text))
@@ -69,7 +70,7 @@ def _advice(parser_message: str, text: str, start: int) -> str:
     return parser_message
 
 
-def _context(error: yaml.MarkedYAMLError, text: str, lines: Lines) -> Span | None:
+def _context(error: MarkedYAMLError, text: str, lines: Lines) -> Span | None:
     mark = error.context_mark
     return None if mark is None else _character_span(lines, text, min(mark.index, len(text)))
 

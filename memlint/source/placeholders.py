@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.source.document import Document, Path
 
 MOST_VALUES = 2000

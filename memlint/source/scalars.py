@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any, Union
 
-from memlint._typing import Any, Union
-from memlint.source.pyyaml import yaml
+import yaml
 
 Scalar = Union[str, int, float, bool, None]
 

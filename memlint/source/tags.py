@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from memlint._typing import Any
 from memlint.source.document import Problem
 from memlint.source.lines import Lines
 from memlint.source.scalars import Scalar, ScalarProblem

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 

@@ -7,12 +7,23 @@ builder stops at `MAX_DEPTH`, `MAX_NODES` and `MAX_ALIASED`. Aliases share their
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-from memlint._typing import Any
+import yaml
+from yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+    StreamEndEvent,
+    StreamStartEvent,
+)
+
 from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 from memlint.source.lines import Lines
-from memlint.source.pyyaml import yaml
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import RefusedDocument, tagged
 from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, Tree, failed
@@ -40,9 +51,9 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
         get = Parser(text).get_event
         for number in range(MAX_DOCUMENTS + 1):
             event = get()
-            while event.__class__ is yaml.StreamStartEvent:
+            while event.__class__ is StreamStartEvent:
                 event = get()
-            if event is None or event.__class__ is yaml.StreamEndEvent:
+            if event is None or event.__class__ is StreamEndEvent:
                 return
             if number == MAX_DOCUMENTS:
                 raise RefusedDocument(
@@ -87,8 +98,7 @@ class _TreeBuilder:
         collection, closes one, or gives a value, which is then put into the innermost collection.
         """
         get, resolve, stack, no_key, max_nodes = self.get, self.resolve, self.stack, _NO_KEY, MAX_NODES
-        scalar, mapping, sequence = yaml.ScalarEvent, yaml.MappingStartEvent, yaml.SequenceStartEvent
-        ends, alias = (yaml.MappingEndEvent, yaml.SequenceEndEvent), yaml.AliasEvent
+        scalar, mapping, sequence = ScalarEvent, MappingStartEvent, SequenceStartEvent
         root: list[Any] = []
         root_entries: list[Entry] = []
         container: Any = root
@@ -131,7 +141,7 @@ class _TreeBuilder:
                 container, entries = ({}, {}) if event_type is mapping else ([], [])
                 key, last_end = no_key, start
                 continue
-            elif event_type in ends:
+            elif event_type is MappingEndEvent or event_type is SequenceEndEvent:
                 if self.merges and id(container) in self.merges:
                     self.merge(container, entries)
                 value, children = container, entries
@@ -139,7 +149,7 @@ class _TreeBuilder:
                 end = event.end_mark.index if flow else max(last_end, start)  # a block's end mark is the next token's
                 if anchor is not None:
                     self.anchors[anchor] = (value, children, nodes + self.aliased - nodes_before + 1)
-            elif event_type is alias:
+            elif event_type is AliasEvent:
                 start, end = event.start_mark.index, event.end_mark.index
                 value, children = self.alias(event.anchor, start, end, container, key)
             else:
@@ -194,7 +204,7 @@ class _TreeBuilder:
     def collection_tag(self, event: Any, start: int) -> None:
         """Reports a tag that does not fit the collection that carries it."""
         self.must_reload = True
-        expected = "map" if event.__class__ is yaml.MappingStartEvent else "seq"
+        expected = "map" if event.__class__ is MappingStartEvent else "seq"
         if event.tag not in ("!", f"tag:yaml.org,2002:{expected}"):
             problem = tagged(event.tag, "", False, self.resolve)[1] or ScalarProblem(
                 "custom-tag", f"the tag {event.tag} does not fit this collection; remove it"
@@ -281,7 +291,7 @@ def scalar_spans(text: str) -> tuple[list[tuple[int, int, bool]], int]:
         get: Callable[[], Any] = Parser(text).get_event
         while (event := get()) is not None:
             kind = event.__class__
-            if kind is yaml.ScalarEvent:
+            if kind is ScalarEvent:
                 spans.append((event.start_mark.index, event.end_mark.index, event.style in ("|", ">")))
     except yaml.YAMLError:
         return spans, spans[-1][1] if spans else 0

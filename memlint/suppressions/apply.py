@@ -7,9 +7,9 @@ in it. Suppressions in settings cover a JSON pointer and everything below. MEM00
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
 
 from memlint._record import NamedTuple
-from memlint._typing import Protocol
 from memlint.findings import Finding, Fix
 from memlint.formats.schema.suggest import nearest
 from memlint.identity_cache import IdentityCache

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, layer, norms
 from memlint.architectures.config import ModelConfig

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields, Section, interpolated
 from memlint.formats.keys import Keys, When

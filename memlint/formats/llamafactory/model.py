@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.architectures.model import StoredWeights
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.fields import Fields, Section, as_words, root
 from memlint.formats.keys import FieldChange, Written

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.formats.base import Recognition
 from memlint.formats.fields import as_bool
 from memlint.formats.schema.validate import compiled_schema

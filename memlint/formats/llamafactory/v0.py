@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memlint._typing import Any
+from typing import Any
+
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware

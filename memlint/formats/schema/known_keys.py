@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, follow
 from memlint.source.document import Path
 

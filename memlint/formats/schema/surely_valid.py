@@ -10,8 +10,8 @@ Keywords mean what JSON Schema 2020-12 says: https://json-schema.org/draft/2020-
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.formats.schema.refs import Schema, follow
 
 _TYPES: Mapping[str, tuple[type, ...]] = {

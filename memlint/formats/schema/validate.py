@@ -25,8 +25,8 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from itertools import count
+from typing import TYPE_CHECKING, Any
 
-from memlint._typing import TYPE_CHECKING, Any
 from memlint.formats.base import Issue
 from memlint.formats.schema.known_keys import KnownKeys
 from memlint.formats.schema.refs import MAX_ISSUES, CompiledSchema, Schema, is_outdated

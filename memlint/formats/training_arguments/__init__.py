@@ -7,8 +7,8 @@ later `Fields.put`. The keys stand in `keys.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.formats.fields import Fields, Section
 from memlint.formats.training_arguments.arguments import Arguments, Version
 from memlint.formats.training_arguments.keys import KEYS, optimizer_options

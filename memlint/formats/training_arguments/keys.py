@@ -6,8 +6,8 @@ Read in transformers 5.23.0 (training_args.py, trainer.py) and 4.57.6.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.formats.fields import Behaviour, Fields, as_bool, as_int, as_number
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.training_arguments.arguments import Arguments

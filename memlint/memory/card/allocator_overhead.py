@@ -17,8 +17,8 @@ sources):
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.memory.loss import FUSED_LOSSES, copies_shifted_logits
 from memlint.run import Run
 

@@ -15,10 +15,10 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 import memlint.memory.card.allocator_overhead as overhead
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.hardware.model import Gpu
 from memlint.run import Run
 

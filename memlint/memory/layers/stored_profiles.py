@@ -19,9 +19,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 from operator import itemgetter
+from typing import Any
 
 from memlint._record import NamedTuple
-from memlint._typing import Any
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import PeakCandidates, TensorSize, changes_of, from_changes, tensor_size

@@ -9,8 +9,8 @@ import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
+from typing import TYPE_CHECKING
 
-from memlint._typing import TYPE_CHECKING
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import (
     MOST_BYTES,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from memlint._record import NamedTuple
-from memlint._typing import TypeVar
 
 T = TypeVar("T")
 

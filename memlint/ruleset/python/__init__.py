@@ -6,8 +6,8 @@ To add one, write its module and name it in `MODULES`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
-from memlint._typing import Any, Protocol
 from memlint.expressions.facts import Facts
 from memlint.ruleset.python import fragmentation, needless_offload, newest_only, unfilled_auto
 from memlint.ruleset.rule import Hit

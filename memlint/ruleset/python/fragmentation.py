@@ -6,8 +6,8 @@ Only an estimate with such segments can tell, so this rule is Python.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.memory.estimate import estimate

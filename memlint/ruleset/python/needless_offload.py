@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from memlint._typing import Any
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.memory.estimate import estimate_unless_over

@@ -6,9 +6,9 @@ The same files are read once more under older versions, which only Python can as
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import memlint.memory.families.lookup as families
-from memlint._typing import Any
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.ruleset.release_reading import OLDER, is_stated, names
