@@ -112,7 +112,7 @@ class _Config(NamedTuple):
         yield from map(self._of_program, [script.path for script in naming])
         if by_folder:
             near = _alike([one for one in self.scripts if _names_folder(one, self.path)], self.path)
-            yield self._of_scripts(near)
+            yield _one_of(self._of_scripts([script]) for script in near)
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
         for name, text in commands.others():
@@ -183,12 +183,15 @@ class _Config(NamedTuple):
     def _of_keys(self) -> ConfigReader:
         """The script that reads most of the file's keys one by one; a module that it imports may load the file."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
-        for script in self.scripts:
+
+        def reader(script: Script) -> ConfigReader:
             reads = not script.parsers and len(_keys_read(script, self.keys)) >= fewest
-            if reads and any(map(self.loads, (script, *modules([script.path], self.sources)))):
-                own = has_own_trainer(script.text)
-                return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
-        return ConfigReader()
+            if not reads or not any(map(self.loads, (script, *modules([script.path], self.sources)))):
+                return ConfigReader()
+            own = has_own_trainer(script.text)
+            return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
+
+        return _one_of(map(reader, self.scripts))
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
@@ -199,6 +202,14 @@ class _Config(NamedTuple):
         else:
             yield from self._of_command(text)
         yield self._of_scripts([script])
+
+
+def _one_of(readers: Iterable[ConfigReader]) -> ConfigReader:
+    """The reader among scripts that nothing but their words ties to the config. One with an argument parser outweighs
+    the others; of several by themselves, nothing tells which reads the file."""
+    found = [one for one in readers if one.kind]
+    parser = next((one for one in found if one.kind == "framework"), None)
+    return parser or (found[0]._replace(is_one_of=len(found) > 1) if found else ConfigReader())
 
 
 def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
