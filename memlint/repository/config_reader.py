@@ -27,6 +27,7 @@ _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
+_FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["'][\w.-]+\.(?:ya?ml|json|toml)["']""")
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -273,14 +274,15 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
 def _names_folder(script: Script, config: str) -> bool:
     """Whether the script names the config's folder, or a pattern of files in it.
 
-    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
-    Hydra, all folders below the named one count, relative to the script.
+    A path of another file in the folder does not count, whole or in parts (`join("configs", "app.yaml")`), nor does a
+    folder with a name such as "train" or "test". For Hydra, all folders below the named one count, relative to the
+    script.
     """
     folder = posixpath.dirname(config)
     if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
         return False
     beside = posixpath.dirname(script.path)
-    for word in _QUOTED.findall(script.text):
+    for word in _QUOTED.findall(_FILE_IN_FOLDER.sub(b"", script.text)):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True

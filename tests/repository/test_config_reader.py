@@ -28,6 +28,7 @@ OWN_LOADER = OWN.replace("yaml.safe_load(open(args.config))", "read_simple_yaml(
     "import yaml, argparse", "def read_simple_yaml(path):\n    return split(open(path).read())"
 )
 JOINS = 'import os, yaml\ndef load(folder):\n    return yaml.safe_load(open(os.path.join(folder, "sft.yaml")))\n'
+APP = 'import os, yaml\nconfig = yaml.safe_load(open(os.path.join(os.environ["ROOT"], "configs", "app.yaml")))\n'
 READER = OWN.split("model = ")[0]
 BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace(
     "yaml, argparse", "argparse\nfrom utils.config import load_config"
@@ -61,6 +62,7 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
         ({"train_py": OWN_LOADER}, ["CFG013"]),  # without a library for YAML
         ({"prune_py": JOINS}, JUDGED),  # a file of that name in a folder that it is given
+        ({"app_py": APP}, JUDGED),  # another file of the same folder
         ({"train_py": BY_HELPER, "utils__config_py": LOADER}, ["CFG013"]),  # and another script loads the file
         ({"train_py": BY_HELPER}, JUDGED),
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
