@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _PLACEHOLDERS = frozenset(
     ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
-)
+) | {"???"}  # OmegaConf's, for a value that a command must give
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)
 _SLASHES = str.maketrans("-_ ", "///")

@@ -64,7 +64,8 @@ class Launch(NamedTuple):
     `path` and `line`: where the command is. `config_file` and `deepspeed`: the accelerate launch file and the DeepSpeed
     file that it names, where the repository has them. `gpus` is 0 where the command does not say how many.
     `asks_for_gpus`: it says a number of them that nobody knows (`$NODES`). `is_clear`: no other word of the command
-    could change the engine or the number of GPUs.
+    could change the engine or the number of GPUs. `options`: what the program's own options say over the config, by
+    name; a value with an unknown part is a placeholder.
     """
 
     path: str = ""
@@ -79,6 +80,7 @@ class Launch(NamedTuple):
     names_config: bool = False  # of a program: it is started with a config, whose run it is
     is_clear: bool = False
     is_foreign: bool = False  # it starts a program that the repository does not have
+    options: tuple[tuple[str, Any], ...] = ()
 
     def is_beyond(self, gpus: int) -> bool:
         """Whether `gpus` processes on one machine are more than the GPUs that CUDA_VISIBLE_DEVICES leaves."""
@@ -96,7 +98,7 @@ class ConfigReader(NamedTuple):
     makes its adapter without asking for TRL's `use_peft`. `names`: the frameworks that a script names, to which it may
     hand the file on ("llamafactory", "axolotl"). `reads`: the keys of the config that a script asks for by itself.
     `leaves_out`: of the arguments that nothing but a script's code gives its model, those that it does not
-    ("attn_implementation").
+    ("attn_implementation"). `is_one_of`: another script may read it as well, and nothing tells which does.
     """
 
     kind: str = ""
@@ -107,6 +109,7 @@ class ConfigReader(NamedTuple):
     names: frozenset[str] = frozenset()
     reads: frozenset[str] = frozenset()
     leaves_out: frozenset[str] = frozenset()
+    is_one_of: bool = False
 
 
 def no_reader(path: str, keys: Collection[str]) -> ConfigReader:
@@ -156,7 +159,7 @@ class Context(NamedTuple):
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
     The last eleven may search the whole repository. Call them only before reporting something; call `launch_commands`
-    only where a config leaves its engine or the number of GPUs open.
+    also where a config leaves its engine or the number of GPUs open.
     """
 
     read: Callable[[str, str], Document | MissingFile]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memlint.formats.base import Context, Issue
+from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
@@ -53,8 +53,15 @@ def own_reader_note(
         return None
     if _OF_FRAMEWORKS & {launch.launcher for launch in context.launch_commands(document.path)}:
         return None
-    message = f"{found.path} reads this file by itself: its keys are not judged"
+    message = f"{who_reads(found)}: its keys are not judged"
     return Issue("own-reader", message, document.path, severity="info")
+
+
+def who_reads(reader: ConfigReader) -> str:
+    """The words that name a script which reads a file by itself, or one of several that may."""
+    if reader.is_one_of:
+        return f"a script of the repository ({reader.path} may be it) reads this file by itself"
+    return f"{reader.path} reads this file by itself"
 
 
 def _is_foreign(document: Document, schema: str) -> bool:

@@ -72,6 +72,7 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     packed = PackedSequence[FileReport]()
     for number, report in enumerate(reports):
         pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
+        pointed |= {_file_of(run.launched) for run in report.runs if run.launched and report.findings}
         pointed -= {report.path}
         if pointed or report.path in order:
             groups.join(report.path, pointed)
@@ -162,13 +163,37 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
             best[key] = max(best[key], item, key=_richness) if key in best else item
             own |= {key} if item.location.path == report.path else set()
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    own_first = sorted(best.values(), key=lambda item: location_key(item) not in own)
+    said = _said_of_programs(order.values())
+    found = (item for item in best.values() if (_line_of(item), item.rule, item.message) not in said)
+    own_first = sorted(found, key=lambda item: location_key(item) not in own)
     for item in _without_repetitions(own_first):
         by_path[item.location.path].append(item)
     return tuple(
         report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_shown_runs(report, order)))
         for path, report in order.items()
     )
+
+
+def _said_of_programs(reports: Iterable[FileReport]) -> set[tuple[str, str, str]]:
+    """(place of a command, rule, message) of what is said of the program that the command launches. A command that has
+    no word for it repeats it at its beginning."""
+    return {
+        (run.launched, item.rule, item.message)
+        for report in reports
+        for run in report.runs
+        if run.launched and run.path == report.path and _file_of(run.launched) != report.path
+        for item in report.findings
+        if item.location.path == report.path
+    }
+
+
+def _line_of(item: Finding) -> str:
+    return f"{item.location.path}:{item.location.line}"
+
+
+def _file_of(place: str) -> str:
+    """The file of a place such as "README.md:12"."""
+    return place.rpartition(":")[0]
 
 
 def _without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
+_FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["'][\w.-]+\.(?:ya?ml|json|toml)["']""")
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -112,7 +113,7 @@ class _Config(NamedTuple):
         yield from map(self._of_program, [script.path for script in naming])
         if by_folder:
             near = _alike([one for one in self.scripts if _names_folder(one, self.path)], self.path)
-            yield self._of_scripts(near)
+            yield _one_of(self._of_scripts([script]) for script in near)
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
         for name, text in commands.others():
@@ -183,12 +184,15 @@ class _Config(NamedTuple):
     def _of_keys(self) -> ConfigReader:
         """The script that reads most of the file's keys one by one; a module that it imports may load the file."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
-        for script in self.scripts:
+
+        def reader(script: Script) -> ConfigReader:
             reads = not script.parsers and len(_keys_read(script, self.keys)) >= fewest
-            if reads and any(map(self.loads, (script, *modules([script.path], self.sources)))):
-                own = has_own_trainer(script.text)
-                return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
-        return ConfigReader()
+            if not reads or not any(map(self.loads, (script, *modules([script.path], self.sources)))):
+                return ConfigReader()
+            own = has_own_trainer(script.text)
+            return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
+
+        return _one_of(map(reader, self.scripts))
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
@@ -199,6 +203,14 @@ class _Config(NamedTuple):
         else:
             yield from self._of_command(text)
         yield self._of_scripts([script])
+
+
+def _one_of(readers: Iterable[ConfigReader]) -> ConfigReader:
+    """The reader among scripts that nothing but their words ties to the config. One with an argument parser outweighs
+    the others; of several by themselves, nothing tells which reads the file."""
+    found = [one for one in readers if one.kind]
+    parser = next((one for one in found if one.kind == "framework"), None)
+    return parser or (found[0]._replace(is_one_of=len(found) > 1) if found else ConfigReader())
 
 
 def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
@@ -262,14 +274,15 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
 def _names_folder(script: Script, config: str) -> bool:
     """Whether the script names the config's folder, or a pattern of files in it.
 
-    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
-    Hydra, all folders below the named one count, relative to the script.
+    A path of another file in the folder does not count, whole or in parts (`join("configs", "app.yaml")`), nor does a
+    folder with a name such as "train" or "test". For Hydra, all folders below the named one count, relative to the
+    script.
     """
     folder = posixpath.dirname(config)
     if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
         return False
     beside = posixpath.dirname(script.path)
-    for word in _QUOTED.findall(script.text):
+    for word in _QUOTED.findall(_FILE_IN_FOLDER.sub(b"", script.text)):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True

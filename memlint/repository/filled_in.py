@@ -66,6 +66,7 @@ _WRITTEN = (
     r"""\bopen\(\s*[^\n]{{0,80}}?{0}\)?\s*,\s*(?:mode\s*=\s*)?["'][wax]""",
     r"""{0}\)?\s*\.(?:write_text|write_bytes)\(""",
     r"""{0}\)?\s*\.open\(\s*(?:mode\s*=\s*)?["'][wax]""",
+    r"""\.(?:save|to_json_file|to_yaml)\([^\n]{{0,80}}?{0}""",
 )
 
 

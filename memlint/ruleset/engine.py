@@ -14,9 +14,10 @@ from memlint._record import NamedTuple
 from memlint.expressions.facts import Facts, Under
 from memlint.findings import SEVERITIES, Finding
 from memlint.formats import every, recognise
-from memlint.formats.base import Context, Format, Parsed, Recognition
+from memlint.formats.base import Context, Format, Parsed, Recognition, no_launches
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
+from memlint.repository.launch.apply import FORMATS as LAUNCHED
 from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
 from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
@@ -32,6 +33,7 @@ from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.rule_hits import finding_of, hits_of, most_severe
 from memlint.ruleset.rule_set import RuleSet, listed
 from memlint.ruleset.source_findings import problem_findings, template_finding
+from memlint.ruleset.under_commands import as_launched, without_settled
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
 from memlint.source.document import Document
@@ -145,7 +147,7 @@ class Engine:
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
-        found.extend(hits)
+        found.extend(self._under_commands(hits, format_.NAME, document, context))
         parsed = with_files_of_command(parsed, document)
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
@@ -155,6 +157,14 @@ class Engine:
         return Analysis(
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
         )
+
+    def _under_commands(self, hits: list[Found], format_name: str, document: Document, context: Context) -> list[Found]:
+        """The hits that hold of a config as the repository's commands launch it, with their options over it."""
+        if not hits or document.start is not None or format_name not in LAUNCHED:
+            return hits
+        alone = context._replace(launch_commands=no_launches)
+        documents = as_launched(document, context.launch_commands(document.path))
+        return without_settled(hits, documents, lambda one: self._analyse(one, alone, format_name, False, None).hits)
 
     def folds_into(self, rule: str) -> tuple[str, ...]:
         """The rules whose finding on the same run takes in one of this rule."""

@@ -17,18 +17,27 @@ def location(document: Document, pointer: Path, on_key: bool = False) -> Locatio
 
     A value that a command takes from a file has its place in that file, and a launcher's setting in the launch file.
     """
-    launch_file = document.start.machine.launch_file if document.start is not None else None
-    if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
-        return location(launch_file, pointer, on_key)
-    files = document.start.values.files if document.start is not None else {}
-    home = files.get(str(pointer[0]) if pointer else "", files.get(""))
-    if home is not None:
-        return location(home, pointer, on_key)
+    holder = _holder(document, pointer)
+    if holder is not document:
+        return location(holder, pointer, on_key)
     found = place(document, pointer)
     span = _span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1)
     return Location(
         document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer
     )
+
+
+def _holder(document: Document, pointer: Path) -> Document:
+    """The document that the value of `pointer` is written in: a command's own, its launch file, or the file that the
+    command takes the value from."""
+    if document.start is None:
+        return document
+    launch_file = document.start.machine.launch_file
+    if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
+        return _holder(launch_file, pointer)
+    files = document.start.values.files
+    home = files.get(str(pointer[0]) if pointer else "", files.get(""))
+    return document if home is None else home
 
 
 def _is_key_of(document: Document, pointer: Path) -> bool:
@@ -82,7 +91,7 @@ class Finder:
         path, root = self.parsed.raw_places[section]
         document = self.documents.get(path)
         pointer = (*root, *keys)
-        if document is None or pointer not in document.places:
+        if document is None or pointer not in _holder(document, pointer).places:
             return None
         return location(document, pointer)
 

@@ -138,10 +138,10 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
         return False
     if finding.rule in _VALUE_RULES and place.path == parsed.documents[0].path and context.declares(document, key):
         return True
-    if document.start is not None:
-        return False
     if finding.rule == MISSING_FILE and isinstance(value, str) and context.is_made(value):
         return True
+    if document.start is not None:
+        return False
     return context.is_filled_in(place.path, key, value)
 
 

@@ -19,6 +19,7 @@ _WHOLE = (
     r"\$[A-Za-z_]\w*|\$\{[^{}]+\}|\{\{[^{}]*\}\}|\{%.*%\}|\{[A-Za-z_]\w*\}|<[A-Za-z][\w ./|-]*>|__[A-Za-z]\w*__"
     r"|%\(\w+\)s|@[A-Za-z_]\w*@|X{1,8}|TODO|FIXME|CHANGE_?ME|REPLACE_?ME|YOUR_[A-Z_]+"
     r"|TBD|TO_BE_[A-Z_]+|FILL(?:_ME|_IN|_THIS)[A-Z_]*|INSERT_[A-Z_]+|(?:[A-Z]+_)*PLACEHOLDER|[A-Z]+(?:_[A-Z]+)*_HERE"
+    r"|\?{3}"  # OmegaConf's word for a value that a command must give
     r"|\.{3}|/?(?:\.{3}/)+(?:\.{3})?"
     r"|(?i:path|your)_to_[a-z_]+|(?i:your)_[a-z_]+(?:_path|_dir|_config)"
 )
@@ -36,6 +37,7 @@ _MARKS = (
     "%(",
     "@",
     "X",
+    "???",
     "...",
     "TODO",
     "FIXME",

@@ -14,7 +14,7 @@ from memlint.findings import Finding, Location
 from memlint.lint import merge_reports as merging
 from memlint.lint import packed_reports as packed
 from memlint.lint.merge_reports import MANY, merge_reports
-from memlint.report.model import FileReport
+from memlint.report.model import FileReport, RunReport
 from memlint.report.outputs import OUTPUTS
 
 BASE = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: full\ncutoff_len: 4096\n"
@@ -82,6 +82,16 @@ def test_a_file_and_the_command_that_names_it_say_one_excess_once() -> None:
     reports = [FileReport(f"{message}.sh", "", (finding("a.yaml", 7, message),)) for message in messages]
     found = [item.message for report in merge_reports(reports) for item in report.findings]
     assert found == [messages[0]]
+
+
+def test_what_is_said_of_a_program_is_not_said_at_the_beginning_of_its_command() -> None:
+    run = RunReport("a.py", "trainer", (), *[None] * 3, launched="run.sh:2")  # type: ignore[arg-type]
+    reports = [
+        FileReport("a.py", "trainer", (finding("a.py", 7),), (run,)),
+        FileReport("run.sh", "trainer", (finding("run.sh", 2), finding("run.sh", 2, "y"), finding("run.sh", 3))),
+    ]
+    found = [(item.location.path, item.location.line) for one in merge_reports(reports) for item in one.findings]
+    assert found == [("a.py", 7), ("run.sh", 2), ("run.sh", 3)]
 
 
 def test_runs_of_one_file_say_one_verdict_and_its_own_first() -> None:

@@ -28,6 +28,7 @@ OWN_LOADER = OWN.replace("yaml.safe_load(open(args.config))", "read_simple_yaml(
     "import yaml, argparse", "def read_simple_yaml(path):\n    return split(open(path).read())"
 )
 JOINS = 'import os, yaml\ndef load(folder):\n    return yaml.safe_load(open(os.path.join(folder, "sft.yaml")))\n'
+APP = 'import os, yaml\nconfig = yaml.safe_load(open(os.path.join(os.environ["ROOT"], "configs", "app.yaml")))\n'
 READER = OWN.split("model = ")[0]
 BY_HELPER = OWN.replace("yaml.safe_load(open(args.config))", "load_config(args.config)").replace(
     "yaml, argparse", "argparse\nfrom utils.config import load_config"
@@ -61,6 +62,7 @@ def rules(found: Analysis) -> list[str]:
         ({"train_py": OWN}, ["CFG013"]),  # reads most of the keys
         ({"train_py": OWN_LOADER}, ["CFG013"]),  # without a library for YAML
         ({"prune_py": JOINS}, JUDGED),  # a file of that name in a folder that it is given
+        ({"app_py": APP}, JUDGED),  # another file of the same folder
         ({"train_py": BY_HELPER, "utils__config_py": LOADER}, ["CFG013"]),  # and another script loads the file
         ({"train_py": BY_HELPER}, JUDGED),
         ({"train_py": READER, "run_sh": "python train.py --config configs/sft.yaml"}, ["CFG013"]),
@@ -129,6 +131,13 @@ def test_an_argument_of_the_model_that_the_program_leaves_out(files: dict[str, s
     assert ("CFG003" in {one.rule for one in analysed(config, **files, **command).findings}) is is_said
 
 
+def test_of_several_scripts_that_may_read_a_file_none_is_said_to() -> None:
+    (one,) = (item.message for item in analysed(train_py=OWN).findings if item.rule == "CFG013")
+    (several,) = (item.message for item in analysed(train_py=OWN, other_py=OWN).findings if item.rule == "CFG013")
+    assert one.startswith("train.py reads this file by itself")
+    assert several.startswith("a script of the repository (train.py may be it) reads this file by itself")
+
+
 def test_a_comment_in_the_file_says_who_reads_it() -> None:
     files = {"train_py": PARSER, "own_py": READER}
     assert rules(analysed(f"# python own.py --config configs/sft.yaml\n{CONFIG}", **files)) == ["CFG013"]
@@ -144,8 +153,13 @@ def test_a_loop_of_one_s_own_computes_as_the_launch_file_says(launch_file: str, 
     start = Start("trainer", "", StartedProgram("train.py", "torch"))
     document = workspace.documents("configs/own.yaml")[0]._replace(start=start)
     assert skips_rule("PRE003", document, workspace.context()) is is_skipped
-    read = in_memory({"configs/own.yaml": FOREIGN, "accelerate_config.yaml": file})
-    assert skips_rule("PRE003", read.documents("configs/own.yaml")[0], read.context()) is is_skipped
+    for config, command, skips in (
+        (FOREIGN, "", is_skipped),  # a script reads it
+        (CONFIG, "", is_skipped),  # nothing is known to launch it
+        (CONFIG, "accelerate launch train.py configs/own.yaml", False),
+    ):
+        read = in_memory({"configs/own.yaml": config, "accelerate_config.yaml": file, "run.sh": command})
+        assert skips_rule("PRE003", read.documents("configs/own.yaml")[0], read.context()) is skips
 
 
 FOREIGN = CONFIG.replace("2e-5", "2.0e-5") + "data_prep_workers_x: 2\nmy_own_switch: true\nteacher_decay_y: 0.1\n"

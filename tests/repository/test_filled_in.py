@@ -72,6 +72,7 @@ def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
         ("", "with open(os.path.join(out, 'ds.json'), mode='w') as file: ...", True),
         ("", 'NAME = "configs/ds.json"\nwith open(NAME, "w", encoding="utf-8") as file: ...', True),
         ("", 'train("ds.json")\nmodel.save("out")', False),
+        ("", 'OmegaConf.save(config, "configs/ds.json")', True),
     ],
 )
 def test_files_that_are_made(page: str, script: str, made: bool) -> None:

@@ -212,7 +212,7 @@ def test_scripts_that_disagree_about_a_file_are_named(tmp_path: Path) -> None:
     write(tmp_path, {"sft.py": OWN, "grpo.py": GRPO, "a.yaml": CONFIG})
     found = [item for item in checked(tmp_path, "a.yaml")["findings"] if item["rule"] == "CFG014"]
     assert [item["message"] for item in found] == [
-        "sft.py reads this file too, and makes a run of `SFTConfig` of it, not of `GRPOConfig`"
+        "sft.py reads this file too, and trains with `SFTConfig`, not with `GRPOConfig`"
     ]
     said = memlint(tmp_path, "map", "a.yaml", "--isolated").out
     assert "sft.py reads this file too" in said

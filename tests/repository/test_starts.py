@@ -53,6 +53,19 @@ def test_prose_and_open_commands_are_none(text: str) -> None:
     assert starts(text) == []
 
 
+@pytest.mark.parametrize(
+    ("word", "names", "found"),
+    [
+        ("workflow/finetune_specialist.py", {"src/finetune_specialist.py"}, ("src/finetune_specialist.py",)),
+        ("workflow/finetune_specialist.py", {"a/finetune_specialist.py", "b/finetune_specialist.py"}, ()),
+        ("workflow/finetune_specialist.py", {"src/my_finetune_specialist.py"}, ()),
+        ("src/train.py", {"own/train.py"}, ()),  # of another repository's, it may be
+    ],
+)
+def test_a_program_that_has_been_moved(word: str, names: set[str], found: tuple[str, ...]) -> None:
+    assert TrackedNames("/r", frozenset(names)).programs(word, ("",)) == found
+
+
 def test_the_files_that_a_command_names() -> None:
     (found,) = starts("python train.py --config conf/a.yaml --deepspeed conf/b.json --other conf/c.yaml\n")
     assert set(found.files.values()) == {"conf/a.yaml", "conf/b.json"}

@@ -20,7 +20,21 @@ output_dir: out
 @pytest.mark.parametrize(
     "text",
     [
-        *("$lr", "${LR}", "{{ lr }}", "<lr>", "{lr}", "__LR__", "@LR@", "X", "XXX", "CHANGE_ME", "...", "/.../..."),
+        *(
+            "$lr",
+            "${LR}",
+            "{{ lr }}",
+            "<lr>",
+            "{lr}",
+            "__LR__",
+            "@LR@",
+            "X",
+            "XXX",
+            "CHANGE_ME",
+            "...",
+            "/.../...",
+            "???",
+        ),
         *("TO_BE_FILLED", "TBD", "FILL_ME", "INSERT_LR", "LR_PLACEHOLDER", "PLACEHOLDER", "LR_HERE"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.fields import Fields, as_bool
-from memlint.formats.own_reader import OF_TWO_FILES
+from memlint.formats.own_reader import OF_TWO_FILES, who_reads
 from memlint.formats.schema.suggest import distance, normal
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
@@ -49,7 +49,7 @@ def unjudged(document: Document, context: Context) -> Issue | None:
     foreign = sorted(foreign_keys(_keys(document), context))
     named = ", ".join(f"`{key}`" for key in foreign[:_MOST_NAMED])
     if found.path:
-        who = f"{found.path} reads this file by itself"
+        who = who_reads(found)
     elif len(foreign) >= SEVERAL:
         who = (
             f"{named} belong to no argument class of transformers, TRL or PEFT, so a script of its own reads this file"
@@ -140,13 +140,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if rule == "PRE003" and document.syntax == "python" and "Accelerator(" in document.text:
         return True  # `accelerate launch --mixed_precision` says it
-    is_own_loop = start is not None and start.program.framework == "torch"
-    if (
-        rule == "PRE003"
-        and (is_own_loop or _is_read_by_script(document, context))
-        and _launch_file_says(context, document)
-    ):
-        return True  # and a file of accelerate's, for a loop of the program's own
+    if rule == "PRE003" and _may_be_launched_otherwise(document, context) and _launch_file_says(context, document):
+        return True  # and a file of accelerate's
     if rule == "MEM006" and not document.value.keys() & _DTYPES and _is_read_by_script(document, context):
         return True  # the script may load the weights in half as many bytes, and train some of them
     if rule in _WITHOUT_EFFECT and is_record(document.value):
@@ -175,6 +170,14 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 
 def _is_read_by_script(document: Document, context: Context) -> bool:
     return document.start is None and reader_of(document, context).kind == "script"
+
+
+def _may_be_launched_otherwise(document: Document, context: Context) -> bool:
+    """Whether a launch file of the repository may be in force that no command here names: for a loop of the program's
+    own, or a config that nothing is known to launch."""
+    if document.start is not None:
+        return document.start.program.framework == "torch"
+    return _is_read_by_script(document, context) or not context.launch_commands(document.path)
 
 
 def _launch_file_says(context: Context, document: Document) -> bool:

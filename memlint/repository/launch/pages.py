@@ -36,6 +36,8 @@ _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in
 
+_OWN_NAME = 16  # letters of a program's name that is no `run_sft.py` of other repositories
+
 
 class TrackedNames(NamedTuple):
     """The repository's tracked files: `root` (absolute, posix), and every name below it."""
@@ -52,6 +54,16 @@ class TrackedNames(NamedTuple):
             return ()
         places = (posixpath.normpath(posixpath.join(folder, word)) for folder in folders)
         return tuple(dict.fromkeys(place for place in places if place in self.names))
+
+    def programs(self, word: str, folders: Iterable[str]) -> tuple[str, ...]:
+        """The tracked programs that `word` may name. A command may be older than the folder that a program is in now:
+        where nothing is at its path, the one file with that name counts, if few other repositories have the name."""
+        found = self.resolve(word, folders)
+        name = posixpath.basename(word)
+        if found or len(name) < _OWN_NAME or "_" not in name or not name.endswith(".py"):
+            return found
+        moved = tuple(one for one in self.names if one.endswith(name) and posixpath.basename(one) == name)
+        return moved if len(moved) == 1 else ()
 
 
 def may_hold_commands(name: str) -> bool:

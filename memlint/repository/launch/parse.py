@@ -15,12 +15,14 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from memlint.formats.base import Launch
 from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_script
 from memlint.repository.launch.snippets import COMMAND, snippets
-from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
+from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options, overrides
 from memlint.repository.scripts.embedded import holds_recipes, recipes
+from memlint.repository.scripts.values import value_of
 from memlint.repository.scripts.world import visible_devices, world
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
@@ -137,14 +139,23 @@ def launches_of_invocation(
     launch = _described(launched, invocation, folders, tracked)
     launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
     configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
+    over = launch._replace(options=tuple(_options_over(launched.arguments))) if any(configs.values()) else launch
     for named in configs.values():
-        yield from ((config, launch._replace(is_clear=launch.is_clear and len(named) == 1)) for config in named)
+        yield from ((config, over._replace(is_clear=launch.is_clear and len(named) == 1)) for config in named)
     name = launched.program.text
     if launch.launcher != "accelerate" or launched.is_module or not name.endswith(".py"):
         return  # the program's own file says the rest
-    programs = tracked.resolve(name, folders)
+    programs = tracked.programs(name, folders)
     launch = launch._replace(is_clear=launch.is_clear and len(programs) == 1, names_config=any(configs.values()))
     yield from ((program, launch) for program in programs)
+
+
+def _options_over(arguments: Sequence[Word]) -> Iterator[tuple[str, Any]]:
+    """What the options of a program say over the config that it is given: `--bf16 true`, `bf16=true`."""
+    named, others = options(arguments)
+    for one in (*named, *overrides(others)):
+        if not any(word.text.endswith(CONFIGS) for word in one.values):
+            yield one.name, value_of(one.values, frozenset())
 
 
 def _is_foreign(program: Word, folders: tuple[str, ...], tracked: TrackedNames) -> bool:

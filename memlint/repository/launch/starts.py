@@ -90,7 +90,7 @@ def _program(launched: LaunchCommand, folders: tuple[str, ...], tracked: Tracked
         return None
     path = name.replace(".", "/")
     places = (name,) if not launched.is_module else (f"{path}.py", f"{path}/__main__.py", f"src/{path}.py")
-    found = (one for place in places for one in tracked.resolve(place, folders) if one.endswith(".py"))
+    found = (one for place in places for one in tracked.programs(place, folders) if one.endswith(".py"))
     return next(found, None)
 
 
@@ -107,4 +107,4 @@ def _line(launched: LaunchCommand, one: Invocation, name: str, lines: Lines, roo
         return value._replace(source=ValueSource(name, lines.span(at.start, at.end), "command"))
 
     given = {one.name: tuple(map(placed, line.options[one.name], one.values)) for one in named}
-    return line._replace(options=given, positional=tuple(map(placed, line.positional, others)))
+    return line._replace(options=given, positional=tuple(map(placed, line.positional, others)), page=name)

@@ -32,7 +32,7 @@ from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
-from memlint.source.python.reader import CommandLine, ScriptFiles
+from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import (
     Either,
@@ -68,6 +68,7 @@ _HAS_OPTIONS = re.compile(
     r"|from_cli|CLI\("
 )
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
+_OF_OPTIONS = ("option", "computed")  # where a value comes from that a word of a command may give
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
 # Keys of SFTConfig and its relatives, besides those of TrainingArguments, that an edit may add as arguments.
@@ -129,7 +130,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     if isinstance(script, Problem):
         return ()
     runs = _runs(script, path, text, repository, config)
-    found = [document_of(run, path, text, repository, line.is_given) for run, line in runs if _is_known(run)]
+    found = [document_of(run, path, text, repository, line) for run, line in runs if _is_known(run)]
     count = len(found)
     rereading = partial(_rereading, path, file, repository, config)
     return tuple(
@@ -176,7 +177,9 @@ def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
         chosen = [one for one in starts if config in one.files.values()]
     else:
         chosen = [one for one in starts if not one.files] or (list(starts) if len(starts) == 1 else [])
-    lines = {repr(_words(one.line)): one.line for one in chosen}
+    lines: dict[str, CommandLine] = {}
+    for line in sorted((one.line for one in chosen), key=lambda line: not is_script(line.page)):
+        lines.setdefault(repr(_words(line)), line)  # of equal ones, a script's: what it says is said there
     return list(lines.values()) if len(lines) <= MAX_STARTS else []
 
 
@@ -243,11 +246,11 @@ class _Cache:
 
 
 def document_of(
-    run: PythonRun, path: str, text: str, repository: PythonRepository, is_commanded: bool = False
+    run: PythonRun, path: str, text: str, repository: PythonRepository, line: CommandLine = BARE
 ) -> Document:
     """The document of a run: of the script, or of the config that contains its batch size.
 
-    `is_commanded`: the run depends on the options of a command; other commands give other runs.
+    `line`: the command line that the run was followed with; other ones give other runs.
     """
     home = _home(run, path)
     config = repository.document(home) if home != path else None
@@ -262,8 +265,8 @@ def document_of(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
         dict(_written_at(run, repository)),
-        by_command=dict(_by_command(run)),
-        is_commanded=is_commanded,
+        by_command=dict(_by_command(run, line)),
+        is_commanded=line.is_given,
     )
     return Document(
         repository.display(home),
@@ -309,11 +312,14 @@ def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
     )
 
 
-def _by_command(run: PythonRun) -> Iterator[tuple[str, bool]]:
+def _by_command(run: PythonRun, line: CommandLine) -> Iterator[tuple[str, bool]]:
+    """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's."""
     for key, value in run.keys.items():
         source = source_of(value)
         if source.how == "command":
             yield key, is_script(source.path)
+        elif source.how in _OF_OPTIONS and key in line.options:
+            yield key, is_script(line.page)
 
 
 def _written_at(run: PythonRun, repository: PythonRepository) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.runs import LOOP
 from memlint.source.document import Document, Path, Span
 from memlint.source.layout import Entry, Places
 
@@ -49,11 +50,15 @@ def disagreements(of: FileReading, readings: Sequence[FileReading]) -> Iterator[
 def _difference(one: Document, other: Document) -> str:
     first, second = _class(one), _class(other)
     if first != second:
-        return f"makes a run of `{second}` of it, not of `{first}`"
+        return f"trains with {_trainer(second)}, not with {_trainer(first)}"
     names = sorted(key for key in {*one.value, *other.value} if DECIDES.match(key))
     told = [f"`{name}` is {_word(other, name)} there and {_word(one, name)} here" for name in names]
     told = [text for name, text in zip(names, told) if _differ(_word(one, name), _word(other, name))]
     return f"disagrees: {', '.join(told[:MAX_NAMED])}" if told else ""
+
+
+def _trainer(arguments_class: str) -> str:
+    return "a loop of its own" if arguments_class == LOOP else f"`{arguments_class}`"
 
 
 def _differ(one: str, other: str) -> bool:

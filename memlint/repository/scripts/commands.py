@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
 from memlint.source.shell.text import Word
@@ -148,3 +148,11 @@ def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]
         else:
             others.append(word)
     return tuple(found), tuple(others)
+
+
+def overrides(words: Iterable[Word]) -> Iterator[Option]:
+    """Hydra's `a.b=value` as options of that name."""
+    for word in words:
+        name, joined, _ = word.text.lstrip("+").partition("=")
+        if joined and name and name[0] != "~":
+            yield Option(name, word, (word.after(word.text.index("=") + 1),), True)

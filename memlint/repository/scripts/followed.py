@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.runs import PythonRun
-from memlint.repository.scripts.commands import LaunchCommand, Option, options
+from memlint.repository.scripts.commands import LaunchCommand, Option, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
 from memlint.repository.scripts.values import placeholder
@@ -59,8 +59,8 @@ def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: W
     named, others = options(launched.arguments)
     given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
     positional = tuple(_value(word, "") for word in others)
-    overrides = {one.name: plain_word((_value(one.values[0], one.name),)) for one in _overrides(others)}
-    return CommandLine("", given, positional, dict(_environment(launched, variables, size)), overrides)
+    over = {one.name: plain_word((_value(one.values[0], one.name),)) for one in overrides(others)}
+    return CommandLine("", given, positional, dict(_environment(launched, variables, size)), over)
 
 
 def _value(word: Word, name: str) -> Value:
@@ -93,15 +93,7 @@ def followed(
     if len(runs) != 1:
         return None
     named, others = options(launched.arguments)
-    return Followed(runs[0], {one.name: one for one in (*named, *_overrides(others))})
-
-
-def _overrides(words: Iterable[Word]) -> Iterator[Option]:
-    """Hydra's `a.b=value` as options of that name."""
-    for word in words:
-        name, joined, _ = word.text.lstrip("+").partition("=")
-        if joined and name and name[0] != "~":
-            yield Option(name, word, (word.after(word.text.index("=") + 1),), True)
+    return Followed(runs[0], {one.name: one for one in (*named, *overrides(others))})
 
 
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:

@@ -46,7 +46,8 @@ class CommandLine(NamedTuple):
     `config`: the configuration file that the command line names, by its path in the repository; "" without one.
     `options`: the words after each option, by its name with underscores. `positional`: the words before and between
     options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
-    `environment`: variables that are set for the script; they override its defaults.
+    `environment`: variables that are set for the script; they override its defaults. `page`: the file that shows the
+    command; "" if it is not of the repository.
     """
 
     config: str = ""
@@ -54,6 +55,7 @@ class CommandLine(NamedTuple):
     positional: tuple[Value, ...] = ()
     environment: Mapping[str, Value] = {}
     overrides: Mapping[str, Value] = {}
+    page: str = ""
 
     @property
     def is_given(self) -> bool:
