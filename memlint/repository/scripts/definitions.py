@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
+from memlint.repository.scripts.evaluation import only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.repository.scripts.model_changes import ModelChange, changes
 from memlint.source.document import Problem
@@ -101,7 +102,7 @@ class TrainingProgram(NamedTuple):
     assigned: Mapping[str, Assignment] = {}
     changes: tuple[ModelChange, ...] = ()
     swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
-    only_evaluates: bool = False  # it calls a trainer's `evaluate`, but trains nothing
+    only_evaluates: bool = False  # it calls a trainer's `evaluate`, or writes text, but trains nothing
     writes_groups: bool = False  # it does GRPO with a subclass of transformers' Trainer, not with TRL's GRPOTrainer
 
 
@@ -164,7 +165,7 @@ def program(
         assigned,
         changes([(module.path, module.tree) for module in modules], classes, _MODEL_CLASSES, flags),
         _swift_task(trees[0]),
-        _only_evaluates(trees),
+        only_evaluates(trees, flags),
         any(_writes_groups(node) for node, _ in classes.values()),
     )
 
@@ -183,17 +184,6 @@ def _swift_task(tree: ast.Module) -> str:
     }
     called = (_name(node.func) for node in nodes(tree) if isinstance(node, ast.Call) and not node.args)
     return next((_SWIFT_TASKS[name] for name in called if name in imported & _SWIFT_TASKS.keys()), "")
-
-
-def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
-    """Whether the program only evaluates, predicts or saves with a trainer, and no module of it trains."""
-
-    def methods(tree: ast.Module) -> set[str]:
-        calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
-        return {_name(function) for function in calls}
-
-    asks = {"evaluate", "predict", "save_model"} & methods(trees[0])
-    return bool(asks) and not any({"train", "fit", "backward"} & methods(tree) for tree in trees)
 
 
 def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse) -> Iterator[_Module]:

@@ -569,6 +569,19 @@ def test_a_program_that_only_evaluates_is_no_training(last: str, count: int) -> 
     assert len(documents(f"python check.py {FLAGS}", files={"check.py": program})) == count
 
 
+def test_a_program_that_writes_text_is_no_training_whatever_lies_beside_what_it_imports() -> None:
+    helpers = "def load(path):\n    return AutoModelForCausalLM.from_pretrained(path)\n"
+    helpers += "class Own:\n    def step(self):\n        SFTConfig(name='x')\n        self.model.train()\n"
+    head = "import argparse\nfrom helpers import load\np = argparse.ArgumentParser()\n"
+    head += "p.add_argument('--max_length', type=int)\np.add_argument('--output_dir')\n"
+    found = [
+        documents(f"python check.py {FLAGS}", files={"helpers.py": helpers, "check.py": head + code})
+        for code in ("load('gpt2').generate()\n", "load('gpt2').generate()\nload('gpt2').train()\n")
+    ]
+    found.append(documents(f"python check.py {FLAGS}", files={"helpers.py": helpers, "check.py": head + "load('x')\n"}))
+    assert list(map(len, found)) == [0, 1, 1]
+
+
 @pytest.mark.parametrize(
     "command", ["trl sft --config sft.yaml", "llamafactory-cli train lf.yaml", "axolotl train ax.yml"]
 )
