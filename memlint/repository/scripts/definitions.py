@@ -165,7 +165,7 @@ def program(
         assigned,
         changes([(module.path, module.tree) for module in modules], classes, _MODEL_CLASSES, flags),
         _swift_task(trees[0]),
-        only_evaluates(trees, flags),
+        only_evaluates(path, trees, flags, known),
         any(_writes_groups(node) for node, _ in classes.values()),
     )
 

@@ -1,15 +1,18 @@
 """Decides whether a program only evaluates: it calls a trainer's `evaluate` or writes text with its model, and nothing
 that it reaches trains.
 
-What it imports without using it says nothing: a module of data sets often lies in one package with the trainers.
+What it imports without using it says nothing: a module of data sets often lies in one package with the trainers, and a
+program that uses a trained model takes its class from the file that trained it.
 """
 
 from __future__ import annotations
 
 import ast
+import posixpath
 import re
 from collections.abc import Collection, Iterator, Sequence
 
+from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import nodes
 
 _ASKS_TRAINER = frozenset(("evaluate", "predict", "save_model"))
@@ -24,38 +27,51 @@ _PREPARES = frozenset(("prepare_model_for_kbit_training", "prepare_model_for_int
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def only_evaluates(trees: Sequence[ast.Module], flags: Collection[str]) -> bool:
+def only_evaluates(path: str, trees: Sequence[ast.Module], flags: Collection[str], classes: Collection[str]) -> bool:
     """Whether a program evaluates, predicts, saves or writes text, and nothing that it reaches trains.
 
-    `trees`: the program, then the modules that it imports. `flags`: the names of its options.
+    `trees`: the program at `path`, then the modules that it imports. `flags`: the names of its options. `classes`:
+    those of training arguments that the modules name.
     """
     asked = {_name(node.func) for node in nodes(trees[0]) if isinstance(node, ast.Call)}
-    writes = "generate" in asked and not _OF_TRAINING & set(flags)
-    if not asked & _ASKS_TRAINER and not writes:
+    reached = _reached(trees)
+    if reached.called & _TRAINS:
         return False
-    called, defined = _reached(trees)
-    if called & _TRAINS:
+    if asked & _ASKS_TRAINER:
+        return True
+    others = {posixpath.basename(path).removesuffix(".py"), *(reached.called - reached.defined - _PREPARES)}
+    if _OF_TRAINING & set(flags) or any(map(_MAY_TRAIN.search, others)):
         return False
-    return bool(asked & _ASKS_TRAINER) or not any(map(_MAY_TRAIN.search, called - defined - _PREPARES))
+    return "generate" in asked or (bool(classes) and not reached.used & set(classes))
 
 
-def _reached(trees: Sequence[ast.Module]) -> tuple[set[str], set[str]]:
-    """Names of the functions that the program calls, directly or through functions and classes of `trees`; names of
-    those that are defined there."""
-    defined: dict[str, list[ast.AST]] = {}
-    for tree in trees[1:]:
-        for node in tree.body:
-            if isinstance(node, _DEFINITIONS):
-                defined.setdefault(node.name, []).append(node)
-    called, seen, waiting = set[str](), set[str](), list[ast.AST](trees[:1])
+class _Reach(NamedTuple):
+    """Names that a program calls and uses, directly or through functions and classes of its modules; `defined`: those
+    of these functions and classes."""
+
+    called: set[str]
+    used: set[str]
+    defined: set[str]
+
+
+def _reached(trees: Sequence[ast.Module]) -> _Reach:
+    own = [{node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)} for tree in trees]
+    everywhere: dict[str, list[tuple[ast.AST, int]]] = {}
+    for place, definitions in enumerate(own):
+        for name, node in definitions.items():
+            everywhere.setdefault(name, []).append((node, place))
+    called, used = set[str](), set[str]()
+    waiting: list[tuple[ast.AST, int]] = [(tree, 0) for tree in trees[:1]]
+    known = {id(node) for node in own[0].values()}  # a part of what is waiting
     while waiting:
-        for name, is_called in _names(waiting.pop()):
-            if is_called:
-                called.add(name)
-            if name not in seen:
-                seen.add(name)
-                waiting += defined.get(name, ())
-    return called, {*defined} & seen
+        of, place = waiting.pop()
+        for name, is_called in _names(of):
+            used.add(name)
+            called.update({name} if is_called else ())
+            found = [(own[place][name], place)] if name in own[place] else everywhere.get(name, ())
+            waiting += (one for one in found if id(one[0]) not in known)
+            known.update(id(node) for node, _ in found)
+    return _Reach(called, used, {*everywhere} & used)
 
 
 def _names(of: ast.AST) -> Iterator[tuple[str, bool]]:
@@ -65,6 +81,8 @@ def _names(of: ast.AST) -> Iterator[tuple[str, bool]]:
             yield _name(node.func), True
         elif isinstance(node, (ast.Name, ast.Attribute)):
             yield _name(node), False
+        elif isinstance(node, ast.alias) and node.asname:
+            yield node.name, True  # called under its other name
 
 
 def _name(node: ast.AST) -> str:

@@ -213,7 +213,7 @@ def _import_from(reader: Reader, node: ast.ImportFrom, frame: Frame) -> str:
     for name in node.names:
         found = modules.imported_name(reader, node.module or "", node.level, name.name, frame.module.path, execute)
         if isinstance(found, Scope):
-            frame.scope.names.update(found.names)
+            frame.scope.names.update({one: value for one, value in found.names.items() if one[:1] != "_"})
         elif name.name != "*":
             frame.scope.names[name.asname or name.name] = found
     return GOES_ON
