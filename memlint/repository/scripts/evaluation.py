@@ -60,6 +60,10 @@ def _reached(trees: Sequence[ast.Module]) -> _Reach:
     for place, definitions in enumerate(own):
         for name, node in definitions.items():
             everywhere.setdefault(name, []).append((node, place))
+    aliases = [
+        [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names] for tree in trees
+    ]
+    renamed = [{one.name for one in names if one.asname} for names in aliases]
     called, used = set[str](), set[str]()
     waiting: list[tuple[ast.AST, int]] = [(tree, 0) for tree in trees[:1]]
     known = {id(node) for node in own[0].values()}  # a part of what is waiting
@@ -68,7 +72,9 @@ def _reached(trees: Sequence[ast.Module]) -> _Reach:
         for name, is_called in _names(of):
             used.add(name)
             called.update({name} if is_called else ())
-            found = [(own[place][name], place)] if name in own[place] else everywhere.get(name, ())
+            found = everywhere.get(name, ())
+            if name in own[place] and name not in renamed[place]:
+                found = [(own[place][name], place)]
             waiting += (one for one in found if id(one[0]) not in known)
             known.update(id(node) for node, _ in found)
     return _Reach(called, used, {*everywhere} & used)
