@@ -602,7 +602,7 @@ def test_a_program_that_writes_text_is_no_training_whatever_lies_beside_what_it_
         for code in ("load('gpt2').generate()\n", "load('gpt2').generate()\nload('gpt2').train()\n")
     ]
     found.append(documents(f"python check.py {FLAGS}", files={"helpers.py": helpers, "check.py": head + "load('x')\n"}))
-    assert list(map(len, found)) == [0, 1, 1]
+    assert list(map(len, found)) == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
