@@ -312,7 +312,7 @@ def _collect(
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             one = _field(item, module.path)
             flags.setdefault(one.name, one)
-    bases = [_name(base) for base in node.bases]
+    bases = [_where_defined(_name(base), module) for base in node.bases]
     known.update(base for base in bases if base in KNOWN_CLASSES)
     found = [_collect(base, classes, flags, known, depth + 1) for base in bases if base != name]
     return all(found)

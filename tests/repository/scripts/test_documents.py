@@ -580,6 +580,16 @@ def test_a_launch_with_the_scripts_own_arguments_alone_says_nothing(given: str, 
     assert len(documents(f'torchrun own.py{given} "$@"', files={"own.py": program})) == count
 
 
+def test_arguments_that_stand_on_transformers_under_another_name_are_transformers() -> None:
+    program = "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer\n"
+    program += "from transformers import TrainingArguments as HFTrainingArguments\n"
+    program += "@dataclass\nclass TrainingArguments(HFTrainingArguments):\n    weight: float = 1.0\n"
+    program += "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(load(), args).train()\n"
+    start = one(f"torchrun own.py {FLAGS} --weight 2", files={"own.py": program}).start
+    assert start is not None
+    assert (start.format, start.program.framework) == ("trainer", "transformers")
+
+
 def test_a_program_that_takes_a_class_from_the_file_that_trains_is_no_training() -> None:
     files = {
         "own_sft.py": "from transformers import Trainer, TrainingArguments\nclass Own: pass\ndef main():\n"
