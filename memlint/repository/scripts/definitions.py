@@ -129,6 +129,7 @@ def program(
     constants: dict[str, tuple[Any, str]] = {}
     computed: dict[str, tuple[ast.expr, str]] = {}
     assigned: dict[str, Assignment] = {}
+    own = {name for name in classes if not _derives(name, classes)}
     parsed, missing = "", False
     parsed_classes: list[str] = []
     for module in modules:
@@ -149,7 +150,8 @@ def program(
                 missing = missing or not complete
                 for class_name in found:
                     missing = not _collect(class_name, classes, flags, known) or missing
-            _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
+            if name not in own:
+                _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
     trees = [module.tree for module in modules]
     complete = bool(parsed) and not missing and have_one_definition(parsed_classes, trees)
     complete = complete and is_complete(trees[0], read(path) or "", trees)
@@ -316,6 +318,17 @@ def _collect(
     known.update(base for base in bases if base in KNOWN_CLASSES)
     found = [_collect(base, classes, flags, known, depth + 1) for base in bases if base != name]
     return all(found)
+
+
+def _derives(name: str, classes: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a class of the repository stands on one of KNOWN_CLASSES. One that has such a name and stands on nothing,
+    or on another library's class, is none of them: `class RewardConfig(PretrainedConfig)`."""
+    node, module = classes[name]
+    bases = [(_name(base), _where_defined(_name(base), module)) for base in node.bases]
+    if any(known in KNOWN_CLASSES and (here == name or here not in classes) for here, known in bases):
+        return True
+    inner = (here for here, _ in bases if here in classes and here != name)
+    return depth < 5 and any(_derives(here, classes, depth + 1) for here in inner)
 
 
 def _field(item: ast.AnnAssign, path: str) -> Definition:

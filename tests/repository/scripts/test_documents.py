@@ -584,7 +584,9 @@ def test_arguments_that_stand_on_transformers_under_another_name_are_transformer
     program = "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer\n"
     program += "from transformers import TrainingArguments as HFTrainingArguments\n"
     program += "@dataclass\nclass TrainingArguments(HFTrainingArguments):\n    weight: float = 1.0\n"
-    program += "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(load(), args).train()\n"
+    program += (
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(load(), args).train()\n"
+    )
     start = one(f"torchrun own.py {FLAGS} --weight 2", files={"own.py": program}).start
     assert start is not None
     assert (start.format, start.program.framework) == ("trainer", "transformers")

@@ -329,6 +329,8 @@ def _model_of_trainer(model: Value, given: Value | None) -> Keys:
 
 
 def _said_by(arguments: Value | None) -> Mapping[str, Value]:
+    if isinstance(arguments, Instance):
+        return arguments.attributes
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
 
 
