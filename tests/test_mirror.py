@@ -232,7 +232,8 @@ COVERED = {
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
-        *("repository.scripts.embedded", "repository.scripts.launch_file", "repository.scripts.read"),
+        *("repository.scripts.embedded", "repository.scripts.evaluation", "repository.scripts.launch_file"),
+        "repository.scripts.read",
         *("repository.scripts.slurm", "repository.scripts.translate"),
         *("repository.scripts.values", "repository.scripts.world"),
     ),
@@ -241,8 +242,8 @@ COVERED = {
         *("source.python.config_files", "source.python.expressions", "source.python.members"),
         *("source.python.methods", "source.python.modules", "source.python.notebook"),
         *("source.python.operations", "source.python.parameters", "source.python.reader"),
-        *("source.python.standard_library", "source.python.statements", "source.python.text"),
-        *("source.python.values",),
+        *("source.python.rounds", "source.python.standard_library", "source.python.statements"),
+        *("source.python.text", "source.python.values"),
     ),
     "tests/source/shell/test_following.py": (
         *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions"),

@@ -29,16 +29,11 @@ FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed",
     "swift",
     KERNELS,
 )
-_NAMES = {"llama-factory": "llamafactory", "ms-swift": "swift", "swift": ""}  # the package called swift is OpenStack's
+# The package called swift is OpenStack's; conda's pytorch is torch.
+_NAMES = {"llama-factory": "llamafactory", "ms-swift": "swift", "swift": "", "pytorch": "torch"}
 _LOCKS = ("uv.lock", "poetry.lock", "pdm.lock")
-_REQUIREMENT_FILES = (
-    "requirements.txt",
-    "pyproject.toml",
-    "environment.yml",
-    "environment.yaml",
-    "setup.cfg",
-    "setup.py",
-)
+_CONDA = tuple(f"{name}.{kind}" for name in ("environment", "env", "conda", "conda_env") for kind in ("yml", "yaml"))
+_REQUIREMENT_FILES = ("requirements.txt", "pyproject.toml", *_CONDA, "setup.cfg", "setup.py")
 # Requirement files for training on an image or cluster, in addition to those of the package itself.
 _TRAINING_FILES = tuple(
     f"{place}requirements{part}.txt"

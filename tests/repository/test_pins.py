@@ -76,6 +76,7 @@ def test_what_llamafactory_was_called_before_0_8(line: str) -> None:
         ("pyproject.toml", '[tool.poetry.dependencies]\npython = "^3.10"\ntrl = "0.15.2"\n'),
         ("setup.py", "import x\nsetup(\n    install_requires=['numpy', 'trl==0.15.2'],\n)\n"),
         ("environment.yml", "name: x\ndependencies:\n  - trl=0.15.2\n"),
+        ("env.yml", "name: x\ndependencies:\n  - trl=0.15.2=pyhd8ed1ab_0\n"),
         ("uv.lock", '[[package]]\nname = "trl"\nversion = "0.15.2"\n'),
     ],
 )

@@ -52,6 +52,14 @@ def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
     assert line[found["location"]["column"] - 1 :].startswith("2")
 
 
+@pytest.mark.parametrize(("files", "runs"), [({}, 1), ({"openrlhf/__init__.py": ""}, 0)])
+def test_a_copy_of_a_framework_is_no_program_of_the_repository(
+    tmp_path: Path, files: dict[str, str], runs: int
+) -> None:
+    write(tmp_path, {"openrlhf/cli/train_sft.py": SFT, **files})
+    assert len(checked(tmp_path, ".")["runs"]) == runs
+
+
 def test_a_notebook_is_linted_in_its_cell(tmp_path: Path) -> None:
     code = SFT.replace("batch_size=2", "batch_size=48").replace("args =", "é = 'ü'; args =")
     first, second = code.split("\n\n", 1)

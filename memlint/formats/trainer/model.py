@@ -132,10 +132,19 @@ def read_attention(fields: Fields, config: TrainerConfig) -> None:
     if _is_memory_efficient(config.section.document.start):
         fields.infer("attention.implementation", "flash_attention_2", "`train_mem.py` trains with flash attention")
         return
-    if OPEN_INSTRUCT & config.section.value.keys() and "use_flash_attn" not in config.section.value:
+    if _is_of_open_instruct(config):
         fields.default("attention.implementation", "flash_attention_2", "open-instruct: use_flash_attn is on")
     version = ".".join(map(str, config.transformers))
     fields.default("attention.implementation", "sdpa", f"transformers {version}: sdpa where the model supports it")
+
+
+def _is_of_open_instruct(config: TrainerConfig) -> bool:
+    """Whether open-instruct reads the keys and says the attention by itself. Names of its options that stand alone are
+    others' too (transformers 5.23.0 examples/pytorch/language-modeling/run_clm_no_trainer.py: `with_tracking`), and a
+    program of the repository says by itself what it loads."""
+    start, value = config.section.document.start, config.section.value
+    is_seen = start is not None and not start.program.is_foreign
+    return not is_seen and len(OPEN_INSTRUCT & value.keys()) >= 2 and "use_flash_attn" not in value
 
 
 def _is_memory_efficient(start: Start | None) -> bool:

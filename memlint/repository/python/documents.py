@@ -60,6 +60,11 @@ _MODEL_LOADED = re.compile(
 )
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
+# Frameworks whose code lies as a package in forks and copies of them: what is in it is no program of the repository.
+_FRAMEWORKS = frozenset(
+    ("openrlhf", "llamafactory", "llmtuner", "swift", "verl", "trl", "axolotl", "transformers", "peft", "deepspeed")
+    + ("accelerate", "unsloth", "litgpt", "torchtune", "nemo_rl")
+)
 _READ_BACK = re.compile(r"\bself\.args\.(\w+)")  # an argument that a trainer class of the script reads again
 MAX_IMPORTS = 40
 MAX_STARTS = 4  # commands of one script that become runs
@@ -109,6 +114,14 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
     return any(map(_LOOP.search, found)) and any(map(_MODEL_LOADED.search, found))
 
 
+def _is_of_framework(path: str, read: Callable[[str], str | None]) -> bool:
+    """Whether a script lies in a copy of a framework's package: `openrlhf/cli/train_sft.py`. Launches of it are read
+    with the framework's own keys."""
+    folders = path.split("/")[:-1]
+    packages = ("/".join(folders[: end + 1]) for end, name in enumerate(folders) if name in _FRAMEWORKS)
+    return any(read(f"{package}/__init__.py") is not None for package in packages)
+
+
 def followed(path: str, repository: PythonRepository, command: CommandLine) -> tuple[PythonRun, ...]:
     """The runs of the script at `path` (below the root) with this command line; none if it does not train."""
     text = repository.read(path)
@@ -124,7 +137,7 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     `config`: the config that its command line names; "" for a start without arguments.
     """
     text = file if isinstance(file, str) else file.text
-    if not may_train(path, text, repository.read):
+    if not may_train(path, text, repository.read) or _is_of_framework(path, repository.read):
         return ()
     script = repository.parse(path, text) if isinstance(file, str) else notebook.read(file)
     if isinstance(script, Problem):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
+from memlint.repository.scripts.evaluation import only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.repository.scripts.model_changes import ModelChange, changes
 from memlint.source.document import Problem
@@ -101,7 +102,7 @@ class TrainingProgram(NamedTuple):
     assigned: Mapping[str, Assignment] = {}
     changes: tuple[ModelChange, ...] = ()
     swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
-    only_evaluates: bool = False  # it calls a trainer's `evaluate`, but trains nothing
+    only_evaluates: bool = False  # it calls a trainer's `evaluate`, or writes text, but trains nothing
     writes_groups: bool = False  # it does GRPO with a subclass of transformers' Trainer, not with TRL's GRPOTrainer
 
 
@@ -128,6 +129,7 @@ def program(
     constants: dict[str, tuple[Any, str]] = {}
     computed: dict[str, tuple[ast.expr, str]] = {}
     assigned: dict[str, Assignment] = {}
+    own = {name for name in classes if not _derives(name, classes)}
     parsed, missing = "", False
     parsed_classes: list[str] = []
     for module in modules:
@@ -148,7 +150,8 @@ def program(
                 missing = missing or not complete
                 for class_name in found:
                     missing = not _collect(class_name, classes, flags, known) or missing
-            _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
+            if name not in own:
+                _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
     trees = [module.tree for module in modules]
     complete = bool(parsed) and not missing and have_one_definition(parsed_classes, trees)
     complete = complete and is_complete(trees[0], read(path) or "", trees)
@@ -164,7 +167,7 @@ def program(
         assigned,
         changes([(module.path, module.tree) for module in modules], classes, _MODEL_CLASSES, flags),
         _swift_task(trees[0]),
-        _only_evaluates(trees),
+        only_evaluates(path, trees, flags, known),
         any(_writes_groups(node) for node, _ in classes.values()),
     )
 
@@ -183,17 +186,6 @@ def _swift_task(tree: ast.Module) -> str:
     }
     called = (_name(node.func) for node in nodes(tree) if isinstance(node, ast.Call) and not node.args)
     return next((_SWIFT_TASKS[name] for name in called if name in imported & _SWIFT_TASKS.keys()), "")
-
-
-def _only_evaluates(trees: Sequence[ast.Module]) -> bool:
-    """Whether the program only evaluates, predicts or saves with a trainer, and no module of it trains."""
-
-    def methods(tree: ast.Module) -> set[str]:
-        calls = (node.func for node in nodes(tree) if isinstance(node, ast.Call))
-        return {_name(function) for function in calls}
-
-    asks = {"evaluate", "predict", "save_model"} & methods(trees[0])
-    return bool(asks) and not any({"train", "fit", "backward"} & methods(tree) for tree in trees)
 
 
 def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse) -> Iterator[_Module]:
@@ -322,10 +314,21 @@ def _collect(
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
             one = _field(item, module.path)
             flags.setdefault(one.name, one)
-    bases = [_name(base) for base in node.bases]
+    bases = [_where_defined(_name(base), module) for base in node.bases]
     known.update(base for base in bases if base in KNOWN_CLASSES)
     found = [_collect(base, classes, flags, known, depth + 1) for base in bases if base != name]
     return all(found)
+
+
+def _derives(name: str, classes: Mapping[str, Any], depth: int = 0) -> bool:
+    """Whether a class of the repository stands on one of KNOWN_CLASSES. One that has such a name and stands on nothing,
+    or on another library's class, is none of them: `class RewardConfig(PretrainedConfig)`."""
+    node, module = classes[name]
+    bases = [(_name(base), _where_defined(_name(base), module)) for base in node.bases]
+    if any(known in KNOWN_CLASSES and (here == name or here not in classes) for here, known in bases):
+        return True
+    inner = (here for here, _ in bases if here in classes and here != name)
+    return depth < 5 and any(_derives(here, classes, depth + 1) for here in inner)
 
 
 def _field(item: ast.AnnAssign, path: str) -> Definition:

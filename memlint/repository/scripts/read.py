@@ -46,7 +46,7 @@ from memlint.source import in_dialect, load
 from memlint.source.document import AcceptedArguments, Document, Machine, Problem, Start, StartedProgram, ValueSources
 from memlint.source.python.reader import CommandLine
 from memlint.source.python.text import SourceText, parse
-from memlint.source.python.values import Undetermined, Value, source_of
+from memlint.source.python.values import Known, Undetermined, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Text, known, shown
@@ -205,6 +205,17 @@ def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool
     return any(word.text.endswith((".yaml", ".yml", ".json")) for word in (*given, *others[:1]))
 
 
+def _says_nothing(launched: LaunchCommand, program: TrainingProgram, run: Followed | None) -> bool:
+    """Whether nobody says what a launch trains: `accelerate launch sft.py "$@"` of a script that is given no arguments,
+    where a parser of dataclasses has no model by itself. Its defaults are no run that somebody starts."""
+    if launched.arguments or program.parses != "dataclasses":
+        return False
+    if run is not None:
+        return not isinstance(run.run.keys.get("model_name_or_path"), Known)
+    defaults = (program.meanings.get(name, name) for name, one in program.flags.items() if one.default)
+    return "model_name_or_path" not in {*defaults, *program.constants}
+
+
 def _is_of_a_file(value: Value | None) -> bool:
     """Whether a value is written in a config, or has no place."""
     return value is None or source_of(value).how == "config"
@@ -259,6 +270,8 @@ class _Reader:
             if self._is_beyond(entry, line):
                 return
             run = self._followed(entry, launched, line, invocation)
+        if format_name == "trainer" and _says_nothing(launched, definitions, run):
+            return
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         if leaves and run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size")):
             run = None  # its arguments come from the file

@@ -184,13 +184,19 @@ def flag_names(command: LaunchCommand, program: TrainingProgram) -> dict[str, st
     return {key: flag for flag, key in program.meanings.items() if flag != key and flag in program.flags}
 
 
-_SWIFT_MODULE = re.compile(r"(?:^|/)swift[./]cli[./](sft|pt|rlhf)(?:\.py)?$")
+_SWIFT_MODULE = re.compile(r"(?:(?:^|/)swift|\))[./]cli[./](sft|pt|rlhf)(?:\.py)?$")
+_SWIFT_FLAGS = frozenset({"sft_type", "train_type", "tuner_type"})  # of ms-swift alone (2.6, 3.12, 4.6)
 
 
 def _swift_module(command: LaunchCommand) -> str:
-    """The task of `torchrun -m swift.cli.sft` or `torchrun .../swift/cli/sft.py`; "" for other programs."""
-    found = _SWIFT_MODULE.search(command.program.text) if command.program is not None else None
-    return found[1] if found else ""
+    """The task of `torchrun -m swift.cli.sft` or `torchrun .../swift/cli/sft.py`; "" for other programs. A script may
+    ask Python where it lies: `$(python -c "import swift; ...")/cli/sft.py`."""
+    text = command.program.text if command.program is not None else ""
+    found = _SWIFT_MODULE.search(text)
+    if not text.startswith("$("):
+        return found[1] if found else ""
+    names = {one.name for one in options(command.arguments)[0]}
+    return "" if not names & _SWIFT_FLAGS else found[1] if found else "rlhf" if "rlhf_type" in names else "sft"
 
 
 def completed(

@@ -17,6 +17,7 @@ from memlint.source.python.members import (
     has_decorator,
     item,
     merge,
+    part_of,
     set_attribute,
 )
 from memlint.source.python.reader import Call, Frame, Reader, constant
@@ -81,6 +82,8 @@ def _subscript(reader: Reader, node: ast.Subscript, frame: Frame) -> Value:
     owner = evaluate(reader, node.value, frame)
     if isinstance(node.slice, ast.Slice):
         return _slice(reader, owner, node.slice, node.value, frame)
+    if isinstance(node.slice, ast.Tuple) and any(isinstance(one, ast.Slice) for one in node.slice.elts):
+        return _cut_tensor(reader, owner, node.slice, node.value, frame)
     key = evaluate(reader, node.slice, frame)
     found = item(owner, key)
     if isinstance(found, Undetermined) and found.source.span is None:
@@ -91,15 +94,39 @@ def _subscript(reader: Reader, node: ast.Subscript, frame: Frame) -> Value:
 def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: Frame) -> Value:
     edges = [evaluate(reader, edge, frame) if edge else Known(None) for edge in (node.lower, node.upper, node.step)]
     numbers = [edge.value for edge in edges if isinstance(edge, Known) and isinstance(edge.value, (int, type(None)))]
-    if len(numbers) < 3 or numbers[2] == 0:
-        return Undetermined("a part of unknown length")
-    if isinstance(owner, Items) and not owner.is_open:
+    is_known = len(numbers) == 3 and numbers[2] != 0
+    if is_known and isinstance(owner, Items) and not owner.is_open:
         return Items(owner.values[slice(*numbers)], owner.source)
-    if isinstance(owner, Known) and isinstance(owner.value, str):
+    if is_known and isinstance(owner, Known) and isinstance(owner.value, str):
         return Known(owner.value[slice(*numbers)])
-    words = Known(" ".join(_words(of)))
-    reader.observe(Made(CUT, (), {"length": edges[1], "of": words}, _source(node, frame)))
+    length = _cut_to(reader, node, edges, frame)
+    if length is not None:
+        words = Known(" ".join(_words(of)))
+        reader.observe(Made(CUT, (), {"length": length, "of": words}, _source(node, frame)))
+    elif not is_known:
+        return Undetermined("a part of unknown length")
     return owner if isinstance(owner, (Undetermined, External, Made)) else Undetermined("a part of something unknown")
+
+
+def _cut_to(reader: Reader, node: ast.Slice, edges: list[Value], frame: Frame) -> Value | None:
+    """How many items a slice keeps at most: n of `[:n]`, `[-n:]` and `[i : i + n]`; None where it does not say."""
+    lower, upper = edges[:2]
+    if node.upper is not None and (node.lower is None or lower == Known(0)):
+        return upper
+    if node.upper is None and isinstance(lower, Known) and isinstance(lower.value, int) and lower.value < 0:
+        return lower._replace(value=-lower.value)
+    adds = node.upper if isinstance(node.upper, ast.BinOp) and isinstance(node.upper.op, ast.Add) else None
+    if adds is not None and node.lower is not None and ast.unparse(adds.left) == ast.unparse(node.lower):
+        return evaluate(reader, adds.right, frame)
+    return None
+
+
+def _cut_tensor(reader: Reader, owner: Value, node: ast.Tuple, of: ast.expr, frame: Frame) -> Value:
+    """`input_ids[:, :n]` cuts the last dimension."""
+    *others, last = node.elts
+    if all(isinstance(one, ast.Slice) and one.lower is one.upper is None for one in others):
+        return _slice(reader, owner, last, of, frame) if isinstance(last, ast.Slice) else owner
+    return Undetermined("a part of a tensor")
 
 
 def _words(node: ast.expr) -> Iterator[str]:
@@ -240,6 +267,7 @@ def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.Genera
     rounds = _rounds(reader, node.generators, frame)
     if rounds is None:
         iterated = evaluate(reader, node.generators[0].iter, frame)
+        _follow_once(reader, node, frame)
         is_parameters = isinstance(iterated, Made) and iterated.last in PARAMETERS
         return Items([iterated] if is_parameters else [], _source(node, frame), is_open=True)
     return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
@@ -255,6 +283,15 @@ def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Va
         if isinstance(key, Known):
             found[key.value] = evaluate(reader, node.value, inner)
     return Table(found, _source(node, frame))
+
+
+def _follow_once(reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> None:
+    """Follows the element of a comprehension whose rounds are unknown, for what it calls."""
+    inner = Frame(frame.module, Scope(frame.scope))
+    with reader.doubt("only in a loop whose rounds memlint does not know"):
+        for one in node.generators:
+            assign(reader, one.target, part_of(evaluate(reader, one.iter, inner)), inner)
+        evaluate(reader, node.elt, inner)
 
 
 def _rounds(reader: Reader, generators: list[ast.comprehension], frame: Frame) -> list[Frame] | None:

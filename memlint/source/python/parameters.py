@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from memlint.source.python.reader import Call, Frame, Reader
+from memlint.source.python.reader import Call, Frame, Reader, plain_word
 from memlint.source.python.values import Items, Known, Made, PythonFunction, Scope, Table, Undetermined, Value
 
 BOUND = "parameters"  # the name of what is observed for each function that is followed: its parameters
@@ -41,29 +41,63 @@ def _defaults(reader: Reader, function: PythonFunction) -> dict[str, Value]:
     pairs = list(zip(positional[len(positional) - len(node.defaults) :], node.defaults))
     pairs += [(one, value) for one, value in zip(node.kwonlyargs, node.kw_defaults) if value is not None]
     found = {one.arg: _default(reader, value, outer) for one, value in pairs}
-    for name, value in _command_options(reader, function, outer):
-        found.setdefault(name, value)
-    return found
+    return {**found, **dict(_command_options(reader, function, outer))}
 
 
 def _command_options(reader: Reader, function: PythonFunction, outer: Frame) -> Iterator[tuple[str, Value]]:
-    """Defaults of `@click.option("--name", default=...)` above a function."""
-    decorators = [] if isinstance(function.node, ast.Lambda) else function.node.decorator_list
-    for one in decorators:
-        if not isinstance(one, ast.Call) or not isinstance(one.func, ast.Attribute) or one.func.attr != "option":
-            continue
-        names = [part.value for part in one.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
-        keywords = {keyword.arg: keyword.value for keyword in one.keywords}
-        plain = [name for name in names if not name.startswith("-")]
-        name = plain[0] if plain else max(names, key=len, default="").split("/")[0].lstrip("-").replace("-", "_")
-        if reader.option(name) is not None:
-            yield name, reader.option(name) or Known(None)
-        elif "default" in keywords:
-            yield name, _default(reader, keywords["default"], outer)
-        elif "is_flag" in keywords:
-            yield name, Known(False)
-        elif "required" not in keywords:
-            yield name, Known(None)
+    """Parameters that a command line sets, by click's decorators or typer's declarations: what it says, else the
+    default of `@click.option("--name", default=...)`."""
+    if isinstance(function.node, ast.Lambda):
+        return
+    for one in function.node.decorator_list:
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "option":
+            yield from _of_click(reader, one, outer)
+    arguments = function.node.args
+    defaults = dict(zip(reversed([*arguments.posonlyargs, *arguments.args]), reversed(arguments.defaults)))
+    defaults.update(
+        {one: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None}
+    )
+    for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        said = _said(reader, _typer_flags(parameter.annotation, defaults.get(parameter)))
+        if said is not None:
+            yield parameter.arg, said
+
+
+def _of_click(reader: Reader, option: ast.Call, outer: Frame) -> Iterator[tuple[str, Value]]:
+    """click 8.3 core.py, Option._parse_decls: a name without dashes is the parameter, else the longest flag is."""
+    names = [part.value for part in option.args if isinstance(part, ast.Constant) and isinstance(part.value, str)]
+    keywords = {keyword.arg: keyword.value for keyword in option.keywords}
+    plain = [name for name in names if not name.startswith("-")]
+    name = plain[0] if plain else max(names, key=len, default="").split("/")[0].lstrip("-").replace("-", "_")
+    said = reader.option(name) or _said(reader, [one for one in names if one.startswith("-")])
+    if said is not None:
+        yield name, said
+    elif "default" in keywords:
+        yield name, _default(reader, keywords["default"], outer)
+    elif "is_flag" in keywords:
+        yield name, Known(False)
+    elif "required" not in keywords:
+        yield name, Known(None)
+
+
+def _typer_flags(*places: ast.expr | None) -> list[str]:
+    """The flags of `typer.Option(4, "--bs", "-b")`, which is a parameter's default or stands in its annotation."""
+    calls = (node for place in places if place is not None for node in ast.walk(place) if isinstance(node, ast.Call))
+    options = (one for one in calls if getattr(one.func, "attr", getattr(one.func, "id", "")) == "Option")
+    texts = (part.value for one in options for part in one.args if isinstance(part, ast.Constant))
+    return [text for text in texts if isinstance(text, str) and text.startswith("-")]
+
+
+def _said(reader: Reader, flags: Sequence[str]) -> Value | None:
+    """What the command line says under one of these flags: `--bf16/--no-bf16` is on or off; None for nothing."""
+    for flag in flags:
+        on, _, off = flag.partition("/")
+        words = reader.words(on.strip())
+        if words is not None:
+            return plain_word(words)
+        if off and reader.words(off.strip()) is not None:
+            return Known(False)
+    return None
 
 
 def _default(reader: Reader, node: ast.expr, outer: Frame) -> Value:

@@ -13,6 +13,7 @@ from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import Frame, Reader
+from memlint.source.python.rounds import observe_rounds
 from memlint.source.python.values import (
     External,
     Items,
@@ -76,6 +77,7 @@ def _return(reader: Reader, node: ast.Return, frame: Frame) -> str:
 
 
 def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
+    observe_rounds(reader, node, frame)
     test = evaluate(reader, node.test, frame)
     known = operations.truth(test)
     if known is not None:
@@ -139,7 +141,12 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
 
 
 def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
-    """Follows one iteration of a loop whose number of iterations is unknown."""
+    """Follows one iteration of a loop whose number of iterations is unknown. Numbers that it adds to are any number."""
+    for node in (one for statement in body for one in ast.walk(statement) if isinstance(one, ast.AugAssign)):
+        name = node.target.id if isinstance(node.target, ast.Name) else ""
+        before = frame.scope.names.get(name)
+        if isinstance(before, Known) and isinstance(before.value, (int, float)):
+            frame.scope.names[name] = Undetermined("counts in a loop whose rounds memlint does not know")
     _follow_branches(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
     return GOES_ON
 
@@ -206,7 +213,7 @@ def _import_from(reader: Reader, node: ast.ImportFrom, frame: Frame) -> str:
     for name in node.names:
         found = modules.imported_name(reader, node.module or "", node.level, name.name, frame.module.path, execute)
         if isinstance(found, Scope):
-            frame.scope.names.update(found.names)
+            frame.scope.names.update({one: value for one, value in found.names.items() if one[:1] != "_"})
         elif name.name != "*":
             frame.scope.names[name.asname or name.name] = found
     return GOES_ON

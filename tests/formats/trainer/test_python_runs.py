@@ -117,6 +117,10 @@ TRAINER = (
         ),
         ("data = data.map(lambda row: tokenizer(row['text'], truncation=True, max_length=96))", "", {"max_length": 96}),
         ("def cut(ids, n=640):\n    return ids[:n]\ncut(tokenizer('x'))", "", {"max_length": 640}),
+        ("data = [cut(tokenizer(t)['input_ids'][:320]) for t in texts]", "", {"max_length": 320}),
+        ("tokens = read()\nfor i in range(len(tokens)):\n    put(tokens[i : i + 256])", "", {"max_length": 256}),
+        ("put(encode(text).input_ids[-512:])\nput(batch['input_ids'][:, :512])", "", {"max_length": 512}),
+        ("put(prompt_ids[:512])\nput(text[:200])", "", {"max_length": None}),
         ("def some(rows, n=640):\n    return rows[:n]\nsome(load('x'))", "", {"max_length": None}),
     ],
 )
@@ -288,6 +292,67 @@ def test_the_command_line_says_what_a_loop_trains() -> None:
 )
 def test_what_a_loop_says_in_other_ways(old: str, new: str, key: str, value: Any) -> None:
     assert keys(LOOP.replace(old, new)).get(key) == value
+
+
+STEPS = """\
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+ACCUM = 4
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+optimizer = torch.optim.AdamW(model.parameters())
+count = 0
+for step, batch in enumerate(DataLoader(data, batch_size=2, shuffle=True)):
+    loss = model(**batch).loss / ACCUM
+    loss.backward()
+    %s
+"""
+
+
+@pytest.mark.parametrize(
+    ("rest", "steps"),
+    [
+        ("if (step + 1) % ACCUM == 0:\n        optimizer.step()", 4),
+        ("if not (step + 1) % 8 or step == last:\n        self.optimizer.step()", 8),
+        ("count += 1\n    if count == ACCUM:\n        optimizer.step()\n        count = 0", 4),
+        ("if step % 100 == 0:\n        scheduler.step()\n    optimizer.step()", 1),
+        ("if step % unknown() == 0:\n        optimizer.step()", "?"),
+        ("optimizer.step()\n    if count == 4:\n        save()", 1),
+    ],
+)
+def test_a_loop_that_steps_in_some_rounds_alone_accumulates(rest: str, steps: Any) -> None:
+    assert keys(STEPS % rest)["gradient_accumulation_steps"] == steps
+
+
+CLICK = """\
+import click
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+@click.command()
+@click.option("--model", "name", default="gpt2")
+@click.option("-b", "--batch-size", default=4)
+@click.option("--bf16/--no-bf16", default=True)
+def main(name, batch_size, bf16):
+    args = TrainingArguments("out", per_device_train_batch_size=batch_size, bf16=bf16)
+    Trainer(AutoModelForCausalLM.from_pretrained(name), args).train()
+main()
+"""
+TYPER = """\
+import typer
+from typing import Annotated
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def main(name: str = typer.Option("gpt2", "--model"), bf16: bool = True, n: Annotated[int, typer.Option("-b")] = 4):
+    args = TrainingArguments("out", per_device_train_batch_size=n, bf16=bf16)
+    Trainer(AutoModelForCausalLM.from_pretrained(name), args).train()
+typer.run(main)
+"""
+
+
+@pytest.mark.parametrize("code", [CLICK, TYPER])
+def test_a_command_sets_parameters_by_their_flags(code: str) -> None:
+    wanted = ("model_name_or_path", "per_device_train_batch_size", "bf16")
+    assert [keys(code)[name] for name in wanted] == ["gpt2", 4, True]
+    found = started(code, model="a/b", b="8", no_bf16="")
+    assert [found[name] for name in wanted] == ["a/b", 8, False]
 
 
 PLUGIN = "gradient_accumulation_steps=4, deepspeed_plugin=DeepSpeedPlugin(%s))"

@@ -569,6 +569,54 @@ def test_a_program_that_only_evaluates_is_no_training(last: str, count: int) -> 
     assert len(documents(f"python check.py {FLAGS}", files={"check.py": program})) == count
 
 
+@pytest.mark.parametrize(("given", "default", "count"), [("", "", 0), ("", "'gpt2'", 1), (" --model_name a", "", 1)])
+def test_a_launch_with_the_scripts_own_arguments_alone_says_nothing(given: str, default: str, count: int) -> None:
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    )
+    program += f"@dataclass\nclass ModelArguments:\n    model_name_or_path: str = {default or None}\n"
+    program += "model, args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()\n"
+    program += "Trainer(AutoModelForCausalLM.from_pretrained(model.model_name_or_path), args).train()\n"
+    assert len(documents(f'torchrun own.py{given} "$@"', files={"own.py": program})) == count
+
+
+def test_arguments_that_stand_on_transformers_under_another_name_are_transformers() -> None:
+    program = "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer\n"
+    program += "from transformers import TrainingArguments as HFTrainingArguments\n"
+    program += "@dataclass\nclass TrainingArguments(HFTrainingArguments):\n    weight: float = 1.0\n"
+    program += (
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(load(), args).train()\n"
+    )
+    start = one(f"torchrun own.py {FLAGS} --weight 2", files={"own.py": program}).start
+    assert start is not None
+    assert (start.format, start.program.framework) == ("trainer", "transformers")
+
+
+def test_a_program_that_takes_a_class_from_the_file_that_trains_is_no_training() -> None:
+    files = {
+        "own_sft.py": "from transformers import Trainer, TrainingArguments\nclass Own: pass\ndef main():\n"
+        "    Trainer(load(), TrainingArguments('out')).train()\n",
+        "use.py": "import argparse\nfrom own_sft import Own\np = argparse.ArgumentParser()\np.add_argument('--text')\n"
+        "def main():\n    Own().predict_one(p.parse_args().text)\nmain()\n",
+    }
+    assert documents("python use.py --text x --batch_size 8", files=files) == ()
+    files["use.py"] += "from own_sft import main as go\ngo()\n"
+    assert len(documents("torchrun use.py --text x --learning_rate 1e-5", files=files)) == 1
+
+
+def test_a_program_that_writes_text_is_no_training_whatever_lies_beside_what_it_imports() -> None:
+    helpers = "def load(path):\n    return AutoModelForCausalLM.from_pretrained(path)\n"
+    helpers += "class Own:\n    def step(self):\n        SFTConfig(name='x')\n        self.model.train()\n"
+    head = "import argparse\nfrom helpers import load\np = argparse.ArgumentParser()\n"
+    head += "p.add_argument('--max_length', type=int)\np.add_argument('--output_dir')\n"
+    found = [
+        documents(f"python check.py {FLAGS}", files={"helpers.py": helpers, "check.py": head + code})
+        for code in ("load('gpt2').generate()\n", "load('gpt2').generate()\nload('gpt2').train()\n")
+    ]
+    found.append(documents(f"python check.py {FLAGS}", files={"helpers.py": helpers, "check.py": head + "load('x')\n"}))
+    assert list(map(len, found)) == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     "command", ["trl sft --config sft.yaml", "llamafactory-cli train lf.yaml", "axolotl train ax.yml"]
 )

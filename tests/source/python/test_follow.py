@@ -172,6 +172,12 @@ def test_options_have_their_defaults(options: str, used: str, value: Any) -> Non
     assert handed(PARSER.format(options) + f"use({used})") == value
 
 
+def test_a_star_takes_no_names_that_begin_with_a_line() -> None:
+    files = {"other.py": "size = 4\n_own = 5\n"}
+    code = "_own = 1\nfrom other import *\nif __name__ == '__main__':\n    use([size, _own])\n"
+    assert handed(code, files) == [4, 1]
+
+
 @pytest.mark.parametrize(
     "code",
     [

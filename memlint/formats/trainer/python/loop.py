@@ -14,6 +14,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.model import Keys, is_language_model, model_keys, origin_of
 from memlint.source.document import Span
 from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.rounds import EVERY
 from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
     External,
@@ -180,8 +181,24 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
         ),
         None,
     )
-    accumulation = accumulation or _said_by_engine(engines, "gradient_accumulation_steps")
-    return {_BATCH: _whole(found), _ACCUMULATION: accumulation or _named(seen, _ACCUMULATION_NAMES) or Known(1)}
+    accumulation = accumulation or _said_by_engine(engines, "gradient_accumulation_steps") or _rounds(seen)
+    if accumulation is None or isinstance(accumulation, Undetermined):
+        accumulation = _named(seen, _ACCUMULATION_NAMES) or accumulation
+    return {_BATCH: _whole(found), _ACCUMULATION: accumulation or Known(1)}
+
+
+_STEPS = re.compile(r"(?:^| )(?!\w*(?:sched|lr|prof))\w*\.step(?= |$)")
+
+
+def _rounds(seen: list[Made]) -> Value | None:
+    """4 where the loop steps in every fourth round alone: `if (step + 1) % 4 == 0: optimizer.step()`."""
+    for made in seen:
+        calls = made.arguments.get("calls") if made.name == EVERY else None
+        if isinstance(calls, Known) and _STEPS.search(str(calls.value)) and ".backward" not in str(calls.value):
+            rounds = made.arguments["rounds"]
+            is_whole = isinstance(rounds, Known) and isinstance(rounds.value, int) and rounds.value > 0
+            return rounds if is_whole else Undetermined("how many rounds are between two steps", source_of(rounds))
+    return None
 
 
 def _passed(seen: list[Made]) -> Value | None:

@@ -48,6 +48,7 @@ _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
 _OF_TOKENS = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
+_OF_A_PART = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
 _OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
 _NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
@@ -231,7 +232,8 @@ def _cuts(made: Made) -> bool:
     length, of = made.arguments.get("length"), made.arguments.get("of")
     if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
         return False
-    return isinstance(length.value, int) and length.value >= _SHORTEST and _OF_TOKENS.search(str(of.value)) is not None
+    is_whole = _OF_TOKENS.search(str(of.value)) is not None and _OF_A_PART.search(str(of.value).lower()) is None
+    return isinstance(length.value, int) and length.value >= _SHORTEST and is_whole
 
 
 def _arguments_of(trainer: Made) -> Value | None:
@@ -327,6 +329,8 @@ def _model_of_trainer(model: Value, given: Value | None) -> Keys:
 
 
 def _said_by(arguments: Value | None) -> Mapping[str, Value]:
+    if isinstance(arguments, Instance):
+        return arguments.attributes
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
 
 

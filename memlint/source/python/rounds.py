@@ -1,0 +1,44 @@
+"""What a loop does in every n-th round alone: `if (step + 1) % 4 == 0: optimizer.step()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from memlint.source.python.reader import Frame, Reader
+from memlint.source.python.values import Known, Made, ValueSource
+
+EVERY = "every n-th round"  # the name of what is observed; `rounds`: n, `calls`: the methods, with their objects
+
+
+def observe_rounds(reader: Reader, node: ast.If, frame: Frame) -> None:
+    """Observes the methods that are called where a counter is a multiple of a number, or has come up to it."""
+    calls = " ".join(_methods(node.body))
+    for number in _numbers(node) if calls else ():
+        source = ValueSource(frame.module.path, frame.module.span(node))
+        rounds = reader.evaluate(reader, number, frame)
+        reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(calls)}, source))
+        return
+
+
+def _numbers(node: ast.If) -> Iterator[ast.expr]:
+    """4 of `step % 4 == 0`, `not step % 4`, and of `count == 4`, behind which `count` starts again."""
+    for one in ast.walk(node.test):
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod):
+            yield one.right
+        if isinstance(one, ast.Compare) and isinstance(one.ops[0], (ast.Eq, ast.GtE)) and _restarts(node, one.left):
+            yield one.comparators[0]
+
+
+def _restarts(node: ast.If, counter: ast.expr) -> bool:
+    sets = (one for one in node.body if isinstance(one, ast.Assign) and getattr(one.value, "value", None) == 0)
+    return any(ast.unparse(target) == ast.unparse(counter) for one in sets for target in one.targets)
+
+
+def _methods(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """`optimizer.step` of `self.optimizer.step()`, in a block and the blocks below it."""
+    for statement in body:
+        for one in ast.walk(statement):
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute):
+                owner = one.func.value
+                yield f"{getattr(owner, 'attr', getattr(owner, 'id', ''))}.{one.func.attr}"
