@@ -63,13 +63,18 @@ def _card_lines(row: dict[str, Any]) -> Iterator[str]:
 def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
-        yield f"    step time x {plan['speed']:.2f}, risk to quality: {plan['quality']}"
+        yield f"    {_step_time(plan['speed'])}, risk to quality: {plan['quality']}"
         if plan["note"]:
             yield f"    {plan['note']}"
     for advice in row.get("advice", ()):
         after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
         note = f"; {advice['note']}" if advice["note"] else ""
         yield f"  or {advice['title']}{after}{note}"
+
+
+def _step_time(factor: float) -> str:
+    slow = factor >= card_figures.TIMES_ARE_COUNTED_FROM
+    return f"a step takes {factor:.2g} times as long" if slow else f"step time x {factor:.2f}"
 
 
 def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
