@@ -104,11 +104,12 @@ def beats(plan: Plan, other: Plan) -> bool:
 
 
 def makes_pointless(plan: Plan, other: Plan) -> bool:
-    """Whether nobody takes `other` who can have `plan`: that is better in all, and either much faster or the only one
-    of the two that needs neither the host nor another engine. A high risk is pointless beside any good plan."""
+    """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan. Else `plan` must
+    be better in all, and either much faster or one that the card does alone and `other` needs the host, another engine
+    or a risk for the result."""
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
-    asks_for_less = _asks_for_more(other) and not _asks_for_more(plan)
+    asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or other.risk >= QUALITIES.index("medium"))
     return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less)
 
 
