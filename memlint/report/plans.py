@@ -8,6 +8,7 @@ from typing import Any
 import memlint.report.card_figures as card_figures
 from memlint.card_bytes import CardBytes
 from memlint.report.terminal import PLAIN, Style, one_line
+from memlint.report.units import gib
 
 SEARCH_ENDS = 1 << 24  # the largest batch or length that is tried (fixes.goals.LONGEST)
 
@@ -26,7 +27,9 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
         return
     verdict = card_figures.verdict_words(row["verdict"], CardBytes(**row["peak"]))
-    yield f"  {style.paint(verdict, card_figures.ROLES[row['verdict']])}: peak {_figure(row['peak'])}"
+    reasons = "; ".join(map(one_line, row["reasons"].values())) if row["verdict"] == "unknown" else ""
+    found = f"{reasons}; the card has {gib(row['budget_bytes'])} GiB" if reasons else f"peak {_figure(row['peak'])}"
+    yield f"  {style.paint(verdict, card_figures.ROLES[row['verdict']])}: {found}"
     yield from _largest_lines(row)
     yield from _card_lines(row)
     yield from _plan_lines(row)
@@ -60,7 +63,13 @@ def _card_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"  fewest without a risk for the result: {found['with_changes'] or 'none is enough'}{changes}"
 
 
+_LARGER = {"batch": "a larger batch in a forward", "length": "longer sequences"}
+
+
 def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
+    goal = row.get("goal", {"reached": True})
+    if not goal["reached"]:
+        yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
         yield f"    {_step_time(plan['speed'])}, risk to quality: {plan['quality']}"
