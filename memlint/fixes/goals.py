@@ -7,6 +7,7 @@ that still fits, and plans for the run with this value: what is not needed goes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any
 
 import memlint.fixes.planner as planner
@@ -84,9 +85,11 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
 def _most(run: Run, field: str) -> int:
     """The largest value to look for: no sequence is longer than the model has positions, and no forward has more tokens
     than the sequences of a step."""
-    batch, length = run.batch, run.sequence.length
-    if field == TOKENS and all(isinstance(one, int) for one in (*batch[:2], length)):
-        return max(batch.micro_batch_size * batch.gradient_accumulation_steps * length, batch.max_tokens)  # type: ignore[operator,type-var]
+    if field == TOKENS:
+        numbers = (run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length)
+        known = [one for one in numbers if isinstance(one, int)]
+        bound = run.batch.max_tokens
+        return max(prod(known), bound if isinstance(bound, int) else 0) if len(known) == len(numbers) else LONGEST
     positions = getattr(run.model.architecture, "max_positions", 0) if field == LENGTH else 0
     return max(positions, run.sequence.length) if positions and isinstance(run.sequence.length, int) else LONGEST
 

@@ -103,7 +103,8 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if wanted.only != "length" and not bounded:
         row["max_micro_batch"] = _largest(run, BATCH, 1, hooks)
     if wanted.only != "batch":
-        row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks, run.batch.max_tokens or LONGEST)
+        bound = run.batch.max_tokens if isinstance(run.batch.max_tokens, int) else 0
+        row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks, bound or LONGEST)
     if wanted.only:
         return RunPlans(row)
     if wanted.goal == "cards":
