@@ -56,7 +56,7 @@ COVERED = {
     ),
     "tests/fixes/test_rollout_moves.py": ("fixes.moves.rollout",),
     "tests/formats/verl/test_verl_runs.py": (
-        *("formats.verl.batches", "formats.verl.config", "formats.verl.format"),
+        *("formats.verl.batches", "formats.verl.config", "formats.verl.edits", "formats.verl.format"),
         *(
             "formats.verl.engine_keys",
             "formats.verl.keys",

@@ -9,6 +9,7 @@ from typing import Any
 from generated import ROOT, settle
 
 from memlint.fixes.costs import QUALITIES
+from memlint.fixes.plan import FAR_SLOWER, MUCH_SLOWER
 from memlint.fixes.proposed_change import EACH_CHANGE, OF_ANOTHER_ENGINE, SAME_TIME, WEIGHTS
 from memlint.fixes.step_time import table
 
@@ -100,9 +101,12 @@ def _judgements() -> str:
 ## Judgements
 
 No measurement says how much a plan has to save before somebody takes it. Plans are ordered by risk, then by time. Times
-that differ by less than {SAME_TIME:.0%} are equal. Another engine (DeepSpeed in place of DDP) counts as
-{OF_ANOTHER_ENGINE - 1:.0%} of the time: another package, another launch, other checkpoints. Where one number has to
-say both, risks count as so many times of a step: {risks};
+that differ by less than {SAME_TIME:.0%} are equal. A plan without a risk for which a step takes {FAR_SLOWER:g} times as
+long or more stands behind faster ones of a low risk, never behind those of a medium one, and is always shown. A high
+risk is not offered beside a plan of no or a low one for which a step takes at most {MUCH_SLOWER:g} times as long.
+
+Another engine (DeepSpeed in place of DDP) counts as {OF_ANOTHER_ENGINE - 1:.0%} of the time: another package, another
+launch, other checkpoints. Where one number has to say both, risks count as so many times of a step: {risks};
 and each change as {EACH_CHANGE:.0%} of the time.
 """
 

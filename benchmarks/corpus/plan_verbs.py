@@ -1,4 +1,4 @@
-"""One plan in three verbs: `python benchmarks/corpus/plan_verbs.py FOLDER [--sample N] [--setting NAME] [-v]`.
+"""One plan in three verbs: `python benchmarks/corpus/plan_verbs.py FOLDER [--sample N] [--seed N] [--setting NAME]`.
 
 FOLDER is laid out as for plans.py, and the cards are those of plans.py. For every file with one run over the budget,
 and for N = 1 to 3, the patch of `plan --diff N`, that of `fix --plan N --diff` and the patches of the N-th plan that
@@ -39,11 +39,12 @@ NUMBERS = (1, 2, 3)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", type=int, default=0, help="so many files of each kind, drawn with a fixed seed")
+    parser.add_argument("--sample", type=int, default=0, help="so many files of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="with which a sample is drawn")
     parser.add_argument("--setting", action="append", choices=list(SETTINGS), help="may be repeated (default: all)")
     parser.add_argument("-v", action="store_true", help="name the plans that differ, and how")
     given = parser.parse_args()
-    paths = [str(path) for kind in KINDS for path in files(given.folder / kind, given.sample)]
+    paths = [str(path) for kind in KINDS for path in files(given.folder / kind, given.sample, given.seed)]
     same = [_setting(name, paths, given.v) for name in given.setting or SETTINGS]
     return int(not all(same))
 

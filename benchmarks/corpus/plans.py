@@ -1,4 +1,4 @@
-"""Plans for a corpus of configs: `python benchmarks/corpus/plans.py FOLDER [--sample N] [--setting NAME] [-v]`.
+"""Plans for a corpus of configs: `python benchmarks/corpus/plans.py FOLDER [--sample N] [--seed N] [--setting NAME]`.
 
 FOLDER holds one folder per kind (llamafactory, trainer, axolotl, other) of repositories. Every training run whose model
 is known and which is over the budget is planned for, on one card of 24 GB, four of them, and eight cards of 80 GB.
@@ -56,22 +56,23 @@ class Planned(NamedTuple):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--sample", type=int, default=0, help="so many files of each kind, drawn with a fixed seed")
+    parser.add_argument("--sample", type=int, default=0, help="so many files of each kind")
+    parser.add_argument("--seed", type=int, default=0, help="with which a sample is drawn")
     parser.add_argument("--setting", action="append", choices=list(SETTINGS), help="may be repeated (default: all)")
     parser.add_argument("-v", action="store_true", help="name the runs that get no plan, and what is broken")
     given = parser.parse_args()
     gc.set_threshold(GC_THRESHOLD)  # as the console script does
-    paths = [path for kind in KINDS for path in files(given.folder / kind, given.sample)]
+    paths = [path for kind in KINDS for path in files(given.folder / kind, given.sample, given.seed)]
     tables = {name: _setting(name, paths, given.v) for name in given.setting or SETTINGS}
     if {"RTX4090 x1", "RTX4090 x4"} <= set(tables):
         _more_cards(tables["RTX4090 x1"], tables["RTX4090 x4"], given.v)
     return 0
 
 
-def files(folder: Path, sample: int) -> list[Path]:
+def files(folder: Path, sample: int, seed: int = 0) -> list[Path]:
     """The configs below a folder, or a sample of them."""
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".yaml", ".yml", ".json") and path.is_file())
-    return sorted(random.Random(0).sample(found, sample)) if 0 < sample < len(found) else found
+    return sorted(random.Random(seed).sample(found, sample)) if 0 < sample < len(found) else found
 
 
 def _setting(name: str, paths: list[Path], verbose: bool) -> dict[str, Planned]:

@@ -7,6 +7,7 @@ that still fits, and plans for the run with this value: what is not needed goes 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import prod
 from typing import Any
 
 import memlint.fixes.planner as planner
@@ -18,12 +19,12 @@ from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.tiers import strongest
 from memlint.memory.values import Estimate
-from memlint.run import Run, Unknown, replace
+from memlint.run import Run, Unknown, get, replace
 
-BATCH, LENGTH = "batch.micro_batch_size", "sequence.length"
+BATCH, LENGTH, TOKENS = "batch.micro_batch_size", "sequence.length", "batch.max_tokens"
 GOALS = ("batch", "length", "cards", "speed")
 LONGEST = 1 << 24
-_LENGTHS_OF = 256  # tokens that a length is a multiple of
+_LENGTHS_OF = 256  # tokens that a length is a multiple of, and a forward's most tokens
 
 
 class FewestCards(NamedTuple):
@@ -54,14 +55,22 @@ def _names(edit: Edit) -> set[str]:
     return {*parts, ".".join(parts)}
 
 
+def size_field(run: Run, goal: str) -> str:
+    """The field that is made larger for "batch" or "length". Where tokens bound a forward, no number of sequences
+    does."""
+    if goal == "length":
+        return LENGTH
+    return TOKENS if run.batch.max_tokens else BATCH
+
+
 def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Plan | None:
     """The plan with the largest micro batch or sequence that fits without a risk for the result; None where the run as
     it is has it already."""
-    now = run.batch.micro_batch_size if field == BATCH else run.sequence.length
+    now = get(run, field)
     free = _with_every_free_change(run, before, hooks, field)
     if isinstance(now, Unknown):
         return None
-    size = _rounded(run, field, largest(free, field, 1, hooks, _most(run, field)))
+    size = _rounded(run, field, largest(free, field, now if field == TOKENS else 1, hooks, _most(run, field)))
     if size <= now:
         return None
     first = _resized(run, field, now, size)
@@ -74,7 +83,13 @@ def largest_plan(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> 
 
 
 def _most(run: Run, field: str) -> int:
-    """The largest value to look for: no sequence is longer than the model has positions."""
+    """The largest value to look for: no sequence is longer than the model has positions, and no forward has more tokens
+    than the sequences of a step."""
+    if field == TOKENS:
+        numbers = (run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.sequence.length)
+        known = [one for one in numbers if isinstance(one, int)]
+        bound = run.batch.max_tokens
+        return max(prod(known), bound if isinstance(bound, int) else 0) if len(known) == len(numbers) else LONGEST
     positions = getattr(run.model.architecture, "max_positions", 0) if field == LENGTH else 0
     return max(positions, run.sequence.length) if positions and isinstance(run.sequence.length, int) else LONGEST
 
@@ -86,12 +101,12 @@ def _without_field(hooks: SearchHooks, field: str) -> SearchHooks:
 
 def _with_every_free_change(run: Run, before: Estimate, hooks: SearchHooks, field: str) -> Run:
     search = PlanSearch(run, before, hooks)
-    return search.changed(strongest(search, "none", ("batch",) if field == BATCH else ()))
+    return search.changed(strongest(search, "none", () if field == LENGTH else ("batch", "tokens")))
 
 
 def _rounded(run: Run, field: str, size: int) -> int:
-    """A length in multiples of 256 tokens; of a batch the largest part of the global batch, which stays as it is."""
-    if field == LENGTH:
+    """Tokens in multiples of 256; of a batch the largest part of the global batch, which stays as it is."""
+    if field != BATCH:
         return size // _LENGTHS_OF * _LENGTHS_OF
     now, steps = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps
     if not (isinstance(now, int) and isinstance(steps, int)):
@@ -102,6 +117,8 @@ def _rounded(run: Run, field: str, size: int) -> int:
 def _resized(run: Run, field: str, now: int, size: int) -> ProposedChange:
     if field == LENGTH:
         return ProposedChange(f"sequences of {now} -> {size} tokens", {field: size}, "sequence", safe=False)
+    if field == TOKENS:
+        return ProposedChange(f"at most {now} -> {size} tokens in a forward", {field: size}, "tokens")
     steps = run.batch.gradient_accumulation_steps
     assert isinstance(steps, int)  # else there is no part of the global batch
     fewer = now * steps // size

@@ -21,6 +21,8 @@ Steps = tuple[ProposedChange, ...]
 
 _HARDLY_FASTER = 0.95
 MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
+FAR_SLOWER = 3.0  # a plan that takes as many times as long is no free one: a low risk is looked at first
+_BEHIND_LOW = QUALITIES.index("low") + 0.5
 _HOST_BYTES_WORTH_A_NOTE = 8 << 30
 _ACCUMULATION = "batch.gradient_accumulation_steps"
 
@@ -77,9 +79,11 @@ def kind(plan: Plan) -> Kind:
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
     """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
-    time as far as prices can tell, then those that the card does alone, then by the number of changes."""
+    time as far as prices can tell, then those that the card does alone, then by the number of changes. A plan without
+    a risk for which a step takes FAR_SLOWER times as long stands behind those of a low risk that are faster."""
     host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
     return (
+        max(plan.risk, _BEHIND_LOW) if plan.speed >= FAR_SLOWER else plan.risk,
         plan.risk,
         -length if isinstance(length, int) and plan.risk == len(QUALITIES) - 1 else 0,
         rounded(with_effort(plan.speed, plan.steps)),
@@ -100,8 +104,23 @@ def beats(plan: Plan, other: Plan) -> bool:
 
 
 def makes_pointless(plan: Plan, other: Plan) -> bool:
-    """Whether nobody takes `other` who can have `plan`: that is better in all and much faster."""
-    return beats(plan, other) and other.speed > MUCH_SLOWER * plan.speed
+    """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan. Else `plan` must
+    be better in all, and either much faster or one that the card does alone and `other` needs the host, another engine
+    or a risk for the result."""
+    if other.risk == len(QUALITIES) - 1 and is_good(plan):
+        return True
+    asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or other.risk >= QUALITIES.index("medium"))
+    return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less)
+
+
+def is_good(plan: Plan) -> bool:
+    """Whether nobody who has this plan risks the result for another one."""
+    return plan.risk <= QUALITIES.index("low") and plan.speed <= MUCH_SLOWER
+
+
+def _asks_for_more(plan: Plan) -> bool:
+    """Whether a plan needs memory of the host, or another engine."""
+    return any(needs_host(step) or "parallelism.engine" in step.changes for step in plan.steps)
 
 
 def adds_nothing(plan: Plan, other: Plan) -> bool:

@@ -74,7 +74,7 @@ class RunPlanner:
         writer = edit_writer(self._analysis)
         hardware = hardware_advice.advice(run, before, self._estimator, writer, asked) if over else ()
         if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
-            by_hand = tuple(_by_hand(before, failures, bool(fitting)))
+            by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
             elsewhere = () if any(fix.quality == "none" for fix in by_hand) else _elsewhere(run, before, self._hooks)
             hardware = (*by_hand, *elsewhere, *hardware)
         return PlanOptions(fitting or self._that_help(), hardware)
@@ -146,10 +146,11 @@ def _is_good_enough(plan: Plan) -> bool:
     return plan.risk == 0 and plan.speed <= _ABOUT_AS_FAST
 
 
-def _by_hand(before: Estimate, failures: Iterable[Failure], has_plans: bool) -> Iterator[Fix]:
-    """The first plan that memlint cannot write, as advice with the reason: one without a risk, or the only one."""
+def _by_hand(before: Estimate, failures: Iterable[Failure], first: Plan | None) -> Iterator[Fix]:
+    """The first plan that memlint cannot write, as advice with the reason: one that would stand before all that it can,
+    or the only one. `first`: the first of those that it can write."""
     for failure in failures:
-        if failure.unplaced is not None and (failure.unplaced.risk == 0 or not has_plans):
+        if failure.unplaced is not None and (first is None or in_order(failure.unplaced) < in_order(first)):
             yield noted(as_fix(failure.unplaced, before), f"not written: {failure.reason}")._replace(safe=False)
             return
 

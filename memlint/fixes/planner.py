@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from memlint.fixes.costs import QUALITIES
-from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, kind, makes_pointless, peak
+from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, is_good, kind, makes_pointless, peak
 from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import risk_first, time_first
 from memlint.fixes.tiers import plan_of_tier, single_changes
@@ -60,7 +60,7 @@ class _Drawn:
 
     def plans(self, limit: int) -> tuple[Plan, ...]:
         while len(self._known) < limit and (plan := next(self._source, None)) is not None:
-            if not any(adds_nothing(plan, other) for other in self._known.values()):
+            if not any(adds_nothing(plan, one) or makes_pointless(one, plan) for one in self._known.values()):
                 self._known.setdefault(kind(plan), plan)
         return _of_each_character(tuple(islice(self._known.values(), limit)), limit)
 
@@ -93,7 +93,8 @@ def _found(search: PlanSearch) -> Iterator[Plan]:
     beside = _faster(search, least, tiers) or _without_dearest(search, least, tiers[:1])
     yield from sorted((plan for plan in (least, beside) if plan is not None), key=in_order)
     riskier = max(tiers[0], "medium", key=QUALITIES.index)
-    if beside is None and (other := _without_dearest(search, least, tiers[1:])) is not None:
+    others = tiers[1:-1] if is_good(least) else tiers[1:]
+    if beside is None and (other := _without_dearest(search, least, others)) is not None:
         yield other
     if (fast := plan_of_tier(search, riskier, time_first)) is not None:
         yield fast
@@ -116,9 +117,9 @@ def _without_dearest(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) ->
 
 
 def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
-    """Of the plans found: the first, the fastest, the one with the fewest changes, then the cheapest. A plan that
-    another one beats in risk, time and number of changes stands back, and one that another makes pointless goes. The
-    first stays the first, so that it is known before the others are."""
+    """Of the plans found: the first, the least risky, the fastest, the one with the fewest changes, then the cheapest.
+    A plan that another one beats in risk, time and number of changes stands back, and one that another makes pointless
+    goes. The first stays the first, so that it is known before the others are."""
     found = tuple(
         plan for plan in found if plan is found[0] or not any(makes_pointless(other, plan) for other in found)
     )
@@ -127,6 +128,7 @@ def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
     ahead = [plan for plan in found if not any(beats(other, plan) for other in found)]
     wanted = (
         found[0],
+        min(found, key=lambda plan: (plan.risk, plan.speed)),
         min(ahead, key=lambda plan: (plan.speed, plan.cost)),
         min(ahead, key=lambda plan: (len(plan.steps), plan.cost)),
         *sorted(ahead, key=lambda plan: plan.cost),

@@ -13,7 +13,7 @@ from memlint.findings import Fix
 from memlint.fixes import goals
 from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
-from memlint.fixes.goals import BATCH, LENGTH, LONGEST, largest
+from memlint.fixes.goals import BATCH, LENGTH, LONGEST, largest, size_field
 from memlint.fixes.moves.hardware import MOST_GPUS
 from memlint.fixes.plan import Plan
 from memlint.fixes.plan_options import Estimator, PlanOptions
@@ -23,9 +23,9 @@ from memlint.fixes.written_plans import WrittenPlan, edit_writer, fix_of, writte
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse
-from memlint.run import SERVERS, UNKNOWN, Run
+from memlint.run import SERVERS, UNKNOWN, Run, get
 
-_FIELDS = {"batch": BATCH, "length": LENGTH}
+_OF_A_SIZE = ("batch", "length")  # goals that make a value larger
 
 
 class PlanRequest(NamedTuple):
@@ -99,16 +99,20 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
         return RunPlans(row)
     hooks = target.hooks(wanted.keep)
-    if wanted.only != "length" and run.parallelism.engine not in SERVERS:  # servers batch requests as the cache allows
+    bounded = run.parallelism.engine in SERVERS or run.batch.max_tokens  # servers batch requests as the cache allows
+    if wanted.only != "length" and not bounded:
         row["max_micro_batch"] = _largest(run, BATCH, 1, hooks)
     if wanted.only != "batch":
-        row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks)
+        bound = run.batch.max_tokens if isinstance(run.batch.max_tokens, int) else 0
+        row["max_sequence_length"] = _largest(run, LENGTH, 1, hooks, bound or LONGEST)
     if wanted.only:
         return RunPlans(row)
     if wanted.goal == "cards":
         row["cards"] = _cards(run, estimate, hooks, wanted.most_cards)
     found = plans_of(target, number, wanted, hooks)
     row["plans"] = [_plan_row(fix_of(target.analysis, number, option)) for option in found.options]
+    if wanted.goal in _OF_A_SIZE:
+        row["goal"] = {"name": wanted.goal, "reached": _reaches(found, run, wanted.goal)}
     row["advice"] = [_advice_row(fix) for fix in found.advice if _is_within(fix, wanted.most_cards)]
     if estimate.verdict != "fits":
         row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
@@ -121,8 +125,8 @@ def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: Search
     With a goal, only plans that reach it, best first.
     """
     run, estimate = target.analysis.runs[number], target.analysis.estimates[number]
-    if wanted.goal in _FIELDS:
-        plan = goals.largest_plan(run, estimate, hooks, _FIELDS[wanted.goal])
+    if wanted.goal in _OF_A_SIZE:
+        plan = goals.largest_plan(run, estimate, hooks, size_field(run, wanted.goal))
         option = written(target.analysis, number, plan, target.reanalyse) if plan is not None else None
         if isinstance(option, WrittenPlan):
             return PlanOptions((option,))
@@ -135,15 +139,23 @@ def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: Search
     return found._replace(options=fitting)
 
 
+def _reaches(found: PlanOptions, run: Run, goal: str) -> bool:
+    """Whether the first plan makes larger what the goal is about."""
+    field = size_field(run, goal)
+    now, planned = get(run, field), [get(option.plan.run, field) for option in found.options[:1]]
+    return any(isinstance(now, int) and isinstance(then, int) and then > now for then in planned)
+
+
 def _is_within(fix: Fix, most: int) -> bool:
     """Whether advice such as "use 8 x A100-80GB" names at most `most` cards."""
     words = fix.title.split()
     return not (words[0] == "use" and words[1].isdigit() and int(words[1]) > most)
 
 
-def _largest(run: Run, field: str, start: int, search: SearchHooks) -> dict[str, int]:
-    """The largest value of `field` that fits, and the power of two below it; 0 if not even `start` fits."""
-    exact = largest(run, field, start, search, LONGEST)
+def _largest(run: Run, field: str, start: int, search: SearchHooks, most: int = LONGEST) -> dict[str, int]:
+    """The largest value of `field` that fits, and the power of two below it; 0 if not even `start` fits. `most`: the
+    largest to look for: where tokens bound a forward, no sequence is longer than that."""
+    exact = largest(run, field, start, search, most)
     return {"exact": exact, "power_of_two": 1 << (exact.bit_length() - 1) if exact else 0}
 
 

@@ -271,7 +271,8 @@ def segments(
         for part_run, part in _split_every_n(step, unit):
             part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
             part_step = step if part_run is step.run else step._replace(run=part_run)
-            step_segments += _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad)
+            is_first = len(step_segments) == 1
+            step_segments += _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
             width = step_segments[-1].profile.width
             step = step if width == step.width else step._replace(width=width)
         input_requires_grad = input_requires_grad or _trains(unit)
@@ -351,11 +352,13 @@ def _layer_segments(
     unit_state: UnitState,
     kind: _LayerKind,
     input_requires_grad: bool,
+    is_first: bool,
 ) -> list[Segment]:
     """The segments of consecutive equal layers: one, or two where the first layer differs.
 
     The input of the first layer may need no gradient. It may also be narrower: after fp32 norms, 4-bit layers add fp32
-    to a residual stream in half precision.
+    to a residual stream in half precision. Where a hook alone makes it require a gradient, it is a leaf: the graph
+    holds it on the card, although a copy of it waits on the host.
     """
     checkpoint = step.run.checkpointing
     checkpointed = checkpoint.mode not in ("none", "selective")
@@ -363,11 +366,13 @@ def _layer_segments(
         checkpointed = False
     offloads = checkpoint.offload or step.run.offload.activations != "none"
     mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, offloads)
-    first = _layer(step, kind, mode, unit_state, unit, unit.repeat)
+    is_leaf = checkpointed and not input_requires_grad and (is_first or checkpoint.skips_frozen_layers)
+    first_mode = mode._replace(offload=offloads and not is_leaf)
+    first = _layer(step, kind, first_mode, unit_state, unit, unit.repeat)
     later_mode = mode._replace(
         width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit)
     )
-    if later_mode == mode or unit.repeat == 1:
+    if later_mode == first_mode or unit.repeat == 1:
         return [first]
     later = _layer(step, kind, later_mode, unit_state, unit, unit.repeat - 1)
     return [first._replace(repeat=1, moments=first.moments[-1:]), later._replace(moments=later.moments[:-1])]

@@ -13,6 +13,7 @@ from memlint.report.units import gib
 
 VERDICTS = {"fits": "fits", "tight": "tight", "out_of_memory": "out of memory", "unknown": "unknown"}
 ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
+TIMES_ARE_COUNTED_FROM = 2  # from here on a step "takes 3 times as long"; below, it is so many per cent slower
 HOW_TO_READ = """\
 How to read it: 34.3 GiB (31.2 - 38.0 of 39.4) is what one card shows at the peak: the most likely
 value, the range that it lies in, and what the card has for the run. It fits if the whole range

@@ -8,6 +8,7 @@ from typing import Any
 import memlint.report.card_figures as card_figures
 from memlint.card_bytes import CardBytes
 from memlint.report.terminal import PLAIN, Style, one_line
+from memlint.report.units import gib
 
 SEARCH_ENDS = 1 << 24  # the largest batch or length that is tried (fixes.goals.LONGEST)
 
@@ -26,7 +27,9 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
         return
     verdict = card_figures.verdict_words(row["verdict"], CardBytes(**row["peak"]))
-    yield f"  {style.paint(verdict, card_figures.ROLES[row['verdict']])}: peak {_figure(row['peak'])}"
+    reasons = "; ".join(map(one_line, row["reasons"].values())) if row["verdict"] == "unknown" else ""
+    found = f"{reasons}; the card has {gib(row['budget_bytes'])} GiB" if reasons else f"peak {_figure(row['peak'])}"
+    yield f"  {style.paint(verdict, card_figures.ROLES[row['verdict']])}: {found}"
     yield from _largest_lines(row)
     yield from _card_lines(row)
     yield from _plan_lines(row)
@@ -60,16 +63,27 @@ def _card_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"  fewest without a risk for the result: {found['with_changes'] or 'none is enough'}{changes}"
 
 
+_LARGER = {"batch": "a larger batch in a forward", "length": "longer sequences"}
+
+
 def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
+    goal = row.get("goal", {"reached": True})
+    if not goal["reached"]:
+        yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
-        yield f"    step time x {plan['speed']:.2f}, risk to quality: {plan['quality']}"
+        yield f"    {_step_time(plan['speed'])}, risk to quality: {plan['quality']}"
         if plan["note"]:
             yield f"    {plan['note']}"
     for advice in row.get("advice", ()):
         after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
         note = f"; {advice['note']}" if advice["note"] else ""
         yield f"  or {advice['title']}{after}{note}"
+
+
+def _step_time(factor: float) -> str:
+    slow = factor >= card_figures.TIMES_ARE_COUNTED_FROM
+    return f"a step takes {factor:.2g} times as long" if slow else f"step time x {factor:.2f}"
 
 
 def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:

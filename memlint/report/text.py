@@ -163,12 +163,9 @@ def _still(fix: Fix) -> str:
     return "still " if fix.verdict_after == "out_of_memory" and less else ""
 
 
-_SO_SLOW_THAT_TIMES_ARE_COUNTED = 2
-
-
 def _cost(fix: Fix) -> str:
     words = []
-    if fix.speed >= _SO_SLOW_THAT_TIMES_ARE_COUNTED:
+    if fix.speed >= card_figures.TIMES_ARE_COUNTED_FROM:
         words.append(f"a step takes about {fix.speed:.2g} times as long")
     elif fix.speed > 1.005:
         words.append(f"about {round((fix.speed - 1) * 100)} % slower")

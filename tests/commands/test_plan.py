@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from memlint.report.plans import render
 from tests.commands.running import ROOT, memlint, write
 
 FULL = (ROOT / "examples" / "llamafactory" / "llama3_8b_full_sft.yaml").read_text(encoding="utf-8")
@@ -77,6 +78,30 @@ def test_the_largest_batch_keeps_the_global_batch(folder: Path) -> None:
     changes = plan["changes"]
     assert changes["batch.micro_batch_size"] * changes["batch.gradient_accumulation_steps"] == 16
     assert plan["quality"] == "none" and plan["verdict_after"] == "fits"
+
+
+def test_a_goal_that_nothing_reaches_is_said(folder: Path) -> None:
+    write(folder, {"whole.yaml": FULL.replace("gradient_accumulation_steps: 8", "gradient_accumulation_steps: 1")})
+    told = memlint(folder, "plan", "whole.yaml", "--goal", "batch", *EIGHT).out
+    assert "no plan without a risk for the result has a larger batch in a forward" in told
+    assert not planned(folder, "whole.yaml", "--goal", "batch", *EIGHT)["goal"]["reached"]
+    assert planned(folder, "full.yaml", "--goal", "batch", *EIGHT)["goal"] == {"name": "batch", "reached": True}
+
+
+def test_a_verdict_that_nobody_knows_has_its_reason_and_a_slow_plan_its_price() -> None:
+    peak = {"figure": 30 << 30, "low": 29 << 30, "high": 31 << 30, "unclamped_high": 31 << 30, "usable": 24 << 30}
+    plan = {"title": "paged AdamW", "after": peak, "speed": 3.25, "quality": "none", "note": ""}
+    row = {
+        "path": "a.yaml",
+        "verdict": "unknown",
+        "peak": peak,
+        "budget_bytes": 24 << 30,
+        "fits_on": [],
+        "plans": [plan],
+    }
+    told = render([{**row, "reasons": {"parallelism.engine": "launcher not known: 20 GiB or 30 GiB"}}])
+    assert "unknown: launcher not known: 20 GiB or 30 GiB; the card has 24.00 GiB" in told
+    assert "a step takes 3.2 times as long, risk to quality: none" in told
 
 
 def test_the_fewest_cards_are_told(folder: Path) -> None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from memlint.architectures import from_config
 from memlint.findings import Edit
 from memlint.fixes.checklist import ORDER, checklist
-from memlint.fixes.goals import BATCH, LENGTH, fewest_cards, keeping, largest_plan, on_one_card
+from memlint.fixes.goals import BATCH, LENGTH, TOKENS, fewest_cards, keeping, largest_plan, on_one_card, size_field
 from memlint.fixes.moves.catalog import steps
 from memlint.fixes.moves.hardware import smallest_number
 from memlint.fixes.plan_search import PlanSearch
@@ -49,6 +49,16 @@ def test_no_sequence_is_longer_than_the_model_has_positions() -> None:
     one = replace(FULL, {"model.architecture": architecture, "sequence.length": 1024})
     plan = largest_plan(one, search.estimate(one), search, LENGTH)
     assert plan is not None and plan.run.sequence.length == 4096
+
+
+def test_where_tokens_bound_a_forward_the_bound_grows_up_to_a_step() -> None:
+    search = toy(10_000)
+    one = replace(FULL, {"batch.max_tokens": 4096, "batch.gradient_accumulation_steps": 4, "sequence.length": 1024})
+    assert (size_field(one, "batch"), size_field(FULL, "batch"), size_field(one, "length")) == (TOKENS, BATCH, LENGTH)
+    plan = largest_plan(one, search.estimate(one), search, TOKENS)
+    step = one.batch.micro_batch_size * 4 * 1024  # type: ignore[operator]
+    assert plan is not None and plan.run.batch.max_tokens == step
+    assert plan.steps[0].title == f"at most 4096 -> {step} tokens in a forward"
 
 
 def test_the_smallest_number_of_cards_is_the_smallest() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,25 @@ def test_what_cannot_be_said_is_refused(argument: str, key: str, value: object) 
     before = document(HEAD + f"Trainer(model='gpt2', args=TrainingArguments('o', {argument}))\n")
     with pytest.raises(CannotEdit):
         patches(before, (Edit(before.path, (key,), "set", value),))
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("per_device_train_batch_size", "`per_device_train_batch_size` is given at run.sh:1"),
+        ("gradient_checkpointing", "the command in run.sh gives the arguments"),
+    ],
+)
+def test_what_a_command_says_is_refused_with_its_place(key: str, reason: str) -> None:
+    code = (
+        "import dataclasses, transformers\n"
+        "@dataclasses.dataclass\nclass Own(transformers.TrainingArguments):\n    cache_dir: str = None\n"
+        "(args,) = transformers.HfArgumentParser((Own,)).parse_args_into_dataclasses()\n"
+        "transformers.Trainer(model='gpt2', args=args)\n"
+    )
+    before = document(code, run__sh="python train.py --output_dir o --per_device_train_batch_size 8\n")
+    with pytest.raises(CannotEdit, match=re.escape(reason)):
+        patches(before, [Edit(before.path, (key,), "set", 4)])
 
 
 def test_a_notebook_changes_in_its_cell_alone() -> None:

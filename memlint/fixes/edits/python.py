@@ -44,12 +44,19 @@ def _literal(document: Document, edit: Edit, span: Span) -> Patch:
     try:
         found = ast.literal_eval(code)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise CannotEdit(f"the script computes `{dotted(edit.pointer)}`") from None
+        raise CannotEdit(_said_elsewhere(document, edit)) from None
     found = list(found) if isinstance(found, tuple) else found
     if not same(found, current):
         raise CannotEdit("what stands there is not the value itself")
     text = _written(edit.value, code)
     return Patch(edit.path, span.start, span.end, _to_json(text) if is_notebook else text)
+
+
+def _said_elsewhere(document: Document, edit: Edit) -> str:
+    """Why an argument is not changed whose place in the script is not its value."""
+    name = dotted(edit.pointer)
+    at = document.start.values.written_at.get(name, "") if document.start is not None else ""
+    return f"`{name}` is given at {at}" if at else f"the script computes `{name}`"
 
 
 def _value(document: Document, edit: Edit) -> Any:
@@ -125,7 +132,7 @@ def _added(document: Document, edit: Edit) -> Patch:
     key = edit.pointer[0]
     start = document.start
     if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
-        raise CannotEdit("no call in this file takes it")
+        raise CannotEdit(_taken_elsewhere(document))
     if key not in start.accepted.accepts:
         raise CannotEdit(f"the training arguments have no `{key}`")
     first, last = start.values.sources[()]
@@ -139,6 +146,14 @@ def _added(document: Document, edit: Edit) -> Patch:
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
     return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+
+
+def _taken_elsewhere(document: Document) -> str:
+    """Why no argument is added in a script without a call that takes it: a command in another file may give them."""
+    given = document.start.values.written_at.values() if document.start is not None else ()
+    scripts = (place.rpartition(":")[0] for place in given if ":" in place)
+    command = next((name for name in scripts if name.endswith((".sh", ".bash", ".slurm", ".sbatch"))), "")
+    return f"the command in {command} gives the arguments" if command else "no call in this file takes it"
 
 
 def _added_in_cell(document: Document, edit: Edit, bracket: int) -> Patch:

@@ -154,6 +154,8 @@ def _added(document: Document, start: Start, edit: Edit) -> Patch:
     name = start.accepted.names.get(edit.pointer[0], edit.pointer[0])
     if start.accepted.is_own and name not in start.accepted.defined:
         raise CannotEdit(f"`{start.program.entry}` has no flag for `{name}`")
+    if start.program.is_foreign and start.program.entry.endswith(".py") and has_dashed_flags(document):
+        raise CannotEdit(f"`{start.program.entry}` is not in the repository, and its flags are its own")
     neighbour = _neighbour(document, edit.near)
     assert neighbour.key is not None
     dashed = name in start.accepted.dashed if start.accepted.is_own else has_dashed_flags(document)

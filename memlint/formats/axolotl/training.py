@@ -43,9 +43,18 @@ def batch_size(key: str) -> Read:
 
 
 def write_accumulation(change: FieldChange) -> Written | None:
-    """No edit where the older `batch_size` decides."""
-    wanted = as_int(change.value) or 0
-    return {"gradient_accumulation_steps": wanted} if wanted > 0 and not change.section.get("batch_size") else None
+    """The accumulation, or the older `batch_size` where that decides: over the micro batch it is the accumulation, so
+    that smaller micro batches need no edit of it."""
+    wanted, micro = as_int(change.value) or 0, change.changes.get("batch.micro_batch_size")
+    total = as_int(change.section.get("batch_size"))
+    if wanted < 1:
+        return None
+    if not total or change.section.get("gradient_accumulation_steps"):
+        return {"gradient_accumulation_steps": wanted}
+    size = as_int(change.run.batch.micro_batch_size if micro is None else micro)
+    if not size:
+        return None
+    return {} if total // size == wanted else {"batch_size": wanted * size}
 
 
 def _stage(config: AxolotlConfig) -> tuple[str, str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
+from memlint.formats.fields import value_at
 from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
@@ -35,7 +36,23 @@ def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
     new_values = changed_keys(SFT_KEYS if is_sft else KEYS, config, run, wanted)
     if not new_values:
         return None
-    return edits_of(config, place, new_values) if parsed.documents[0].start is None else _overrides(place, new_values)
+    if parsed.documents[0].start is None:
+        return edits_of(config, place, new_values)
+    bases = (one.value for one in parsed.documents[1:])
+    given = (config, *bases)
+    return _overrides(place, new_values) if all(_is_known(name, given) for name in new_values) else None
+
+
+def _is_known(name: str, given: Sequence[Any]) -> bool:
+    """Whether Hydra takes an override of this key: the command gives it, or the trainer's file has it. What a file has
+    that is composed of others is not known, nor is that of verl itself where the repository has no file. `given`: the
+    command's overrides and the file."""
+    own, *bases = given
+    *section, key = name.split(".")
+    found = [value_at(one, tuple(section)) for one in (own, *bases)]
+    if any(isinstance(one, dict) and key in one for one in found):
+        return True
+    return not any(isinstance(base, dict) and "defaults" not in base for base in bases)
 
 
 def _reads_a_divided_head(run: Run, changes: Mapping[str, Any]) -> bool:

@@ -130,7 +130,6 @@ def test_a_plug_in_is_added_to_those_that_are_there() -> None:
 @pytest.mark.parametrize(
     ("value", "changes"),
     [
-        ({**PLAIN, "gradient_accumulation_steps": None, "batch_size": 8}, {"batch.gradient_accumulation_steps": 2}),
         ({**PLAIN, "micro_batch_size": "${MICRO}"}, {"batch.micro_batch_size": 1}),
         (PLAIN, {"batch.micro_batch_size": 0}),
         (PLAIN, {"checkpointing.mode": "selective"}),
@@ -218,3 +217,20 @@ def test_a_deepspeed_section_in_the_file_itself() -> None:
 def test_nothing_parsed_nothing_edited() -> None:
     parsed = parsed_of([1])
     assert axolotl.edits(parsed, run_of(parsed_of(PLAIN)), {"batch.micro_batch_size": 1}) is None
+
+
+@pytest.mark.parametrize(
+    ("micro", "steps", "written"),
+    [
+        (1, 8, {"micro_batch_size": 1}),
+        (4, 2, {"micro_batch_size": 4}),
+        (1, 4, {"micro_batch_size": 1, "batch_size": 4}),
+    ],
+)
+def test_the_older_batch_size_says_the_accumulation(micro: int, steps: int, written: dict[str, int]) -> None:
+    """utils/config/__init__.py:175: `batch_size // micro_batch_size`."""
+    older = {**PLAIN, "gradient_accumulation_steps": None, "micro_batch_size": 2, "batch_size": 8}
+    changes = {"batch.micro_batch_size": micro, "batch.gradient_accumulation_steps": steps}
+    edits = edits_of(older, changes)
+    assert edits is not None and {edit.pointer[0]: edit.value for edit in edits} == written
+    assert run_of(after(older, changes)).batch[:2] == (micro, steps)

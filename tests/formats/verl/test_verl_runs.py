@@ -250,6 +250,24 @@ def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
     assert not with_base({"entropy_from_logits_with_chunking": False}).rollout.wakes_at_once
 
 
+@pytest.mark.parametrize(
+    ("base", "is_written"),
+    [
+        ({"actor_rollout_ref": {"actor": {"strategy": "fsdp", "fsdp_config": {"offload_policy": False}}}}, True),
+        ({"actor_rollout_ref": {"actor": {"strategy": "fsdp", "fsdp_config": {"param_offload": False}}}}, False),
+        ({"defaults": ["dp_actor@actor_rollout_ref.actor", "_self_"], "trainer": {"nnodes": 1}}, True),
+        (None, True),
+    ],
+)
+def test_an_override_is_of_a_key_that_the_trainers_file_has(base: dict[str, Any] | None, is_written: bool) -> None:
+    """Hydra 1.3: `Could not override ...: Key is not in struct`."""
+    file = document(base, path="ppo_trainer.yaml") if base is not None else None
+    named = ValueSources(named=lambda name: file if name.endswith("ppo_trainer.yaml") else None)
+    parsed = verl.parse(document(GRPO)._replace(start=Start("verl", "python", values=named)), known())
+    edits = verl.edits(parsed, run_of(parsed), {"parallelism.fsdp.cpu_offload": True})
+    assert (edits is not None) is is_written
+
+
 SFT_COMMAND = "data.train_batch_size=64 data.max_length=2048 model.path=some/model trainer.total_epochs=1 "
 
 

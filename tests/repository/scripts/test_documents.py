@@ -343,6 +343,16 @@ def test_a_program_without_such_a_flag_gets_none() -> None:
         patches(document, [Edit("train.sh", ("optim",), "set", "adamw_8bit")])
 
 
+def test_a_program_that_nobody_sees_gets_no_flag_where_its_flags_are_its_own() -> None:
+    """transformers' parser spells flags with underscores. One with hyphens is the program's own."""
+    text = "torchrun /elsewhere/own.py --model-name-or-path gpt2 --per-device-train-batch-size 2 --output-dir out\n"
+    document = one(text)
+
+    with pytest.raises(CannotEdit, match="is not in the repository"):
+        patches(document, [Edit("train.sh", ("deepspeed",), "set", "ds.json")])
+    assert "--per-device-train-batch-size 1" in edited(text, ("set", "per_device_train_batch_size", 1))
+
+
 VALUES = st.one_of(st.integers(1, 999), st.booleans(), st.sampled_from(["a b", "it's", "x", "$HOME", "~", "*"]))
 
 
