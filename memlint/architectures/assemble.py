@@ -49,6 +49,7 @@ def decoder(
         layer_types=layer_types,
         layer_type_ids=layer_type_ids,
         non_layer_weights=non_layer_weights,
+        final_norm=final_norm if "embed" in final_norm else "",
         tied_embeddings=tied,
         max_positions=positions(c),
         **traits,

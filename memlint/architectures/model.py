@@ -140,6 +140,7 @@ class Architecture(NamedTuple):
     layer_types: tuple[DecoderLayer, ...]
     layer_type_ids: tuple[int, ...]  # layer_types[layer_type_ids[i]] is layer i
     non_layer_weights: tuple[Weight, ...]  # embeddings, positions, final norm, head
+    final_norm: str = ""  # the last part of its module's name; "": none, or one that no embedding's name resembles
     tied_embeddings: bool = False  # the head shares the embedding's tensor (then no head in `non_layer_weights`)
     max_positions: int = 0
     dtype: str = "bfloat16"  # the checkpoint's dtype

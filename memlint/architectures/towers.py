@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.model import Tower, Weight
@@ -14,6 +16,19 @@ def side(c: ModelConfig, name: str) -> int:
         c.integer(name)
         if not isinstance(value, (list, tuple))
         else ModelConfig({name: max(value)}, c.family).integer(name)
+    )
+
+
+def of_sizes(c: ModelConfig, **traits: Any) -> Tower:
+    """A vision tower whose configuration names its sizes as most do. `traits`: the other fields."""
+    return Tower(
+        kind="vision",
+        hidden_size=c.integer("hidden_size"),
+        layers=c.layers(),
+        heads=c.integer("num_attention_heads"),
+        intermediate_size=c.integer("intermediate_size"),
+        patch_size=side(c, "patch_size"),
+        **traits,
     )
 
 
@@ -89,13 +104,8 @@ def idefics(c: ModelConfig, prefix: str) -> Tower:
 
 def _tower(c: ModelConfig, prefix: str, outside: Weights, patch: int, image: int, layer_class: str) -> Tower:
     hidden, inner = c.integer("hidden_size"), c.integer("intermediate_size")
-    return Tower(
-        kind="vision",
-        hidden_size=hidden,
-        layers=c.layers(),
-        heads=c.integer("num_attention_heads"),
-        intermediate_size=inner,
-        patch_size=patch,
+    return of_sizes(
+        c,
         image_size=image,
         weights=outside,
         layer_weights=transformer_layer(hidden, inner),
@@ -114,16 +124,10 @@ def pixtral(c: ModelConfig, prefix: str) -> Tower:
     weights += linear("feed_forward.down_proj", hidden, inner)
     for name in ("k_proj", "v_proj", "q_proj", "o_proj"):
         weights += linear(f"attention.{name}", hidden, hidden)
-    return Tower(
-        kind="vision",
-        hidden_size=hidden,
-        layers=c.layers(),
-        heads=c.integer("num_attention_heads"),
-        intermediate_size=inner,
+    return of_sizes(
+        c,
         mlp="gated",
         norm="rms",
-        patch_size=patch,
-        image_size=0,
         weights=(
             Weight("patch_conv.weight", (hidden, c.integer("num_channels", 3), patch, patch), "conv"),
             *norm("ln_pre", hidden),
@@ -165,14 +169,9 @@ def internvl(c: ModelConfig, prefix: str) -> Tower:
         *linear("mlp.fc2", hidden, inner, True),
         *norms(hidden, "layernorm_before", "layernorm_after", bias=layer_norm),
     )
-    return Tower(
-        kind="vision",
-        hidden_size=hidden,
-        layers=c.layers(),
-        heads=c.integer("num_attention_heads"),
-        intermediate_size=inner,
+    return of_sizes(
+        c,
         norm="layer" if layer_norm else "rms",
-        patch_size=patch,
         image_size=image,
         weights=outside,
         layer_weights=weights,

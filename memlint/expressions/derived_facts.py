@@ -176,13 +176,7 @@ def _linears(model: Architecture) -> tuple[str, ...]:
 
 
 def _pixels_per_token(model: Architecture) -> Any:
-    """Pixels of an image per token of the language model.
-
-    UNKNOWN for a tower with a fixed number of tokens, and where cross-attention reads the image, which is then one
-    placeholder in the text (Llama 3.2 Vision).
-    """
-    if any(weight.name.startswith("cross_attn.") for kind in model.layer_types for weight in kind.weights):
-        return UNKNOWN
+    """Pixels of an image per token of the language model; UNKNOWN for a tower with a fixed number of tokens."""
     for tower in model.towers:
         if tower.kind == "vision" and not tower.tokens_per_image:
             return (tower.patch_size * tower.merge_size) ** 2

@@ -100,7 +100,8 @@ def _split_non_layer_weights(architecture: Architecture) -> tuple[tuple[Weight, 
     after: list[Weight] = []
     for weight in architecture.non_layer_weights:
         is_before = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name or ".per_layer_" in weight.name
-        (before if is_before else after).append(weight)
+        is_last_norm = architecture.final_norm != "" and weight.name.endswith(f".{architecture.final_norm}.weight")
+        (before if is_before and not is_last_norm else after).append(weight)
     return tuple(before), tuple(after)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
+from memlint.architectures.model import DecoderLayer
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
 from memlint.memory.step import TrainingStep, segments
 from memlint.memory.storage import rounded
@@ -14,7 +16,7 @@ _ROTARY_BUFFER_BYTES = 1024  # the frequencies of rotary embedding, rounded
 
 def phases(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
     """The phases load, forward, backward, optimizer_step and save, and the walk over the step that gave them."""
-    peaks = walk(segments(step, units, state), _masks_until_loss(step))
+    peaks = walk(segments(step, units, state), _until_loss(step))
     return _phases(state, peaks, inputs_bytes(step)), peaks
 
 
@@ -24,12 +26,19 @@ def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: Model
 
     images = towers.image_segments(step, units, state)
     embedding, *rest = segments(step, units, state, input_requires_grad=True)
-    peaks = walk([embedding, *images.segments, *rest], _masks_until_loss(step) + images.outputs)
+    peaks = walk([embedding, *images.segments, *rest], _until_loss(step) + images.outputs)
     return _phases(state, peaks, inputs_bytes(step) + images.inputs)
 
 
-def _masks_until_loss(step: TrainingStep) -> int:
-    return 0 if step.run.checkpointing.mode != "none" else masks_bytes(step)
+def _until_loss(step: TrainingStep) -> int:
+    """Bytes that layers read and the backward does not: without checkpointing, masks and tables that layers spread."""
+    if step.run.checkpointing.mode != "none":
+        return 0
+    return masks_bytes(step) + (_rotary_tables(step) if _spreads_tables(step) else 0)
+
+
+def _spreads_tables(step: TrainingStep) -> bool:
+    return any(families.of_layer(kind.class_name).rotary.spreads_tables for kind in step.architecture.layer_types)
 
 
 def _phases(state: ModelState, peaks: Walk, inputs: int) -> tuple[Phase, ...]:
@@ -41,13 +50,10 @@ def _phases(state: ModelState, peaks: Walk, inputs: int) -> tuple[Phase, ...]:
 def inputs_bytes(step: TrainingStep) -> int:
     """Bytes of the step's inputs: token ids and labels (int64), rotary cosine and sine, masks for the recomputation."""
     tokens = step.tokens
-    shape = step.architecture.layer_types[0].attention if step.architecture.layer_types else None
-    rotary = 0
-    if shape is not None and shape.rotary_fraction:
-        rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-        rotary = 2 * rounded(tokens.length * rotated_dim * step.width) * _rotary_tables(step)
-    kept = masks_bytes(step) + _shared_key_values(step) if step.run.checkpointing.mode != "none" else 0
-    return 2 * rounded(8 * tokens.count) + rotary + kept + _position_biases(step)
+    recomputes = step.run.checkpointing.mode != "none"
+    kept = masks_bytes(step) + _shared_key_values(step) if recomputes else 0
+    kept += _rotary_tables(step) if recomputes or not _spreads_tables(step) else 0
+    return 2 * rounded(8 * tokens.count) + kept + _position_biases(step)
 
 
 def _position_biases(step: TrainingStep) -> int:
@@ -72,20 +78,28 @@ def _shared_key_values(step: TrainingStep) -> int:
 
 
 def _rotary_tables(step: TrainingStep) -> int:
-    """The number of pairs of cosine and sine tables in a step. Gemma 3 has one more for layers with a sliding window
-    (transformers 5.23 models/gemma3/modeling_gemma3.py:549)."""
-    kinds = step.architecture.layer_types
-    if not families.of_layer(kinds[0].class_name).rotary.separate_for_windows:
-        return 1
-    return len({kind.attention.sliding_window > 0 for kind in kinds})
+    """Bytes of cosine and sine. Gemma 3 has two more for layers with a sliding window (transformers 5.23
+    models/gemma3/modeling_gemma3.py:549)."""
+    rotating = [kind for kind in _attending(step) if kind.attention.rotary_fraction]
+    if not rotating:
+        return 0
+    shape, traits = rotating[0].attention, families.of_layer(rotating[0].class_name).rotary
+    rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
+    width = FP32_BYTES if traits.fp32_tables or traits.factors_in_fp32 else step.width
+    pairs = len({kind.attention.sliding_window > 0 for kind in rotating}) if traits.separate_for_windows else 1
+    return 2 * rounded(step.tokens.length * rotated_dim * width) * pairs
+
+
+def _attending(step: TrainingStep) -> list[DecoderLayer]:
+    """The kinds of layers that compare tokens: not those that convolve or scan them."""
+    return [kind for kind in step.architecture.layer_types if kind.attention.kind in ("attention", "mla")]
 
 
 def masks_bytes(step: TrainingStep) -> int:
     """Bytes of eager attention's masks: one for full attention, one for sliding windows."""
     if not step.kernels.mask:
         return 0
-    attentions = (kind.attention for kind in step.architecture.layer_types)
-    windows = {shape.sliding_window > 0 for shape in attentions if shape.kind in ("attention", "mla")}
+    windows = {kind.attention.sliding_window > 0 for kind in _attending(step)}
     return rounded(step.tokens.count * step.tokens.length * step.width) * len(windows)
 
 

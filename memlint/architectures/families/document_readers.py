@@ -202,13 +202,8 @@ def hunyuan_vl(c: ModelConfig) -> Architecture:
     hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
     merge, out = vision.integer("spatial_merge_size", 2), vision.integer("text_hidden_size")
     places = (vision.integer("max_image_size", 2048) // patch) ** 2 + 1
-    tower = Tower(
-        kind="vision",
-        hidden_size=hidden,
-        layers=vision.layers(),
-        heads=vision.integer("num_attention_heads"),
-        intermediate_size=inner,
-        patch_size=patch,
+    tower = towers.of_sizes(
+        vision,
         merge_size=merge,
         weights=(
             Weight(

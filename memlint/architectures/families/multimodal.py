@@ -635,6 +635,7 @@ def _mllama_towers(c: ModelConfig) -> tuple[Tower, Tower]:
         intermediate_size=inner,
         patch_size=patch,
         image_size=image,
+        tokens_per_image=1,  # one placeholder in the text; cross-attention reads the image
         max_tiles=tiles,
         weights=outside,
         layer_weights=weights,

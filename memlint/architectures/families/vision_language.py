@@ -142,13 +142,8 @@ def muse_glimmer(c: ModelConfig) -> Architecture:
     hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
     places = vision.integer("pos_emb_height") * vision.integer("pos_emb_width")
     wide, pixels = c.integer("projector_hidden_size"), vision.integer("patch_temporal", 2) * 3 * patch**2
-    tower = Tower(
-        kind="vision",
-        hidden_size=hidden,
-        layers=vision.layers(),
-        heads=vision.integer("num_attention_heads"),
-        intermediate_size=inner,
-        patch_size=patch,
+    tower = towers.of_sizes(
+        vision,
         merge_size=vision.integer("merge_size", 2),
         weights=(
             *linear("patch_embedder.patch_embedding", hidden, pixels, False),

@@ -21,6 +21,13 @@ def cast(tape: Tape, x: Value, width: int) -> Value:
     return found
 
 
+def _autocast(tape: Tape, x: Value, width: int) -> Value:
+    """`x` in autocast's dtype."""
+    if x is tape.leaf and x.width == FP32_BYTES:
+        return tape.cached_leaf(lambda: cast(tape, x, width))
+    return cast(tape, x, width)
+
+
 def copy(tape: Tape, x: Value, extent: str = "") -> Value:
     """A copy, as of `contiguous()`. Its gradient is a view of the incoming one."""
     found = tape.new(extent or x.extent, x.width)
@@ -174,7 +181,7 @@ def linear(tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width:
     autograd/_functions.py, MatMul4Bit), and the result takes the dtype of the input before its cast, fp32 after fp32
     norms (nn/modules.py, Linear4bit.forward: `.to(inp_dtype)`).
     """
-    operand = cast(tape, x, autocast_width or x.width)
+    operand = _autocast(tape, x, autocast_width) if autocast_width else cast(tape, x, x.width)
     weight_copy = _cast_weight(tape, weight, operand.width)
     saves_input = weight.trainable or (tape.keeps_linear_inputs and not weight.quantized)
     saved: list[Value | Storage] = [operand] if saves_input else []

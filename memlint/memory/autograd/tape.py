@@ -135,7 +135,8 @@ class Tape:
     """One recording.
 
     `grad`: whether autograd records. `in_place`: whether gradients of a tensor with several readers are summed in
-    place, as on CUDA; on fake tensors they are not. `keeps_linear_inputs`: see `KernelConfig`.
+    place, as on CUDA; on fake tensors they are not. `keeps_linear_inputs`: see `KernelConfig`. `leaf`: the input of a
+    checkpointed layer that runs again, which torch detaches from the graph before it (`CheckpointFunction`).
     """
 
     def __init__(self, grad: bool = True, in_place: bool = True, keeps_linear_inputs: bool = False) -> None:
@@ -148,6 +149,8 @@ class Tape:
         self._increments: dict[tuple[str, int], int] = {}
         self._tensor_sizes: list[TensorSize] = []
         self._cast_weights: dict[str, Storage] = {}
+        self.leaf: Value | None = None
+        self._cast_leaf: Value | None = None
 
     # -- allocation -------------------------------------------------------------------------
 
@@ -239,8 +242,18 @@ class Tape:
                 self._cast_weights[weight.extent] = found
         return found
 
+    def cached_leaf(self, make: Callable[[], Value]) -> Value:
+        """The half-precision copy of `leaf`, which stays in the same cache: its readers share it."""
+        if self._cast_leaf is None:
+            self._cast_leaf = make()
+        self._cast_leaf.storage.references += 1
+        return self._cast_leaf
+
     def end_autocast(self) -> None:
         """Leave the autocast context, which clears its cache."""
+        if self._cast_leaf is not None:
+            self.release(self._cast_leaf.storage)
+            self._cast_leaf = None
         for storage in self._cast_weights.values():
             self.release(storage)
         self._cast_weights.clear()

@@ -23,7 +23,11 @@ COHERE = Family(
     rotary=RotaryTraits(in_fp32=True),
     norm=NormTraits(centred=True),
 )
-ERNIE = Family(model_types=("ernie4_5",), classes=("Ernie4_5",), rotary=RotaryTraits(in_fp32=True))
+ERNIE = Family(
+    model_types=("ernie4_5",),
+    classes=("Ernie4_5",),
+    rotary=RotaryTraits(factors_in_fp32=True, spreads_tables=True),
+)
 EXAONE4 = Family(
     model_types=("exaone4",),
     classes=("Exaone4",),

@@ -11,6 +11,7 @@ from memlint.memory.families.traits import (
     ExpertTraits,
     Family,
     LigerTraits,
+    RotaryTraits,
     RouterTraits,
     since,
 )
@@ -64,8 +65,11 @@ LONGCAT_FLASH = Family(
 # The layers of Cohere's and Ernie's mixtures are those of their dense models (dense.py), but for the experts.
 ERNIE4_5_MOE = ERNIE._replace(
     model_types=("ernie4_5_moe",),
-    classes=("Ernie4_5_Moe", "Ernie4_5_VLMoe"),
+    classes=("Ernie4_5_Moe",),
     experts=ExpertTraits(routers.OUTSIDE_AUTOCAST, shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
+)
+ERNIE4_5_VL_MOE_TEXT = ERNIE4_5_MOE._replace(
+    model_types=(), code=since(5), classes=("Ernie4_5_VLMoe",), rotary=RotaryTraits(factors_in_fp32=True)
 )
 COHERE2_MOE = COHERE._replace(
     model_types=("cohere2_moe",),
@@ -135,6 +139,7 @@ ROWS = (
     PHIMOE,
     LONGCAT_FLASH,
     ERNIE4_5_MOE,
+    ERNIE4_5_VL_MOE_TEXT,
     COHERE2_MOE,
     AFMOE,
     SOLAR_OPEN,

@@ -60,6 +60,7 @@ GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
     code=since(5),
     classes=("Gemma4",),
+    rotary=RotaryTraits(one_by_one=True),
     experts=ExpertTraits(routers.KEEPS_FP32),
     liger=LigerTraits(supported=True),
 )

@@ -16,12 +16,13 @@ OLMO2 = OLMO._replace(
 OLMOE = OLMO._replace(
     model_types=("olmoe",),
     classes=("Olmoe",),
+    rotary=RotaryTraits(),
     experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 FLEX_OLMO = Family(
     model_types=("flex_olmo",),
     classes=("FlexOlmo",),
-    rotary=RotaryTraits(casts_back=True),
+    rotary=RotaryTraits(fp32_tables=True, casts_back=True),
     norm=NormTraits(scales_in_fp32=True, after_blocks=True),
     experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
 )

@@ -73,8 +73,14 @@ class AttentionTraits(NamedTuple):
 class RotaryTraits(NamedTuple):
     """How queries and keys are rotated."""
 
-    # They are cast to fp32 for the rotation and back afterwards.
+    # Both are cast to fp32 before the rotation and back afterwards.
     in_fp32: bool = False
+    # Each factor is cast to fp32 for its product alone (`q.float() * cos`), and the result back.
+    factors_in_fp32: bool = False
+    # Each layer makes fp32 tables of its own, with every number of the model's twice, and keeps them.
+    spreads_tables: bool = False
+    # Queries are rotated by a call of their own, and done when keys are projected or rotated.
+    one_by_one: bool = False
     # Cosine and sine stay fp32, and so do the products with them.
     fp32_tables: bool = False
     # The result is cast back to the input's dtype. Else it has the wider dtype of cosine and sine.

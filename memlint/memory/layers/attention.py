@@ -28,15 +28,7 @@ def attention(
     projected_shape = shape._replace(qk_norm="none") if norms_after_rotary else shape
     query, key, value, gate = _query_key_value(context, projected_shape, x, head_norm, scales_in_fp32)
     gate = gate or _own_gate(context, shape, x)
-    if shape.rotary_fraction:
-        fraction, in_fp32 = shape.rotary_fraction, context.family.rotary.in_fp32
-        rotated = rotate(context, query, fraction, in_fp32)
-        tape.drop(query)
-        query = rotated
-        if not shape.shares_kv:
-            rotated = rotate(context, key, fraction, in_fp32)
-            tape.drop(key)
-            key = rotated
+    query, key = _rotated(context, shape, query, key)
     if norms_after_rotary:
         query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
         key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
@@ -55,6 +47,18 @@ def attention(
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
     return found
+
+
+def _rotated(context: LayerContext, shape: TokenMixer, query: Value, key: Value) -> tuple[Value, Value]:
+    """Queries and keys after rotary embedding; keys that an earlier layer made are rotated already."""
+    fraction = shape.rotary_fraction
+    if not fraction:
+        return query, key
+    if not context.family.rotary.one_by_one:
+        query, key = rotate(context, fraction, query, key)
+        return query, key
+    (query,) = rotate(context, fraction, query)
+    return query, key if shape.shares_kv else rotate(context, fraction, key)[0]
 
 
 def _merging(ranks: int, width: int) -> tuple[tuple[str, int], ...]:

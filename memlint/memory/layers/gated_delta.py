@@ -194,22 +194,17 @@ def _scan(context: LayerContext, inputs: tuple[Value, ...], decay_sums: Value) -
     if not tape.grad:
         tape.spike(*(("delta_state", FP32_BYTES),) * 2)
         return tape.new(MIXED, FP32_BYTES)
-    states, new_values = tape.new(STATES, FP32_BYTES), tape.new(MIXED, FP32_BYTES)
-    saved: list[Value] = [states, new_values, *inputs]
+    states = tape.new(STATES, FP32_BYTES)
     if autocast_width:
-        saved = [states]
-        saved += [
-            tape.new(STATES, autocast_width),
-            tape.new(STATES, autocast_width),
-            tape.new(MIXED, autocast_width),
-            tape.new(MIXED, autocast_width),
-        ]
-        saved += [tape.new(x.extent, autocast_width) for x in inputs[1:]]
+        halves = [STATES, STATES, MIXED, MIXED, *(x.extent for x in inputs[1:])]
+        made = [tape.new(extent, autocast_width) for extent in halves]
+        saved: list[Value] = [states, *made]
+    else:
+        made = [tape.new(MIXED, FP32_BYTES)]
+        saved = [states, *made, *inputs]
     found = tape.new(MIXED, FP32_BYTES)
-    tape.node(
-        (found,), (*inputs, decay_sums), saved, ((MIXED, FP32_BYTES), (MIXED, FP32_BYTES)), gradient_width=FP32_BYTES
-    )
-    tape.drop(states, new_values, *(saved[1:] if autocast_width else ()))
+    tape.node((found,), (*inputs, decay_sums), saved, ((MIXED, FP32_BYTES),), gradient_width=FP32_BYTES)
+    tape.drop(states, *made)
     return found
 
 

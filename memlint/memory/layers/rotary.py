@@ -7,61 +7,68 @@ from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
 
 
-def rotate(context: LayerContext, x: Value, fraction: float, in_fp32: bool = False) -> Value:
-    """`x * cos + rotate_half(x) * sin`, over the first `fraction` of each head. `in_fp32`: Cohere upcasts."""
-    tape = context.tape
+def rotate(context: LayerContext, fraction: float, *heads: Value) -> tuple[Value, ...]:
+    """`x * cos + rotate_half(x) * sin` of each of `heads` (queries and keys), over the first `fraction` of a head.
+
+    One call of `apply_rotary_pos_emb`: its caller holds all of `heads` until all are rotated, and its own variables
+    what they became in fp32. Drops `heads`.
+    """
+    tape, traits = context.tape, context.family.rotary
     if context.kernels.liger:  # rotated in place (liger_kernel 0.8.5 ops/rope.py, rope_forward)
-        return tape.view(x)
-    if context.family.rotary.as_complex:
-        return _as_complex(context, x)
-    if in_fp32:
-        upcast = ops.cast(tape, x, ops.FP32_BYTES)
-        rotated = rotate(context, upcast, fraction)
-        tape.drop(upcast)
-        found = ops.cast(tape, rotated, x.width)
-        tape.drop(rotated)
-        return found
+        return heads
+    in_fp32 = traits.in_fp32 or traits.as_complex
+    operands = [ops.cast(tape, x, ops.FP32_BYTES if in_fp32 else x.width) for x in heads]
+    tables = _tables(context)
+    rotated = [_rotate_part(context, x, fraction, tables) for x in operands]
+    casts_back = in_fp32 or traits.casts_back or traits.factors_in_fp32
+    found = [ops.cast(tape, new, x.width if casts_back else new.width) for new, x in zip(rotated, heads)]
+    tape.drop(*rotated, *operands, *heads, *tables)
+    return tuple(found)
+
+
+def _tables(context: LayerContext) -> tuple[Value, Value]:
+    """Cosine and sine: those that all layers share, or spread over pairs by each layer, in fp32."""
+    traits = context.family.rotary
+    if traits.spreads_tables:
+        return context.tape.new("rotary_table", ops.FP32_BYTES), context.tape.new("rotary_table", ops.FP32_BYTES)
+    in_fp32 = traits.fp32_tables or traits.as_complex or traits.factors_in_fp32
+    width = ops.FP32_BYTES if in_fp32 else context.cos.width
+    return Value.external("rope", width), Value.external("rope", width)
+
+
+def _rotate_part(context: LayerContext, x: Value, fraction: float, tables: tuple[Value, Value]) -> Value:
+    tape, traits = context.tape, context.family.rotary
+    if traits.as_complex:  # one product of complex numbers (models/llama4/modeling_llama4.py:717)
+        return ops.scale_by_constant(tape, x, tables[0])
     if fraction >= 1:
-        rotated = _rotate_all(context, x)
-        if not context.family.rotary.by_axis:
+        rotated = _rotate_all(context, x, tables)
+        if not traits.by_axis:
             return rotated
         both_axes = ops.concat(tape, (rotated,), x.extent)
         tape.drop(rotated)
         return both_axes
     rotary_extent, unrotated_extent = x.extent + ".rotary", x.extent + ".passed"
     to_rotate, unrotated = ops.split(tape, x, (rotary_extent, unrotated_extent))
-    rotated = _rotate_all(context, to_rotate)
+    rotated = _rotate_all(context, to_rotate, tables)
     tape.drop(to_rotate)
     found = ops.concat(tape, (rotated, unrotated), x.extent)
     tape.drop(rotated, unrotated)
     return found
 
 
-def _as_complex(context: LayerContext, x: Value) -> Value:
-    """`view_as_real(view_as_complex(x.float()) * freqs_ci).type_as(x)` (models/llama4/modeling_llama4.py:717)."""
-    tape = context.tape
-    in_fp32 = ops.cast(tape, x, ops.FP32_BYTES)
-    rotated = ops.scale_by_constant(tape, in_fp32, Value.external("rope", ops.FP32_BYTES))
-    tape.drop(in_fp32)
-    found = ops.cast(tape, rotated, x.width)
-    tape.drop(rotated)
-    return found
-
-
-def _rotate_all(context: LayerContext, x: Value) -> Value:
-    tape, cos, sin = context.tape, context.cos, context.sin
-    if context.family.rotary.fp32_tables:
-        cos = sin = Value.external("rope", ops.FP32_BYTES)
-    times_cos = ops.scale_by_constant(tape, x, cos)
+def _rotate_all(context: LayerContext, x: Value, tables: tuple[Value, Value]) -> Value:
+    tape, (cos, sin) = context.tape, tables
+    width = ops.FP32_BYTES if context.family.rotary.factors_in_fp32 else x.width
+    operand = ops.cast(tape, x, width)
+    times_cos = ops.scale_by_constant(tape, operand, cos)
+    tape.drop(operand)
     half = _rotate_half(tape, x)
-    times_sin = ops.scale_by_constant(tape, half, sin)
+    operand = ops.cast(tape, half, width)
     tape.drop(half)
-    added = ops.add(tape, times_cos, times_sin)
+    times_sin = ops.scale_by_constant(tape, operand, sin)
+    tape.drop(operand)
+    found = ops.add(tape, times_cos, times_sin)
     tape.drop(times_cos, times_sin)
-    if not context.family.rotary.casts_back:
-        return added
-    found = ops.cast(tape, added, x.width)
-    tape.drop(added)
     return found
 
 

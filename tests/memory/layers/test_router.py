@@ -33,7 +33,7 @@ def backward(family: str, method: str, checkpointing: bool) -> tuple[int, int]:
 def test_a_step_holds_what_a_simulated_one_does(family: str, method: str) -> None:
     found, simulated = backward(family, method, checkpointing=False)
     # one hidden state more, however many layers: ERNIE's
-    assert found == pytest.approx(simulated, rel=0.012 if family == "ernie4_5_moe" else 0.003)
+    assert found == pytest.approx(simulated, rel=0.009 if family == "ernie4_5_moe" else 0.003)
 
 
 @pytest.mark.parametrize(("family", "method"), [("glm4_moe", "full"), ("qwen3_moe", "lora"), ("qwen2_moe", "pure")])
