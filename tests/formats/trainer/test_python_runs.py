@@ -740,8 +740,18 @@ CLASSIFIER = (
 @pytest.mark.parametrize("old", ["", "if something():\n    "])
 def test_a_classifier_is_one_below_adapters_and_conditions(old: str) -> None:
     (run,) = runs(CLASSIFIER.replace(old, "") if old else CLASSIFIER)
-    assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
+    assert run.unmodelled == ""
     assert run.model_state == "headless"
+
+
+def test_a_sample_of_several_texts_and_a_head_under_a_condition_have_no_figure() -> None:
+    several = CLASSIFIER.replace("ForSequenceClassification", "ForMultipleChoice")
+    (run,) = runs(several)
+    assert run.unmodelled == "loads `AutoModelForMultipleChoice`, a classifier"
+    other = "if something():\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+    mixed = CLASSIFIER.replace("BitsAndBytesConfig, Tr", "AutoModelForCausalLM, BitsAndBytesConfig, Tr")
+    (run,) = runs(mixed.replace("if something():\n    model = prepare_model_for_kbit_training(model)\n", other))
+    assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
 
 
 def test_unknown_init_kwargs_may_name_the_dtype() -> None:

@@ -17,7 +17,15 @@ from memlint.formats.trainer.python.libraries import (
     OF_MODEL,
 )
 from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
-from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of, spreads_layers
+from memlint.formats.trainer.python.model import (
+    Keys,
+    adapter_keys,
+    merged,
+    model_keys,
+    origin_of,
+    origins_of,
+    spreads_layers,
+)
 from memlint.formats.versions import Version, last_with
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
@@ -295,7 +303,9 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     if converted:
         return converted, state
     other = _fake_quantized(model) or _other_experts(model)
-    return (other, "all") if other else (_labels(arguments, model), "")
+    if other:
+        return other, "all"
+    return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
 
 
 # The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
@@ -356,13 +366,32 @@ def _scores(trainer: Made, seen: list[Made]) -> str:
 
 
 _CLASSIFIER = ", a classifier"
-_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+# Scores of a text, of each of its tokens, of where an answer begins and ends: no logits of words.
+_SCORING = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_SEVERAL_TEXTS = "ForMultipleChoice"  # a sample is as many texts as it has choices
 
 
 def _of_its_own(trainer: Made, model: Value) -> str:
-    """A class of model whose memory is not known: one of the repository, a classifier; "" for others."""
-    found = (_own_class(trainer, origin_of(one)) for one in alternatives(model))
-    return next(filter(None, found), "")
+    """A class of model whose memory is not known: one of the repository, a classifier of several texts or under a
+    condition; "" for others."""
+    found = (_own_class(trainer, one) for one in origins_of(model))
+    return "" if _gives_scores(trainer, model) else next(filter(None, found), "")
+
+
+def _gives_scores(trainer: Made, model: Value) -> bool:
+    """Whether transformers' Trainer gets a classifier."""
+    if trainer.last not in _TRANSFORMERS:
+        return False
+    return all(isinstance(one, Made) and _is_scoring(one) for one in origins_of(model))
+
+
+def _is_scoring(loaded: Made) -> bool:
+    return not isinstance(loaded.attributes.get(OWN_CLASS), Known) and _class_of(loaded).endswith(_SCORING)
+
+
+def _class_of(loaded: Made) -> str:
+    """`AutoModel` of `transformers.AutoModel.from_pretrained`."""
+    return loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
 
 
 def _extends(model: Value | None) -> bool:
@@ -384,8 +413,8 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     own = loaded.attributes.get(OWN_CLASS)
     if isinstance(own, Known):
         return f"loads `{own.value}`, a class of the repository"
-    name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
-    is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
+    name = _class_of(loaded)
+    is_head = name.endswith((*_SCORING, _SEVERAL_TEXTS)) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
 
 
