@@ -40,13 +40,22 @@ class Call(NamedTuple):
         return next((self.named[name] for name in names if name in self.named), None)
 
 
+class Capability(NamedTuple):
+    """The compute capability of a card; `is_least`: this or a later one."""
+
+    major: int
+    minor: int
+    is_least: bool = False
+
+
 class CommandLine(NamedTuple):
     """The command line of a script. All fields are empty for a start without arguments.
 
     `config`: the configuration file that the command line names, by its path in the repository; "" without one.
     `options`: the words after each option, by its name with underscores. `positional`: the words before and between
     options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
-    `environment`: variables that are set for the script; they override its defaults.
+    `environment`: variables that are set for the script; they override its defaults. `card`: what the script is told
+    when it asks for the card's compute capability; None: nobody knows.
     """
 
     config: str = ""
@@ -54,6 +63,7 @@ class CommandLine(NamedTuple):
     positional: tuple[Value, ...] = ()
     environment: Mapping[str, Value] = {}
     overrides: Mapping[str, Value] = {}
+    card: Capability | None = None
 
     @property
     def is_given(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
+    ASKS_FOR_CARD,
     CHECKPOINTS,
     CONSTANTS,
     CONVERTED,
@@ -113,6 +114,7 @@ class PythonRun(NamedTuple):
     newest: Mapping[str, tuple[Version, str]] = {}
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
+    asks_for_card: bool = False  # the script asks for its card's compute capability
 
     @property
     def framework(self) -> str:
@@ -152,7 +154,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, command)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
     lengths = _lengths(seen)
-    found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    asks = any(made.name == ASKS_FOR_CARD for made in seen)
+    made = (_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    found = tuple(run._replace(asks_for_card=asks) for run in made)
     if found or trainers:
         return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
     loaders = [made for made in seen if made.last == "DataLoader"]
@@ -163,7 +167,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return ()
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
-    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state),)
+    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks),)
 
 
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
