@@ -744,6 +744,13 @@ def test_a_classifier_is_one_below_adapters_and_conditions(old: str) -> None:
     assert run.model_state == "headless"
 
 
+def test_trls_trainer_of_steps_gets_a_classifier_of_tokens() -> None:
+    code = "from transformers import AutoModelForTokenClassification\nfrom trl import PRMConfig, PRMTrainer\n"
+    code += "model = AutoModelForTokenClassification.from_pretrained('Qwen/Qwen2.5-0.5B', num_labels=2)\n"
+    (run,) = runs(code + "PRMTrainer(model=model, args=PRMConfig('o', per_device_train_batch_size=1)).train()\n")
+    assert (run.unmodelled, run.model_state) == ("", "headless")
+
+
 def test_a_sample_of_several_texts_and_a_head_under_a_condition_have_no_figure() -> None:
     several = CLASSIFIER.replace("ForSequenceClassification", "ForMultipleChoice")
     (run,) = runs(several)

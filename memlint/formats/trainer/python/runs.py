@@ -383,8 +383,8 @@ def _of_its_own(trainer: Made, model: Value) -> str:
 
 
 def _gives_scores(trainer: Made, model: Value) -> bool:
-    """Whether transformers' Trainer gets a classifier."""
-    if trainer.last not in _TRANSFORMERS:
+    """Whether transformers' Trainer gets a classifier, or TRL's PRMTrainer one of tokens."""
+    if trainer.last not in _TRANSFORMERS and trainer.last != "PRMTrainer":
         return False
     return all(isinstance(one, Made) and _is_scoring(one) for one in origins_of(model))
 
