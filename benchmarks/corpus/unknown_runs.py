@@ -2,7 +2,8 @@
 
 FOLDER holds configs, scripts and repositories; they are read as `memlint estimate .` reads a folder, for 8 cards of
 80 GB. Below the reasons stand sums: files that train nothing (an engine's file without a model, an export, a file that
-leaves the model to a command), runs with a figure for each reading, runs with a lower bound, and runs with neither.
+leaves the model to a command, training on a service), runs with a figure for each reading, runs with a lower bound, and
+runs with neither.
 `--save` writes the counts, `--then` prints those of an earlier state beside them. Names and figures in a reason are
 left out, so that reasons of one kind count together.
 """
@@ -30,6 +31,7 @@ _FIGURE = re.compile(r"[\d.]+(?= GiB| tokens)")
 # The first words of reasons that no reader can remove.
 NO_MODEL = "the model's dimensions are unknown"
 WITHOUT_STEP = "an export merges and saves weights"
+ELSEWHERE = "HatcheryPlugin: the training runs on somebody else's machines"
 NOT_NAMED = "the model is not named (`...`)"  # verl's own files, over which a command writes
 _ENGINE = "a file of an engine alone, which names no model"
 _READING = "figures for each reading"
@@ -72,7 +74,7 @@ def kind(run: Mapping[str, Any]) -> str:
 
 def group(reason: str) -> str:
     """Which of `GROUPS` a run with that reason belongs to."""
-    if reason in (_ENGINE, NOT_NAMED) or reason.startswith(WITHOUT_STEP):
+    if reason in (_ENGINE, NOT_NAMED) or reason.startswith((WITHOUT_STEP, ELSEWHERE)):
         return _NOTHING
     if reason.startswith(_READING):
         return _EACH_READING

@@ -10,14 +10,22 @@ from typing import Any
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
+from memlint._lazy import Lazy
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
 from memlint.identity_cache import IdentityCache
+from memlint.memory.parameters import MissingValue
 from memlint.memory.readings import doubt, in_words, span
 from memlint.memory.values import component_words
 from memlint.run import LAUNCH, UNKNOWN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import memlint.memory.rollout as rollout
+else:
+    rollout = Lazy("memlint.memory.rollout")
 
 Reader = Callable[[Facts], Any]
 
@@ -49,6 +57,18 @@ def _of_estimate(field: str) -> Reader:
         return UNKNOWN if value is None else value
 
     return reader
+
+
+def _engine_start(facts: Facts) -> Any:
+    """What an engine on the card needs of its share at least; UNKNOWN where its weights are not in half precision."""
+    model = facts.run.model
+    whole = isinstance(model.architecture, Architecture) and model.architecture.stored.method == "none"
+    if facts.run.rollout.generator != "vllm_colocate" or not whole or model.quantization.method != "none":
+        return UNKNOWN
+    try:
+        return rollout.engine_start(facts.run)
+    except MissingValue:
+        return UNKNOWN
 
 
 def _positive(value: Any) -> Any:
@@ -280,4 +300,5 @@ ESTIMATE: dict[str, Reader] = {
     "estimate.least_bytes": _least,
     "estimate.doubt": _doubt,
 }
-READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE}
+ROLLOUT: dict[str, Reader] = {"rollout.engine_start_bytes": _engine_start}
+READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE, **ROLLOUT}

@@ -8,6 +8,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.autograd.walk import Segment
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
+from memlint.memory.parameters import gives_scores
 from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
 from memlint.memory.storage import rounded
@@ -52,7 +53,7 @@ def _with_evaluation_loss(run: Run) -> Run:
 def collected_logits(run: Run, step: TrainingStep) -> int:
     """Bytes of the logits that the Trainer collects on the GPU until `eval_accumulation_steps` or the end. They are
     fp32 if accelerate converts the model's outputs."""
-    if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate:
+    if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate or gives_scores(run):
         return 0
     batches = run.evaluation.accumulation_steps or 1
     samples = run.evaluation.samples

@@ -46,6 +46,18 @@ def _required_of_method(value: Maybe[T], field: str) -> T:
     return required(value, f"method.{field}", "the value is filled in elsewhere: what trains cannot be counted")
 
 
+def gives_scores(run: Run) -> bool:
+    """Whether the model has a head of scores, or none, in place of the head of words: classifiers, reward models,
+    embeddings."""
+    is_reward_model = run.method.stage == "rm" and run.method.reward_head == "score"
+    return is_reward_model or run.method.drops_language_head
+
+
+def ties_head(run: Run) -> bool:
+    """Whether the head of words reads the embedding's weight."""
+    return bool(getattr(run.model.architecture, "tied_embeddings", False)) and not gives_scores(run)
+
+
 def units(run: Run) -> tuple[Unit, ...]:
     """The run's units: embedding, towers, decoder layers, head. Consecutive equal layers are one unit with a count.
 
@@ -58,8 +70,7 @@ def units(run: Run) -> tuple[Unit, ...]:
         _required_of_method(getattr(run.method, field), field)
     builder = _UnitBuilder(run, architecture)
     before_layers, after_layers = _split_non_layer_weights(architecture)
-    scores = run.method.stage == "rm" and run.method.reward_head == "score"  # replaces the language-model head
-    if scores or run.method.drops_language_head:
+    if gives_scores(run):
         after_layers = tuple(weight for weight in after_layers if weight.kind != "head")
     found = [Unit("embedding", builder.outside_layers(before_layers))]
     for tower in architecture.towers:

@@ -16,10 +16,12 @@ from collections.abc import Callable, Mapping
 import memlint.hardware as hardware
 import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
+import memlint.memory.serving as serving
 import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.host import base_elements
 from memlint.memory.loss import LIKELIEST
 from memlint.memory.model_state import place
 from memlint.memory.parameters import MissingValue
@@ -290,11 +292,23 @@ def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
 
 def engine_weights(run: Run, units: tuple[Unit, ...]) -> int:
     """Bytes of the engine's own copy of the weights on one GPU, in half precision."""
-    ranks = required_count(
-        run.rollout.tensor_parallel_size, "rollout.tensor_parallel_size", "say how many GPUs the engine shares"
-    )
-    count = sum(t.numel * t.copies * unit.repeat for unit in units for t in unit.tensors if t.kind != "adapter")
-    return _HALF_BYTES * count // max(1, ranks)
+    return _HALF_BYTES * base_elements(units) // _engine_ranks(run)
+
+
+def _engine_ranks(run: Run) -> int:
+    name = "rollout.tensor_parallel_size"
+    return max(1, required_count(run.rollout.tensor_parallel_size, name, "say how many GPUs the engine shares"))
+
+
+def engine_start(run: Run) -> int:
+    """Bytes of its share that an engine needs at least to start: its weights, and the keys and values of one sequence,
+    in 8 bits. Without either it stops (vllm 0.33.0 v1/core/kv_cache_planning.py:50). Raises `MissingValue` where
+    model or length are not known."""
+    length = run.rollout.max_model_len or run.sequence.length
+    tokens = required_count(length, "sequence.length", "say the longest sequence")
+    ranks = _engine_ranks(run)
+    cache = serving.request_elements("vllm", run.model.architecture, tokens)
+    return engine_weights(run, parameters.units(run)) + cache // serving.cache_divisor(run, ranks)
 
 
 def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:

@@ -82,7 +82,13 @@ def demand(run: Run, units: tuple[Unit, ...], state: ModelState) -> Demand:
     peak, logits = forward_without_gradients(step, units, state)
     width = BYTES[run.serving.cache_dtype or str(run.precision.compute)]
     whole = request_elements(run.parallelism.engine, step.architecture, length) * width
-    return Demand(state.weights, peak - logits, logits, -(-whole // _cache_divisor(run)), length)
+    return Demand(
+        state.weights,
+        peak - logits,
+        logits,
+        -(-whole // cache_divisor(run, run.parallelism.tensor_parallel_size)),
+        length,
+    )
 
 
 def request_elements(engine: str, architecture: Architecture, length: int) -> int:
@@ -109,12 +115,12 @@ def _in_blocks(layer: DecoderLayer, length: int) -> int:
     return layer_cache(layer, blocks * _BLOCK)
 
 
-def _cache_divisor(run: Run) -> int:
-    """Cards that share the keys and values: by heads, which are copied where there are fewer; MLA's latent is whole
-    on each."""
+def cache_divisor(run: Run, ranks: int) -> int:
+    """Of `ranks` cards, those that share the keys and values: by heads, which are copied where there are fewer; MLA's
+    latent is whole on each."""
     mixers = [layer.attention for layer in run.model.architecture.layer_types]
     heads = min((mixer.kv_heads for mixer in mixers if mixer.kind == "attention"), default=1)
-    return max(1, min(run.parallelism.tensor_parallel_size, heads))
+    return max(1, min(ranks, heads))
 
 
 def room(run: Run, gpu: Gpu, needs: Demand) -> int:

@@ -37,7 +37,7 @@ from memlint.memory.loss import (
     upcasts_logits,
 )
 from memlint.memory.parameter_roles import Roles, extents, roles
-from memlint.memory.parameters import MissingValue, stacks_experts
+from memlint.memory.parameters import MissingValue, stacks_experts, ties_head
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
 from memlint.run import Run
@@ -428,7 +428,7 @@ def segment(profile: Profile, sizes: TensorBytes, unit_state: UnitState, repeat:
 def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
     tensor = _embedding(unit)
     architecture = step.architecture
-    tied = architecture.tied_embeddings and not tensor.name.startswith(_COPY_PREFIX)
+    tied = ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX)
     weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     shape = EmbeddingShape(
         architecture.embedding_scale,
@@ -468,10 +468,10 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
     """The final norm, the head and the loss.
 
     With tied embeddings the head reads the embedding's weight, whose gradient arrives here first. Where
-    `modules_to_save` copied one of the two, the copy has a gradient of its own.
+    `modules_to_save` copied one of the two, the copy has a gradient of its own. Scores have a head of their own.
     """
     tensors, unit_state = units[-1].tensors, state.units[-1]
-    if step.architecture.tied_embeddings and not any(tensor.kind == "head" for tensor in tensors):
+    if ties_head(step.run) and not any(tensor.kind == "head" for tensor in tensors):
         embedding = _embedding(units[0])
         table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
         tensors += (table._replace(kind="head"),)

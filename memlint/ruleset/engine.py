@@ -18,7 +18,7 @@ from memlint.formats.base import Context, Format, Parsed, Recognition, no_launch
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import FORMATS as LAUNCHED
-from memlint.repository.launch.apply import advice, at_gpus, is_in_config, with_launch_command, with_launch_origin
+from memlint.repository.launch.apply import advice, is_in_config, on_machine, with_launch_command, with_launch_origin
 from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.ruleset.format_findings import issue_findings
@@ -124,7 +124,7 @@ class Engine:
         fixes: bool,
         before: Analysis | None,
     ) -> Analysis:
-        document = at_gpus(document, context)
+        document = on_machine(document, context)
         recognised = _recognise(document, format_name)
         follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
         template = template_finding(document, follows) if recognised or document.problems else None

@@ -85,6 +85,7 @@ class Machine(NamedTuple):
     gpus_at: tuple[int, int] = (0, 0)  # the place of that number in the script (offsets)
     asks_for_gpus: bool = False  # the script counts the GPUs of the machine when it runs (nvidia-smi)
     at_gpus: Callable[[int], Any] | None = None  # makes the document for this number of GPUs
+    at_card: Callable[[tuple[int, int]], Any] | None = None  # makes the document for a card of this compute capability
     card: str = ""  # the name of the card that the job requests, as written
     card_at: int = 0
     launch_file: Any = None  # the launcher's options as if they stood in an accelerate config file: a Document

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
 from memlint.run import Run
@@ -824,3 +825,24 @@ def test_a_script_with_a_file_of_its_name_reads_no_other(tmp_path: Path) -> None
     write(tmp_path, files)
     found = checked(tmp_path, ".")["findings"]
     assert all(one["rule"] != "CFG014" for one in found if one["location"]["path"] == "configs/grpo.yaml")
+
+
+BY_CARD = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
+    "new = torch.cuda.get_device_capability()[0] >= 8\n"
+    "attention, dtype = ('flash_attention_2', torch.bfloat16) if new else ('eager', torch.float16)\n"
+    "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B', attn_implementation=attention, dtype=dtype)\n"
+    "args = SFTConfig('out', per_device_train_batch_size=1, max_length=256, bf16=new, fp16=not new)\n"
+    "SFTTrainer(model=model, args=args).train()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("card", "attention", "weights"), [(None, "flash_attention_2", "bfloat16"), ("T4", "eager", "float16")]
+)
+def test_a_script_gets_the_answer_of_the_card_that_is_named(card: str | None, attention: str, weights: str) -> None:
+    workspace = in_memory({"train.py": BY_CARD})
+    (document,) = workspace.documents("train.py")
+    context = workspace.context()._replace(gpu=find(card) if card else None)
+    (run,) = Engine(()).analyse(document, context).runs
+    assert (run.attention.implementation, run.model.weights_dtype) == (attention, weights)

@@ -46,19 +46,23 @@ def swift(**changes: Any) -> Changes:
     }
 
 
+NOT_SAID = object()
+
+
 def verl(actor: Changes | None = None, **rollout: Any) -> Changes:
+    given = {
+        "name": "vllm",
+        "gpu_memory_utilization": 0.3,
+        "tensor_model_parallel_size": 1,
+        "n": 8,
+        "log_prob_micro_batch_size_per_gpu": 2,
+        **rollout,
+    }
     return {
         "actor_rollout_ref": {
             "model": {"path": MODEL},
             "actor": {"ppo_micro_batch_size_per_gpu": 2, "ppo_mini_batch_size": 64, **(actor or {})},
-            "rollout": {
-                "name": "vllm",
-                "gpu_memory_utilization": 0.3,
-                "tensor_model_parallel_size": 1,
-                "n": 8,
-                "log_prob_micro_batch_size_per_gpu": 2,
-                **rollout,
-            },
+            "rollout": {key: value for key, value in given.items() if value is not NOT_SAID},
         },
         "algorithm": {"adv_estimator": "grpo"},
         "trainer": {"n_gpus_per_node": 4, "nnodes": 1},
@@ -143,6 +147,31 @@ TRAPS: dict[str, tuple[str, Changes, Changes]] = {
         swift(vllm_max_model_len=2048),
     ),
     "verl: the engine accepts more than is needed": ("ROL004", verl(max_model_len=32768), verl(max_model_len=2048)),
+    "TRL: a share below the engine's weights": (
+        "ROL005",
+        trl(vllm_gpu_memory_utilization=0.15),
+        trl(vllm_gpu_memory_utilization=0.15, vllm_tensor_parallel_size=2),
+    ),
+    "ms-swift: a share below the engine's weights": (
+        "ROL005",
+        swift(vllm_gpu_memory_utilization=0.15),
+        swift(vllm_gpu_memory_utilization=0.15, vllm_tensor_parallel_size=2),
+    ),
+    "verl: a share below the engine's weights": (
+        "ROL005",
+        verl(OFFLOADED, gpu_memory_utilization=0.15),
+        verl(OFFLOADED, gpu_memory_utilization=0.15, tensor_model_parallel_size=2),
+    ),
+    "OpenRLHF: a share below the engine's weights": (
+        "ROL005",
+        openrlhf(vllm_gpu_memory_utilization=0.15),
+        openrlhf(),
+    ),
+    "verl: no micro-batch for log-probabilities": (
+        "VER002",
+        verl(OFFLOADED, log_prob_micro_batch_size_per_gpu=NOT_SAID),
+        verl(OFFLOADED),
+    ),
     "verl: a token bound below a sequence": (
         "VER001",
         verl({"use_dynamic_bsz": True, "ppo_max_token_len_per_gpu": 1024}),

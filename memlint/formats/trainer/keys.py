@@ -411,6 +411,14 @@ _GENERATION = (
         read_with="use_vllm",
     ),
     Key(
+        *("vllm_tensor_parallel_size", "whole", "rollout.tensor_parallel_size", 1),
+        about="GPUs that share the weights of a colocated vLLM.",
+        least=1,
+        only_if_given=True,
+        invalid="ignored",
+        when=training.generates,
+    ),
+    Key(
         *("vllm_max_model_length", "whole", "rollout.max_model_len"),
         older=("vllm_max_model_len",),
         about="The longest sequence that vLLM accepts; the model's own bound unless said.",

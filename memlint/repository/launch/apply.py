@@ -56,8 +56,16 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     return LaunchContext(context if gpus_known or not launch.gpus else _with_gpu_count(context, launch), launch)
 
 
-def at_gpus(document: Document, context: Context) -> Document:
-    """The document, with its values for the number of GPUs if that number is known."""
+def on_machine(document: Document, context: Context) -> Document:
+    """The document, with its values for the number of GPUs and for the card, if they are known."""
+    start = document.start
+    if start is None or start.machine.at_card is None or context.gpu is None or not any(context.gpu.capability):
+        return _at_gpus(document, context)
+    found = start.machine.at_card(context.gpu.capability)
+    return _at_gpus(document if found is None else found, context)
+
+
+def _at_gpus(document: Document, context: Context) -> Document:
     start = document.start
     if (
         start is None

@@ -32,7 +32,7 @@ from memlint.source.layout import Entry, Places
 from memlint.source.lines import Lines
 from memlint.source.python import notebook
 from memlint.source.python.modules import module_paths
-from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
+from memlint.source.python.reader import BARE, Capability, CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import (
     Either,
@@ -78,6 +78,10 @@ _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
 # Keys of SFTConfig and its relatives, besides those of TrainingArguments, that an edit may add as arguments.
 _OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
+
+
+# Every card since 2020 has it, and bfloat16 with it. A card that is named answers for itself.
+ASSUMED_CARD = Capability(8, 0, is_least=True)
 
 
 class PythonRepository(NamedTuple):
@@ -131,10 +135,17 @@ def followed(path: str, repository: PythonRepository, command: CommandLine) -> t
     return () if isinstance(script, Problem) else runs_of(script, _Cache(repository).files(), command)
 
 
-def documents(path: str, file: Document | str, repository: PythonRepository, config: str = "") -> tuple[Document, ...]:
+def documents(
+    path: str,
+    file: Document | str,
+    repository: PythonRepository,
+    config: str = "",
+    card: Capability = ASSUMED_CARD,
+) -> tuple[Document, ...]:
     """The runs of the script at `path` (below the root) as documents. `file`: its text; for a notebook, its JSON.
 
-    `config`: the config that its command line names; "" for a start without arguments.
+    `config`: the config that its command line names; "" for a start without arguments. `card`: what it is told of its
+    card.
     """
     text = file if isinstance(file, str) else file.text
     if not may_train(path, text, repository.read) or _is_of_framework(path, repository.read):
@@ -142,19 +153,35 @@ def documents(path: str, file: Document | str, repository: PythonRepository, con
     script = repository.parse(path, text) if isinstance(file, str) else notebook.read(file)
     if isinstance(script, Problem):
         return ()
-    runs = _runs(script, path, text, repository, config)
+    runs = _runs(script, path, text, repository, config, card)
     found = [document_of(run, path, text, repository, line) for run, line in runs if _is_known(run)]
     count = len(found)
-    rereading = partial(_rereading, path, file, repository, config)
+    rereading = partial(_rereading, path, file, repository, config, card)
+    at_card = partial(_at_card, path, file, repository, config) if any(run.asks_for_card for run, _ in runs) else None
     return tuple(
         one._replace(
             index=index,
             documents=count,
-            start=one.start._replace(values=one.start.values._replace(reread=rereading(one))),
+            start=one.start._replace(
+                machine=one.start.machine._replace(at_card=at_card and partial(at_card, index)),
+                values=one.start.values._replace(reread=rereading(one)),
+            ),
         )
         for index, one in enumerate(found)
         if one.start is not None
     )
+
+
+def _at_card(
+    path: str,
+    file: Document | str,
+    repository: PythonRepository,
+    config: str,
+    index: int,
+    capability: tuple[int, int],
+) -> Document | None:
+    found = documents(path, file, repository, config, Capability(*capability))
+    return found[index] if index < len(found) else None
 
 
 def _is_known(run: PythonRun) -> bool:
@@ -164,7 +191,7 @@ def _is_known(run: PythonRun) -> bool:
 
 
 def _runs(
-    script: SourceText, path: str, text: str, repository: PythonRepository, config: str
+    script: SourceText, path: str, text: str, repository: PythonRepository, config: str, card: Capability
 ) -> tuple[tuple[PythonRun, CommandLine], ...]:
     """The runs of a script, with the command line of each: one for each command that the repository shows for it;
     without such commands, for a start without arguments.
@@ -178,7 +205,7 @@ def _runs(
     files = _Cache(repository).files()
     found: dict[str, tuple[PythonRun, CommandLine]] = {}
     for line in lines:
-        for number, run in enumerate(runs_of(script, files, line)):
+        for number, run in enumerate(runs_of(script, files, line._replace(card=card))):
             found.setdefault(f"{number} {_fingerprint(run)}" if len(lines) > 1 else str(number), (run, line))
     return tuple(found.values())
 
@@ -215,14 +242,14 @@ def _told(value: Value) -> object:
 
 
 def _rereading(
-    path: str, file: Document | str, repository: PythonRepository, config: str, document: Document
+    path: str, file: Document | str, repository: PythonRepository, config: str, card: Capability, document: Document
 ) -> Callable[[str], tuple[Document, ...]]:
     """A function that reads the script again after a change of the text of the document's file."""
     if document.path != repository.display(path):
-        return lambda text: documents(path, file, _with_config(repository, document.path, text), config)
+        return lambda text: documents(path, file, _with_config(repository, document.path, text), config, card)
     if isinstance(file, str):
-        return lambda text: documents(path, text, repository, config)
-    return lambda text: documents(path, _as_json(text, path), repository, config)
+        return lambda text: documents(path, text, repository, config, card)
+    return lambda text: documents(path, _as_json(text, path), repository, config, card)
 
 
 def _as_json(text: str, path: str) -> Document:

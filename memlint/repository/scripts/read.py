@@ -182,6 +182,17 @@ def _start_folder(path: str, text: str, repository: Repository) -> str:
     return max(reversed(folders), key=named)
 
 
+# Programs of transformers' examples (examples/pytorch, text-classification, token-classification, question-answering),
+# which load a classifier. They stand in few repositories that start them.
+_CLASSIFYING = re.compile(r"(?:^|/)run_(?:glue|classification|xnli|ner|qa)(?:_no_trainer)?\.py$")
+
+
+def _state_after(launched: LaunchCommand, unmodelled: str) -> str:
+    """`StartedProgram.model_state` of a program that was not followed."""
+    is_classifying = launched.program is not None and _CLASSIFYING.search(launched.program.text) is not None
+    return "headless" if is_classifying and not unmodelled else ""
+
+
 def _asks_for_help(launched: LaunchCommand) -> bool:
     """Whether the command only prints help: `llamafactory-cli train -h`."""
     return [word.text for word in launched.arguments] in (["-h"], ["--help"])
@@ -394,7 +405,7 @@ class _Reader:
             task=task,
             unmodelled="" if is_whole else unmodelled,
             freezes="" if is_whole else freezes,
-            model_state=run.run.model_state if run else "all" if adds else "",
+            model_state=run.run.model_state if run else "all" if adds else _state_after(launched, unmodelled),
             loads_model=run is not None and run.run.loads_model,
             has_own_trainer=self._has_own_trainer(launched, invocation),
             writes_groups=definitions.writes_groups,

@@ -158,11 +158,55 @@ def compare(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
     try:
         one, other = plain(left), plain(right)
     except ValueError:
-        return _contains(kind, left, right)
+        known = _beside_least(kind, left, right)
+        return _contains(kind, left, right) if known is None else known
     try:
         return bool(_COMPARISONS[type(kind)](one, other))
     except TypeError:
         return None
+
+
+# What follows for `left <op> right` from the least that `left` may be: the comparison that decides, and its answer.
+_FROM_LEAST: dict[type[ast.cmpop], tuple[Callable[[Any, Any], Any], bool]] = {
+    ast.GtE: (operator.ge, True),
+    ast.Gt: (operator.gt, True),
+    ast.Lt: (operator.ge, False),
+    ast.LtE: (operator.gt, False),
+    ast.Eq: (operator.gt, False),
+    ast.NotEq: (operator.gt, True),
+}
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.LtE: ast.GtE,
+    ast.Lt: ast.Gt,
+    ast.GtE: ast.LtE,
+    ast.Gt: ast.Lt,
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+}
+
+
+def _beside_least(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """The comparison of a number, or of several, of which the least is known, with what is known."""
+    if isinstance(left, Known) and type(kind) in _MIRRORED:
+        kind, left, right = _MIRRORED[type(kind)](), right, left
+    least = _least(left)
+    if least is None or type(kind) not in _FROM_LEAST:
+        return None
+    decides, answer = _FROM_LEAST[type(kind)]
+    try:
+        return answer if decides(least, plain(right)) else None
+    except (TypeError, ValueError):
+        return None
+
+
+def _least(value: Value) -> Any:
+    """The least that a number may be; of several, that of each. None where it is not known."""
+    if isinstance(value, Items) and not value.is_open:
+        found = [_least(item) for item in value.values]
+        return None if None in found else found
+    if isinstance(value, Known) and isinstance(value.value, (int, float)):
+        return value.value
+    return value.least if isinstance(value, Undetermined) else None
 
 
 def _is_none(kind: ast.cmpop, left: Value, right: Value) -> bool | None:

@@ -40,6 +40,14 @@ class Call(NamedTuple):
         return next((self.named[name] for name in names if name in self.named), None)
 
 
+class Capability(NamedTuple):
+    """The compute capability of a card; `is_least`: this or a later one."""
+
+    major: int
+    minor: int
+    is_least: bool = False
+
+
 class CommandLine(NamedTuple):
     """The command line of a script. All fields are empty for a start without arguments.
 
@@ -47,7 +55,8 @@ class CommandLine(NamedTuple):
     `options`: the words after each option, by its name with underscores. `positional`: the words before and between
     options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
     `environment`: variables that are set for the script; they override its defaults. `page`: the file that shows the
-    command; "" if it is not of the repository.
+    command; "" if it is not of the repository. `card`: what the script is told when it asks for the card's compute
+    capability; None: nobody knows.
     """
 
     config: str = ""
@@ -56,6 +65,7 @@ class CommandLine(NamedTuple):
     environment: Mapping[str, Value] = {}
     overrides: Mapping[str, Value] = {}
     page: str = ""
+    card: Capability | None = None
 
     @property
     def is_given(self) -> bool:

@@ -37,11 +37,12 @@ class Known(NamedTuple):
 
 class Undetermined(NamedTuple):
     """A value that the script's text does not determine. `reason`: why, shown to the user. `tail`: the end of a text of
-    which only the beginning is unknown ("/Qwen2.5-7B" of `f"{root}/Qwen2.5-7B"`)."""
+    which only the beginning is unknown ("/Qwen2.5-7B" of `f"{root}/Qwen2.5-7B"`). `least`: the number is no smaller."""
 
     reason: str
     source: ValueSource = NOWHERE
     tail: str = ""
+    least: int | None = None
 
 
 class External(NamedTuple):

@@ -116,6 +116,8 @@ def test_recognised_by_keys(value: Any, claimed: str) -> None:
                 "attention.implementation": "sdpa",
             },
         ),
+        # loaders/model.py:288: AutoModelForTokenClassification
+        ({**PLAIN, "process_reward_model": True}, {"method.drops_language_head": True, "stack.unmodelled": ""}),
         # utils/config/__init__.py:175: batch_size // micro_batch_size
         (
             {**PLAIN, "gradient_accumulation_steps": None, "batch_size": 16},

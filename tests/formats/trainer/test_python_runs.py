@@ -10,7 +10,7 @@ import pytest
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
 from memlint.source import load
 from memlint.source.document import Document
-from memlint.source.python.reader import CommandLine, ScriptFiles
+from memlint.source.python.reader import Capability, CommandLine, ScriptFiles
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Known, Undetermined
 from tests.source.python.following import shown
@@ -805,8 +805,25 @@ CLASSIFIER = (
 @pytest.mark.parametrize("old", ["", "if something():\n    "])
 def test_a_classifier_is_one_below_adapters_and_conditions(old: str) -> None:
     (run,) = runs(CLASSIFIER.replace(old, "") if old else CLASSIFIER)
-    assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
+    assert run.unmodelled == ""
     assert run.model_state == "headless"
+
+
+def test_trls_trainer_of_steps_gets_a_classifier_of_tokens() -> None:
+    code = "from transformers import AutoModelForTokenClassification\nfrom trl import PRMConfig, PRMTrainer\n"
+    code += "model = AutoModelForTokenClassification.from_pretrained('Qwen/Qwen2.5-0.5B', num_labels=2)\n"
+    (run,) = runs(code + "PRMTrainer(model=model, args=PRMConfig('o', per_device_train_batch_size=1)).train()\n")
+    assert (run.unmodelled, run.model_state) == ("", "headless")
+
+
+def test_a_sample_of_several_texts_and_a_head_under_a_condition_have_no_figure() -> None:
+    several = CLASSIFIER.replace("ForSequenceClassification", "ForMultipleChoice")
+    (run,) = runs(several)
+    assert run.unmodelled == "loads `AutoModelForMultipleChoice`, a classifier"
+    other = "if something():\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+    mixed = CLASSIFIER.replace("BitsAndBytesConfig, Tr", "AutoModelForCausalLM, BitsAndBytesConfig, Tr")
+    (run,) = runs(mixed.replace("if something():\n    model = prepare_model_for_kbit_training(model)\n", other))
+    assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
 
 
 def test_unknown_init_kwargs_may_name_the_dtype() -> None:
@@ -909,3 +926,39 @@ def test_other_products_than_the_models_own_are_said_and_not_estimated(
     )
     (run,) = runs(code)
     assert (run.unmodelled, run.model_state) == (unmodelled, state)
+
+
+BY_CARD = (
+    "import torch\nfrom transformers import AutoModelForCausalLM\nfrom trl import SFTConfig, SFTTrainer\n"
+    "major, minor = torch.cuda.get_device_capability()\n"
+    "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+    "SFTTrainer(model, SFTConfig('o', per_device_train_batch_size=1, bf16={test})).train()\n"
+)
+AMPERE_AT_LEAST, TURING, ADA = Capability(8, 0, is_least=True), Capability(7, 5), Capability(8, 9)
+
+
+@pytest.mark.parametrize(
+    ("test", "at_least_ampere", "turing", "ada"),
+    [
+        ("major >= 8", True, False, True),
+        ("torch.cuda.get_device_capability()[0] > 7", True, False, True),
+        ("8 <= torch.cuda.get_device_properties(0).major", True, False, True),
+        ("torch.cuda.get_device_properties(0).major >= 8", True, False, True),
+        ("not major < 8", True, False, True),
+        ("major != 7", True, False, True),
+        ("(major, minor) >= (8, 0)", True, False, True),
+        ("(major, minor) >= (8, 9)", None, False, True),
+        ("major >= 9", None, False, False),
+        ("(major, minor) == (7, 5)", False, True, False),
+    ],
+)
+def test_a_script_that_asks_for_its_card(test: str, at_least_ampere: Any, turing: Any, ada: Any) -> None:
+    script = parse("train.py", BY_CARD.replace("{test}", test))
+    assert isinstance(script, SourceText)
+    found = []
+    for card in (AMPERE_AT_LEAST, TURING, ADA, None):
+        (run,) = runs_of(script, ScriptFiles(lambda name: None, lambda name: None), CommandLine(card=card))
+        assert run.asks_for_card
+        value = run.keys["bf16"]
+        found.append(value.value if isinstance(value, Known) else None)
+    assert found == [at_least_ampere, turing, ada, None]

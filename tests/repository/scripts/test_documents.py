@@ -1085,3 +1085,12 @@ def test_a_class_on_a_transformers_model_has_the_bound_of_its_frozen_weights() -
     (run,) = found.runs
     assert run.method.rank == 0  # 16 bits ask for no adapter
     assert "may freeze parts of itself: at least 12." in found.estimates[0].unknown[0].reason
+
+
+@pytest.mark.parametrize(
+    ("program", "scores"), [("run_glue.py", True), ("text/run_ner.py", True), ("run_clm.py", False)]
+)
+def test_examples_of_transformers_that_classify_build_no_logits(program: str, scores: bool) -> None:
+    flags = "--model_name_or_path Qwen/Qwen2.5-0.5B --max_seq_length 128 --learning_rate 2e-5 --output_dir o"
+    (run,) = analysed(f"python {program} --do_train {flags} --per_device_train_batch_size 8\n").runs
+    assert run.method.drops_language_head == scores

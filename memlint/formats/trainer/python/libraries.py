@@ -360,8 +360,28 @@ def _true(reader: Reader, given: Call) -> Value:
     return Known(True, given.source._replace(how="card"))
 
 
+# A script asked for the compute capability of its card.
+ASKS_FOR_CARD = "compute capability"
+
+
 def _of_the_card(reader: Reader, given: Call) -> Value:
     return Undetermined("which GPU the script runs on", given.source)
+
+
+def _capability(reader: Reader, given: Call) -> Items:
+    """Major and minor number: those of the card, or the least that they may be."""
+    reader.observe(Made(ASKS_FOR_CARD, (), {}, given.source))
+    card, unknown = reader.command.card, Undetermined("which GPU the script runs on", given.source)
+    if card is None:
+        return Items([unknown, unknown], given.source)
+    if not card.is_least:
+        return Items([Known(card.major, given.source), Known(card.minor, given.source)], given.source)
+    return Items([unknown._replace(least=card.major), unknown._replace(least=card.minor)], given.source)
+
+
+def _properties(reader: Reader, given: Call) -> Value:
+    major, minor = _capability(reader, given).values
+    return Table({"major": major, "minor": minor}, given.source, is_open=True)
 
 
 def _processes(reader: Reader, given: Call) -> Value:
@@ -403,6 +423,8 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
     **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
-    **dict.fromkeys((".get_device_capability", ".get_device_name", ".get_device_properties"), _of_the_card),
+    ".get_device_name": _of_the_card,
+    ".get_device_capability": _capability,
+    ".get_device_properties": _properties,
     **dict.fromkeys(("torch.cuda.device_count", ".get_world_size"), _processes),
 }

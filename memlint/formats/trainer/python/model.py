@@ -145,6 +145,22 @@ def origin_of(model: Value) -> Value:
     return model
 
 
+def origins_of(model: Value) -> Iterator[Value]:
+    """What a model may have been loaded as, below adapters, wrappers and conditions."""
+    for one in alternatives(model):
+        inner = one.base if isinstance(one, Made) and isinstance(one.base, Made) else _wrapped(one)
+        if inner is None or (isinstance(one, Made) and _loads(one)):
+            yield one
+        else:
+            yield from origins_of(inner)
+
+
+def _wrapped(model: Value) -> Value | None:
+    """The argument of a call that is a model, or one of several."""
+    given = (*model.positional, *model.arguments.values()) if isinstance(model, Made) else ()
+    return next((one for one in given if any(isinstance(value, Made) for value in alternatives(one))), None)
+
+
 def _loads(model: Made) -> bool:
     """Whether a call loads a model, whatever its class: not an adapter upon one."""
     return model.last in ("from_pretrained", "from_config") and "PeftModel" not in model.name.rpartition(".")[0]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
+    ASKS_FOR_CARD,
     CHECKPOINTS,
     CONSTANTS,
     CONVERTED,
@@ -17,7 +18,15 @@ from memlint.formats.trainer.python.libraries import (
     OF_MODEL,
 )
 from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
-from memlint.formats.trainer.python.model import Keys, adapter_keys, merged, model_keys, origin_of, spreads_layers
+from memlint.formats.trainer.python.model import (
+    Keys,
+    adapter_keys,
+    merged,
+    model_keys,
+    origin_of,
+    origins_of,
+    spreads_layers,
+)
 from memlint.formats.versions import Version, last_with
 from memlint.source.document import Span
 from memlint.source.python.classes import external_bases
@@ -106,6 +115,7 @@ class PythonRun(NamedTuple):
     newest: Mapping[str, tuple[Version, str]] = {}
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
+    asks_for_card: bool = False  # the script asks for its card's compute capability
 
     @property
     def framework(self) -> str:
@@ -145,7 +155,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, command)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
     lengths = _lengths(seen)
-    found = tuple(_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    asks = any(made.name == ASKS_FOR_CARD for made in seen)
+    made = (_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    found = tuple(run._replace(asks_for_card=asks) for run in made)
     if found or trainers:
         return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
     loaders = [made for made in seen if made.last == "DataLoader"]
@@ -156,7 +168,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return ()
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
-    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state),)
+    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks),)
 
 
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
@@ -297,7 +309,9 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     if converted:
         return converted, state
     other = _fake_quantized(model) or _other_experts(model)
-    return (other, "all") if other else (_labels(arguments, model), "")
+    if other:
+        return other, "all"
+    return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
 
 
 # The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
@@ -360,13 +374,32 @@ def _scores(trainer: Made, seen: list[Made]) -> str:
 
 
 _CLASSIFIER = ", a classifier"
-_CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering", "ForMultipleChoice")
+# Scores of a text, of each of its tokens, of where an answer begins and ends: no logits of words.
+_SCORING = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_SEVERAL_TEXTS = "ForMultipleChoice"  # a sample is as many texts as it has choices
 
 
 def _of_its_own(trainer: Made, model: Value) -> str:
-    """A class of model whose memory is not known: one of the repository, a classifier; "" for others."""
-    found = (_own_class(trainer, origin_of(one)) for one in alternatives(model))
-    return next(filter(None, found), "")
+    """A class of model whose memory is not known: one of the repository, a classifier of several texts or under a
+    condition; "" for others."""
+    found = (_own_class(trainer, one) for one in origins_of(model))
+    return "" if _gives_scores(trainer, model) else next(filter(None, found), "")
+
+
+def _gives_scores(trainer: Made, model: Value) -> bool:
+    """Whether transformers' Trainer gets a classifier, or TRL's PRMTrainer one of tokens."""
+    if trainer.last not in _TRANSFORMERS and trainer.last != "PRMTrainer":
+        return False
+    return all(isinstance(one, Made) and _is_scoring(one) for one in origins_of(model))
+
+
+def _is_scoring(loaded: Made) -> bool:
+    return not isinstance(loaded.attributes.get(OWN_CLASS), Known) and _class_of(loaded).endswith(_SCORING)
+
+
+def _class_of(loaded: Made) -> str:
+    """`AutoModel` of `transformers.AutoModel.from_pretrained`."""
+    return loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
 
 
 def _extends(model: Value | None) -> bool:
@@ -388,8 +421,8 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     own = loaded.attributes.get(OWN_CLASS)
     if isinstance(own, Known):
         return f"loads `{own.value}`, a class of the repository"
-    name = loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
-    is_head = name.endswith(_CLASSIFIERS) and trainer.last in _TRANSFORMERS
+    name = _class_of(loaded)
+    is_head = name.endswith((*_SCORING, _SEVERAL_TEXTS)) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.identity_cache import IdentityCache
-from memlint.memory.parameters import MissingValue
+from memlint.memory.parameters import MissingValue, ties_head
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run
@@ -131,7 +131,7 @@ def flat_partition(elements: int, dtype: str = "float32") -> tuple[Unit, ...]:
 
 def tied_elements(run: Run, units: tuple[Unit, ...]) -> int:
     """Elements of an embedding that the head uses too; 0 where the head has its own."""
-    if not getattr(run.model.architecture, "tied_embeddings", False):
+    if not ties_head(run):
         return 0
     if any(tensor.kind == "head" for unit in units for tensor in unit.tensors):
         return 0
