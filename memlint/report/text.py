@@ -40,7 +40,8 @@ def _pieces(report: Report, style: Style) -> Iterator[str]:
     if report.overview or report.statistics:
         yield from _tables(report, style)
     count = totals(report)
-    last = [*map(one_line, report.notes), *hints(count), summary(count, style), *fixable(count)]
+    last = [*map(one_line, report.notes), *not_estimated(count, style), *hints(count), summary(count, style)]
+    last += fixable(count)
     yield "\n".join(last) + "\n"
 
 
@@ -57,6 +58,19 @@ def _tables(report: Report, style: Style) -> Iterator[str]:
         yield "\n".join(table) + "\n\n"
     if report.statistics and (counted := list(overview.statistics(report, style))):
         yield "\n".join(counted) + "\n\n"
+
+
+def not_estimated(count: Totals, style: Style) -> Iterator[str]:
+    """One line for each of the first runs without a figure: its file, and what is not known of it."""
+    if not count.not_estimated:
+        return
+    import memlint.report.unknowns as unknowns  # where something is unknown
+
+    for run in count.not_estimated:
+        path = style.file_link(style.paint(starts_safely(one_line(run.path)), "path"), run.path)
+        yield f"{path}: not estimated, because {unknowns.first(run.estimate)}"
+    if count.more_not_estimated:
+        yield f"{plural(count.more_not_estimated, 'more run')} not estimated: `memlint estimate` says why"
 
 
 def hints(count: Totals) -> Iterator[str]:

@@ -14,13 +14,13 @@ from typing import Any
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.issues import OF_NAMES
-from memlint.formats.schema.suggest import nearest
+from memlint.formats.schema.suggest import nearest, slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
-from memlint.formats.trainer.reader import is_brought, is_record, slip_of
+from memlint.formats.trainer.reader import is_brought, is_record
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED

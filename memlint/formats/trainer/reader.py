@@ -13,7 +13,7 @@ from typing import Any
 from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.fields import Fields, as_bool
 from memlint.formats.own_reader import OF_TWO_FILES
-from memlint.formats.schema.suggest import distance, normal
+from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
@@ -323,32 +323,3 @@ _OTHER = {"float32": "bfloat16", "bfloat16": "float32", "float16": "float32"}
 def _keys(document: Document) -> frozenset[str]:
     value = document.value if isinstance(document.value, dict) else {}
     return frozenset(key for key in value if isinstance(key, str))
-
-
-def slip_of(key: str, known: dict[str, Any], present: Collection[str]) -> str:
-    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
-    plain = normal(key)
-    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
-        return ""
-    allowed = 1 if len(plain) < 12 else 2
-    for candidate in known:
-        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
-            continue
-        if _is_other_word(plain, candidate):
-            continue
-        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
-            return "" if _numbered(plain, candidate) else candidate
-    return ""
-
-
-def _is_other_word(key: str, candidate: str) -> bool:
-    """`dataset` and `devices` are a script's words, whatever others call `datasets` and `device`; so is `log_dir`,
-    which is a folder in any script, beside `logdir`."""
-    if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
-        return True
-    return key.replace("_", "") == candidate.replace("_", "") and len(candidate) < 8
-
-
-def _numbered(key: str, candidate: str) -> bool:
-    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
-    return key.strip("0123456789_") == candidate.strip("0123456789_")
