@@ -115,6 +115,7 @@ class Totals(NamedTuple):
     unsafe_fixable: int = 0  # findings that only `memlint fix --unsafe` solves
     not_estimated: tuple[RunReport, ...] = ()  # the first runs without a figure, where no finding says why
     more_not_estimated: int = 0  # how many there are beyond those
+    only_run: RunReport | None = None  # where there is one run alone, beside files that describe a part of it
 
 
 class RuleFacts(NamedTuple):
@@ -161,7 +162,8 @@ def totals(report: Report) -> Totals:
     launched: list[str] = []
     unlaunched = ""
     not_estimated: list[RunReport] = []
-    more_not_estimated = 0
+    more_not_estimated = trained = 0
+    first: RunReport | None = None
     parts: set[str] = set()  # files that take part in the run of another file
     described: list[RunReport] = []  # the runs of files that describe only a part of a run (a DeepSpeed JSON)
     for file in report.files:
@@ -175,6 +177,7 @@ def totals(report: Report) -> Totals:
                 described.append(run)
                 continue
             parts.update(run.related)
+            first, trained = first or run, trained + 1
             stopped += will_not_start(run)
             verdicts[run.estimate.verdict] += not will_not_start(run)
             launched += [run.launched] if run.launched else []
@@ -193,7 +196,8 @@ def totals(report: Report) -> Totals:
     counts = recognised, severities, suppressed, baselined, verdicts, cardless
     fixable = safe, unsafe - safe
     without = tuple(not_estimated), more_not_estimated
-    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped, *fixable, *without)
+    only = first if trained == 1 and not alone else None
+    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped, *fixable, *without, only)
 
 
 def _is_unsaid(run: RunReport, file: FileReport) -> bool:

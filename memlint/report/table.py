@@ -173,19 +173,15 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
 
 
 def _host_lines(estimate: Estimate) -> Iterator[str]:
-    """What the host holds in training, and while an engine loads the model and saves it whole."""
-    if estimate.host_bytes:
-        yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
-    gathered = [
-        f"{gib(size)} GiB while {name}"
-        for name, size in (
-            ("loading", estimate.details.get("host_loading_bytes", 0)),
-            ("saving", estimate.details.get("host_saving_bytes", 0)),
-        )
-        if size
-    ]
-    if gathered:
-        yield f"  host memory beside training, a node: {', '.join(gathered)}"
+    """What the host of one machine holds: in training, while the model is loaded, and while it is saved whole."""
+    sizes = (
+        ("in training", estimate.host_bytes or 0),
+        ("while loading", estimate.details.get("host_loading_bytes", 0)),
+        ("while saving", estimate.details.get("host_saving_bytes", 0)),
+    )
+    told = [f"{gib(size)} GiB {when}" for when, size in sizes if size]
+    if told:
+        yield f"  host memory per node: {', '.join(told)}"
 
 
 def _images_note(details: Mapping[str, int]) -> str:
