@@ -117,7 +117,8 @@ ON_DEMAND = {
         "repository.launch.starts",  # where a script has a command line
     ),  # where a page names a config
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
-    "report.text": ("report.overview", "report.wrap", "report.changes"),  # for folders, and --statistics; for terminals
+    # for folders, and --statistics; for terminals; for runs without a figure
+    "report.text": ("report.overview", "report.wrap", "report.changes", "report.unknowns"),
     "report.table": ("report.wrap",),  # for terminals
     "fixes.edits.apply": ("fixes.edits.shell", "fixes.edits.python"),  # where a fix changes a script
     "source.load": ("source.json", "source.toml"),  # most configs are YAML

@@ -156,7 +156,7 @@ def _spellings(part: str) -> Iterator[Spelling]:
 
 
 # The words that may end a listed name after its size: the chat model can have fewer positions than its base.
-_LAST_WORDS = frozenset({"instruct", "chat", "it"})
+_CHAT_SUFFIXES = frozenset({"instruct", "chat", "it"})
 
 
 def _beginnings(part: str) -> list[str]:
@@ -172,7 +172,7 @@ def _beginnings(part: str) -> list[str]:
         start = "".join(words)
         if states_size and not sizes(start):
             break
-        if words[-1].lower() in _LAST_WORDS or any(character.isdigit() for character in words[-1]):
+        if words[-1].lower() in _CHAT_SUFFIXES or any(character.isdigit() for character in words[-1]):
             found.append(start)
     return found
 

@@ -34,10 +34,10 @@ def resolve(
     with PyTorch and transformers (seconds). `within` (a real path): no folder outside of it is read, the cache of
     downloaded models included. Never raises.
     """
-    return _resolve(name, _Ways(tuple(base_dirs), models or {}, hub, exact, within), MOST_HOPS)
+    return _resolve(name, _Sources(tuple(base_dirs), models or {}, hub, exact, within), MOST_HOPS)
 
 
-class _Ways:
+class _Sources:
     """What `resolve` may look at."""
 
     __slots__ = ("base_dirs", "exact", "hub", "models", "within")
@@ -61,7 +61,7 @@ class _Ways:
         return None if self.within else local.cached(name)
 
 
-def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
+def _resolve(name: str, ways: _Sources, hops: int) -> Resolution:
     if hops == 0:
         return Resolution(name, "unknown", None, reason=f"`{name}` is named by a chain of models that does not end")
     for step in (_from_folder, _from_settings, _from_catalog, _from_cache, _from_hub):
@@ -71,7 +71,7 @@ def _resolve(name: str, ways: _Ways, hops: int) -> Resolution:
     return _unknown(name)
 
 
-def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
+def _from_folder(name: str, ways: _Sources, hops: int) -> Resolution | None:
     directory = local.folder(name, ways.base_dirs, ways.within)
     if directory is None:
         return None
@@ -85,7 +85,7 @@ def _from_folder(name: str, ways: _Ways, hops: int) -> Resolution | None:
     return None
 
 
-def _from_settings(name: str, ways: _Ways, hops: int) -> Resolution | None:
+def _from_settings(name: str, ways: _Sources, hops: int) -> Resolution | None:
     mapped = ways.models.get(name)
     if isinstance(mapped, Mapping):
         return _built(name, "settings", mapped, "", ways)
@@ -95,7 +95,7 @@ def _from_settings(name: str, ways: _Ways, hops: int) -> Resolution | None:
     return None
 
 
-def _from_catalog(name: str, ways: _Ways, hops: int) -> Resolution | None:
+def _from_catalog(name: str, ways: _Sources, hops: int) -> Resolution | None:
     meant = without_path(name)
     if is_placeholder(meant):
         return None
@@ -126,7 +126,7 @@ def _converted(name: str) -> bool:
     return owner == "unsloth" and model.removesuffix("-bnb-4bit").removesuffix("-unsloth") in _CONVERTED
 
 
-def _as_llama(name: str, entry: catalog.CatalogEntry, ways: _Ways) -> Resolution:
+def _as_llama(name: str, entry: catalog.CatalogEntry, ways: _Sources) -> Resolution:
     config = {**entry.config, "model_type": "llama", "architectures": ["LlamaForCausalLM"]}
     found = _built(name, "catalog", config, "", ways)
     if found.architecture is None or entry.stored is None:
@@ -134,12 +134,12 @@ def _as_llama(name: str, entry: catalog.CatalogEntry, ways: _Ways) -> Resolution
     return found._replace(architecture=found.architecture._replace(stored=entry.stored))
 
 
-def _from_cache(name: str, ways: _Ways, hops: int) -> Resolution | None:
+def _from_cache(name: str, ways: _Sources, hops: int) -> Resolution | None:
     found = ways.cached(name)
     return _built(name, "cache", found[1], found[0], ways) if found else None
 
 
-def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
+def _from_hub(name: str, ways: _Sources, hops: int) -> Resolution | None:
     if not ways.hub or is_placeholder(name):
         return None
     from memlint.architectures import hub  # --hub
@@ -151,14 +151,14 @@ def _from_hub(name: str, ways: _Ways, hops: int) -> Resolution | None:
     return _built(name, "hub", config, path, ways)
 
 
-def _built(name: str, source: str, config: Mapping[str, Any], path: str, ways: _Ways) -> Resolution:
+def _built(name: str, source: str, config: Mapping[str, Any], path: str, ways: _Sources) -> Resolution:
     try:
         return Resolution(name, source, _counted(config, ways), path=path, config=config)
     except UnsupportedConfig as error:
         return Resolution(name, "unknown", None, reason=str(error), path=path)
 
 
-def _counted(config: Mapping[str, Any], ways: _Ways) -> Architecture:
+def _counted(config: Mapping[str, Any], ways: _Sources) -> Architecture:
     try:
         return from_config(config)
     except UnsupportedConfig as error:

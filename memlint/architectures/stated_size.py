@@ -18,7 +18,7 @@ _BILLION = 10**9
 _LAYERS = 32
 # A number before "B" may count what a model was trained with: "50B-tokens".
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:\d+x)?(?P<size>\d+(?:\.\d+)?)(?P<unit>[bm])(?![a-z0-9])")
-_OF_DATA = re.compile(r"[bm][-_ ]?(?:tok|sample)")
+_SIZE_OF_DATA = re.compile(r"[bm][-_ ]?(?:tok|sample)")
 _FEWEST = 0.01  # billions: "1M" is a number of tokens, that of a context
 _UNMODELLED = "the layers of a model of which only the size is stated: they are not known"
 
@@ -40,7 +40,9 @@ def _smallest(name: str) -> float:
         return 0
     for part in names.components(name):
         text = part.lower()
-        found = [_billions(text, size) for size in _SIZE.finditer(text) if not _OF_DATA.match(text, size.end() - 1)]
+        found = [
+            _billions(text, size) for size in _SIZE.finditer(text) if not _SIZE_OF_DATA.match(text, size.end() - 1)
+        ]
         sizes = [size for size in found if size >= _FEWEST]
         if sizes:
             return min(sizes)
@@ -48,7 +50,8 @@ def _smallest(name: str) -> float:
 
 
 def _billions(text: str, size: re.Match[str]) -> float:
-    """What a number before "B" or "M" says; with a digit and "_" before it, it is the decimals of one: "1_8B"."""
+    """The billions of parameters that a number before "B" or "M" states; with a digit and "_" before it, it is the
+    decimals of one: "1_8B"."""
     start = size.start()
     is_decimal = start > 1 and text[start - 1] == "_" and text[start - 2].isdigit() and size["size"].isdigit()
     number = float(f"{text[start - 2]}.{size['size']}" if is_decimal else size["size"])

@@ -16,7 +16,9 @@ from memlint.ruleset.engine import Analysis
 from memlint.source.document import Document
 
 _NO_FILE = "no run of a configuration file with keys of its own: a script's own values need no mapping"
-_NOT_SEEN = "nothing that trains: no script of the repository makes a run of these files, as far as memlint can follow"
+_NOT_SEEN = (
+    "no Python script here trains with these files, as far as memlint can follow: `memlint estimate` reads all others"
+)
 
 
 def run(program: str, arguments: list[str]) -> int:

@@ -130,7 +130,7 @@ def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | No
     group.add_argument(
         "--model",
         metavar="ID",
-        help="the model: an id or a folder; check, fix, plan: where a config names none known",
+        help="the model, an id or a folder; check, fix and plan use it where a config names none that is known",
     )
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")

@@ -47,7 +47,7 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
 
 
 def _divergence(found: Distillation) -> tuple[str, str]:
-    """What compares both distributions, and why."""
+    """The divergence that compares both distributions, and the reason for it."""
     if found.is_served:
         return "few_served", "a server answers with the teacher's likeliest words"
     if found.words:

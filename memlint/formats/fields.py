@@ -62,7 +62,7 @@ class Behaviour(NamedTuple):
 
 # Where the model's name comes from that the command line or settings give where the file names none that is known.
 STATED_MODEL = Origin("setting", detail="--model or settings")
-_OF_THE_MODEL = ("model.name", "model.architecture")
+_MODEL_FIELDS = ("model.name", "model.architecture")
 
 
 class Fields:
@@ -96,7 +96,7 @@ class Fields:
 
     def unknown(self, name: str, reason: str) -> None:
         """Set a field to UNKNOWN; `reason` is shown to the user. A model that `--model` or settings name stays."""
-        if name not in _OF_THE_MODEL or self.origins.get("model.name") != STATED_MODEL:
+        if name not in _MODEL_FIELDS or self.origins.get("model.name") != STATED_MODEL:
             self.put(name, UNKNOWN, Origin("unknown", detail=reason))
 
     def get(self, name: str, default: Any = UNKNOWN) -> Any:

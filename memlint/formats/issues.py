@@ -18,7 +18,7 @@ class IssueRule(NamedTuple):
 
 
 # Codes of what is said of a key's name, not of its value.
-OF_NAMES = ("unknown-key", "removed-key", "renamed-key")
+KEY_NAME_CODES = ("unknown-key", "removed-key", "renamed-key")
 ISSUES: Mapping[str, IssueRule] = {
     "unknown-key": IssueRule(
         "CFG001",

@@ -16,20 +16,20 @@ from memlint.source.document import Document
 
 # Rules about figures, the model and the text of the file: they hold whoever reads it. Where a name of a file leads, the
 # program says.
-_OF_ANY_READER = ("MEM", "MOD", "SRC", "CFG013")
+_RULES_FOR_ANY_READER = ("MEM", "MOD", "SRC", "CFG013")
 # Rules about what the engine's file says against the arguments, and what transformers' Trainer makes of that file: one
 # of another class may hand it on as it is (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
-OF_TWO_FILES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
-_OF_SAFE_LOAD = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
+TWO_FILE_RULES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
+_SAFE_LOAD_RULES = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
-_INHERITS = "_base_"  # names the files that this one lies over
+_BASE_KEY = "_base_"  # names the files that this one lies over
 
-_OF_FRAMEWORKS = frozenset(("llamafactory-cli", "axolotl"))  # launchers that read the file themselves
+_FRAMEWORK_LAUNCHERS = frozenset(("llamafactory-cli", "axolotl"))  # launchers that read the file themselves
 
 
 def rule_applies(rule: str) -> bool:
     """Whether `rule` holds of a file that a script reads by itself."""
-    return rule.startswith(_OF_ANY_READER) and rule not in _OF_SAFE_LOAD
+    return rule.startswith(_RULES_FOR_ANY_READER) and rule not in _SAFE_LOAD_RULES
 
 
 def own_reader_note(
@@ -43,15 +43,15 @@ def own_reader_note(
     if document.start is not None or not isinstance(document.value, dict):
         return None
     is_foreign = _is_foreign(document, schema)
-    if is_foreign and _INHERITS in document.value:
-        why = f"`{_INHERITS}` is for a loader of mmengine's kind, so another program reads this file"
+    if is_foreign and _BASE_KEY in document.value:
+        why = f"`{_BASE_KEY}` is for a loader of mmengine's kind, so another program reads this file"
         return Issue("own-reader", f"{why}: its keys are not judged", document.path, severity="info")
     if not is_foreign and has_copy(context):
         return None
     found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
     if found.kind != "script" or not found.path or (framework in found.names and not is_foreign):
         return None
-    if _OF_FRAMEWORKS & {launch.launcher for launch in context.launch_commands(document.path)}:
+    if _FRAMEWORK_LAUNCHERS & {launch.launcher for launch in context.launch_commands(document.path)}:
         return None
     message = f"{who_reads(found)}: its keys are not judged"
     return Issue("own-reader", message, document.path, severity="info")

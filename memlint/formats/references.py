@@ -155,9 +155,10 @@ def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
 
 
 def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
-    """The issue about a reference that could not be followed, with the paths that were tried."""
-    tried = missing.tried[:_MOST_TRIED]
-    more = f" and {len(missing.tried) - len(tried)} more" if len(missing.tried) > len(tried) else ""
+    """The issue about a reference that could not be followed, with the paths that were tried beside the named one."""
+    others = [one for one in missing.tried if f"`{one}`" not in missing.message]
+    tried = others[:_MOST_TRIED]
+    more = f" and {len(others) - len(tried)} more" if len(others) > len(tried) else ""
     where = "; tried " + ", ".join(tried) + more if tried else ""
     code = f"{missing.code}-reference"
     severity = ISSUES[code].severity

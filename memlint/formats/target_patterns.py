@@ -9,14 +9,14 @@ from memlint.formats.fields import Fields, as_words
 from memlint.formats.name_patterns import bounded_pattern, repeats
 from memlint.run import Origin
 
-_OF_PATTERNS = re.compile(r"[*+?()\[\]{}|\\^$]")  # signs that no module's name has
+_PATTERN_SIGNS = re.compile(r"[*+?()\[\]{}|\\^$]")  # signs that no module's name has
 
 
 def put_targets(fields: Fields, value: Any, origin: Origin, architecture: Any) -> None:
     """`method.targets` from one string or a list, where a lone string may be a pattern (peft 0.21.2
     tuners/tuners_utils.py:2370; TRL hands over a list of one as its string, trl 1.16 trainer/model_config.py:177)."""
     lone = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if isinstance(lone, str) and _OF_PATTERNS.search(lone):
+    if isinstance(lone, str) and _PATTERN_SIGNS.search(lone):
         put_pattern(fields, lone, origin, architecture)
     else:
         fields.put("method.targets", as_words(value), origin)

@@ -8,7 +8,7 @@ import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
 from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 from memlint.report.terminal import Style, one_line
-from memlint.report.text import describe_fix, plural, summary
+from memlint.report.text import describe_fix, not_estimated, plural, summary
 
 QUIET = ("fits", "barely fits", "unknown")  # verdicts that are not set in bold
 # What could start markup, a mention or raw HTML inside a line of text.
@@ -22,7 +22,8 @@ def render(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield "### memlint"
     yield ""
-    yield escape(summary(totals(report), Style()))
+    count = totals(report)
+    yield escape(summary(count, Style()))
     runs = [run for file in report.files for run in file.runs if run.estimate.device_bytes is not None]
     if runs:
         yield ""
@@ -31,6 +32,9 @@ def _lines(report: Report) -> Iterator[str]:
         yield from map(row, runs)
         yield ""
         yield f"<sub>{escape(card_figures.HOW_TO_READ)}</sub>"
+    if count.not_estimated:
+        yield ""
+        yield from (f"- {prose(line)}" for line in not_estimated(count, Style()))
     for file in report.files:
         if file.findings:
             yield from _file(file)
@@ -56,8 +60,16 @@ def _file(file: FileReport) -> Iterator[str]:
 
 def finding_lines(finding: Finding) -> Iterator[str]:
     place = finding.location
-    yield f"- **{finding.severity}** {finding.rule} line {place.line}: {escape(finding.message)}"
-    yield from (f"  - fix: {escape(describe_fix(fix))}" for fix in finding.fixes[:3])
+    yield f"- **{finding.severity}** {finding.rule} line {place.line}: {prose(finding.message)}"
+    yield from (f"  - fix: {prose(describe_fix(fix))}" for fix in finding.fixes[:3])
+
+
+def prose(text: str) -> str:
+    """`text` on one line, what stands between backticks as code, and nothing else that Markdown or HTML would read."""
+    parts = one_line(text).split("`")
+    if len(parts) % 2 == 0 or not all(parts[1::2]):
+        return escape(text)
+    return "".join(f"`{part}`" if index % 2 else part.translate(SPECIAL) for index, part in enumerate(parts))
 
 
 def escape(text: str) -> str:

@@ -39,10 +39,12 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
 
 
 def _common_cards(row: dict[str, Any]) -> Iterator[str]:
-    """The smallest common cards that hold the run, unless the advice above names them all."""
+    """The smallest common cards that hold the run, without those that the advice above names."""
     advised = {one["title"].removeprefix("use ") for one in row["advice"]}
-    if not row["fits_on"] or not advised.issuperset(row["fits_on"]):
-        yield f"  smallest common cards that hold it as it is: {', '.join(row['fits_on']) or 'none'}"
+    others = [name for name in row["fits_on"] if name not in advised]
+    which = "smallest" if len(others) == len(row["fits_on"]) else "other"
+    if others or not row["fits_on"]:
+        yield f"  {which} common cards that hold it as it is: {', '.join(others) or 'none'}"
 
 
 def _largest_lines(row: dict[str, Any]) -> Iterator[str]:
@@ -72,7 +74,7 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
-        yield f"    {_step_time(plan['speed'])}, risk to quality: {plan['quality']}"
+        yield f"    {_step_time(plan['speed'])}, risk for the result: {plan['quality']}"
         if plan["note"]:
             yield f"    {plan['note']}"
     for advice in row.get("advice", ()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import memlint.report.card_figures as card_figures
+import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
 from memlint.memory.readings import doubt
 from memlint.memory.values import Assumption, Estimate, Phase, component_words
@@ -172,19 +173,15 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
 
 
 def _host_lines(estimate: Estimate) -> Iterator[str]:
-    """What the host holds in training, and while an engine loads the model and saves it whole."""
-    if estimate.host_bytes:
-        yield f"  host memory: {gib(estimate.host_bytes)} GiB a node"
-    gathered = [
-        f"{gib(size)} GiB while {name}"
-        for name, size in (
-            ("loading", estimate.details.get("host_loading_bytes", 0)),
-            ("saving", estimate.details.get("host_saving_bytes", 0)),
-        )
-        if size
-    ]
-    if gathered:
-        yield f"  host memory beside training, a node: {', '.join(gathered)}"
+    """What the host of one machine holds: in training, while the model is loaded, and while it is saved whole."""
+    sizes = (
+        ("in training", estimate.host_bytes or 0),
+        ("while loading", estimate.details.get("host_loading_bytes", 0)),
+        ("while saving", estimate.details.get("host_saving_bytes", 0)),
+    )
+    told = [f"{gib(size)} GiB {when}" for when, size in sizes if size]
+    if told:
+        yield f"  host memory per node: {', '.join(told)}"
 
 
 def _images_note(details: Mapping[str, int]) -> str:
@@ -223,12 +220,10 @@ def bar(estimate: Estimate, budget: int, style: Style, size: int = BAR) -> str:
 
 def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
     doubt_above = doubt(estimate)  # already shown with the figures of each reading
-    for field, reason in estimate.unknown:
-        is_above = bool(doubt_above) and reason.startswith(doubt_above)
-        text = f"{doubt_above}{_HOW_TO_STATE.get(field, '')}" if is_above else one_line(reason)
-        if field in _MODEL_FIELDS and "--model" not in text:
-            text += " (--model NAME sizes it with a model that you name)"
-        yield f"  {style.paint('unknown', 'warning')} {field}: {text}"
+    for one in estimate.unknown:
+        if doubt_above and one.reason.startswith(doubt_above):
+            one = one._replace(reason=f"{doubt_above}{_HOW_TO_STATE.get(one.field, '')}")
+        yield f"  {style.paint('unknown', 'warning')} {one.field}: {unknowns.words(one)}"
     noted = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred_model(one)]
     for field, value, origin in noted:
         yield style.paint(f"  {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
@@ -242,7 +237,6 @@ _HOW_TO_STATE = {
     "model.weights_dtype": " (`dtype` in the file says it)",
 }
 _ALWAYS_NOTED = ("device_bytes", "stack.unsloth")
-_MODEL_FIELDS = ("model.name", "model.architecture")
 
 
 def _is_inferred_model(one: Assumption) -> bool:

@@ -40,7 +40,8 @@ def _pieces(report: Report, style: Style) -> Iterator[str]:
     if report.overview or report.statistics:
         yield from _tables(report, style)
     count = totals(report)
-    last = [*map(one_line, report.notes), *hints(count), summary(count, style), *fixable(count)]
+    last = [*map(one_line, report.notes), *only_figure(count, style), *not_estimated(count, style)]
+    last += [*hints(count), summary(count, style), *fixable(count)]
     yield "\n".join(last) + "\n"
 
 
@@ -59,6 +60,35 @@ def _tables(report: Report, style: Style) -> Iterator[str]:
         yield "\n".join(counted) + "\n\n"
 
 
+def only_figure(count: Totals, style: Style) -> Iterator[str]:
+    """What the only run takes, where no finding says it: it fits, or its card is not known."""
+    run = count.only_run
+    if run is None or run.stopped_by or run.estimate.device_bytes is None:
+        return
+    figures = card_figures.peak(run.estimate)
+    path = style.file_link(style.paint(starts_safely(one_line(run.path)), "path"), run.path)
+    if run.hardware.gpu and run.estimate.verdict == "fits":
+        word = style.paint(card_figures.words_of(run.estimate), "good")
+        yield f"{path}: {word}: {figures} on {run.hardware.gpus or '?'} x {run.hardware.gpu}"
+    elif not run.hardware.gpu:
+        cards = ", ".join(run.estimate.fits_on[:4])
+        held = f"; smallest common cards that hold it: {cards}" if cards else "; no common card is sure to hold it"
+        yield f"{path}: on the card {figures}{'' if run.estimate.readings else held}"
+
+
+def not_estimated(count: Totals, style: Style) -> Iterator[str]:
+    """One line for each of the first runs without a figure: its file, and what is not known of it."""
+    if not count.not_estimated:
+        return
+    import memlint.report.unknowns as unknowns  # where something is unknown
+
+    for run in count.not_estimated:
+        path = style.file_link(style.paint(starts_safely(one_line(run.path)), "path"), run.path)
+        yield f"{path}: not estimated, because {unknowns.first(run.estimate)}"
+    if count.more_not_estimated:
+        yield f"{plural(count.more_not_estimated, 'more run')} not estimated: `memlint estimate` says why"
+
+
 def hints(count: Totals) -> Iterator[str]:
     """Hints about options that would let memlint find more."""
     if count.files and not count.recognised and not any(count.by_severity.values()):
@@ -67,10 +97,11 @@ def hints(count: Totals) -> Iterator[str]:
             "Trainer/TRL and accelerate files, launches in shell scripts, and trainers in Python scripts and notebooks"
         )
     if count.cardless:
-        whose = "the run" if count.cardless == 1 else f"{count.cardless} runs"
+        one = count.cardless == 1
+        whose, fits = ("the run", "it fits") if one else (f"{count.cardless} runs", "they fit")
         yield (
-            f"no GPU is named for {whose}, so memlint does not say what fits: --gpu H100-80GB, `gpu:` in memlint.yaml, "
-            "or a comment `# memlint: gpu=H100-80GB gpus=8`"
+            f"no GPU is named for {whose}, so memlint does not say whether {fits}: --gpu H100-80GB, `gpu:` in "
+            "memlint.yaml, or a comment `# memlint: gpu=H100-80GB gpus=8`"
         )
     if count.launched:
         one = len(count.launched) == 1

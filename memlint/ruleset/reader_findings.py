@@ -14,7 +14,7 @@ from typing import Any
 from memlint.findings import Finding
 from memlint.formats.base import Context, Format, Issue, Parsed
 from memlint.formats.fields import value_at
-from memlint.formats.own_reader import OF_TWO_FILES
+from memlint.formats.own_reader import TWO_FILE_RULES
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.source.document import Document
@@ -159,7 +159,7 @@ def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Foun
     """The findings that hold whatever code reads the document, and those on other files that do not depend on its keys.
     All their fixes become unsafe."""
     for item in found:
-        is_of_other = item.finding.location.path != document.path and item.finding.rule not in OF_TWO_FILES
+        is_of_other = item.finding.location.path != document.path and item.finding.rule not in TWO_FILE_RULES
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
             yield item._replace(finding=_qualified_for_own_reader(item.finding._replace(fixes=fixes)))

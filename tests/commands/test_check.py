@@ -301,3 +301,13 @@ def test_a_pipe_that_closes_is_no_crash(tmp_path: Path) -> None:
     done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, check=False)
 
     assert (done.stdout, done.stderr) == (b"{", b"")
+
+
+def test_what_is_wrong_with_a_launchers_option_stands_at_the_option(tmp_path: Path) -> None:
+    command = "accelerate launch --config_file zero3.yaml --num_processes 8 train.py --bf16 True --output_dir out\n"
+    trainer = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    trainer += (
+        "args = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]\nTrainer(args=args).train()\n"
+    )
+    write(tmp_path, {"train.sh": command, "train.py": trainer})
+    assert "train.sh:1:33: warning REF001" in memlint(tmp_path, "train.sh").out

@@ -103,7 +103,9 @@ def test_without_a_card_the_text_says_which_one_it_takes(cardless: Repository) -
     assert "needs L4 before, none now\n" in b
     assert re.fullmatch(r"  peak  [\d.]+ GiB \([\d.]+ - [\d.]+\): smallest common card L4", gone)
     assert gone == new
-    assert "peak  not estimated: model.architecture: `us/our-own` is not in memlint's catalog" in vague
+    assert (
+        "peak  not estimated, because model.architecture is unknown: `us/our-own` is not in memlint's catalog" in vague
+    )
     assert "why   per_device_train_batch_size 1 -> 4 (vague.yaml:18)" in vague
 
 
@@ -227,7 +229,10 @@ def test_a_run_that_cannot_be_estimated_is_told_all_the_same(tmp_path: Path) -> 
 
     told = memlint(repository.folder, "diff", "HEAD").out
 
-    assert "a.yaml (through configs/deepspeed/shared.json)\n  peak  not estimated: parallelism.world_size" in told
+    assert (
+        "a.yaml (through configs/deepspeed/shared.json)\n  peak  not estimated, because parallelism.world_size is"
+        in told
+    )
     assert "why   zero_optimization.stage 3 -> 2" in told
 
 

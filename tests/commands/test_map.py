@@ -29,4 +29,4 @@ def test_what_the_script_computes_is_said(tmp_path: Path) -> None:
 def test_files_that_nothing_trains_with(tmp_path: Path) -> None:
     write(tmp_path, {"train.py": "print('x')\n", "a.yaml": CONFIG})
     done = memlint(tmp_path, "map", "a.yaml", "--isolated")
-    assert done.code == 2 and "nothing that trains" in done.err
+    assert done.code == 2 and "no Python script here trains" in done.err

@@ -15,7 +15,7 @@ GIB = 1 << 30
 
 def test_a_run_without_a_card_is_told_how_to_name_one(tmp_path: Path) -> None:
     write(tmp_path, {"train.yaml": LLAMA})
-    assert "no GPU is named for the run, so memlint does not say what fits: --gpu " in memlint(tmp_path, ".").out
+    assert "no GPU is named for the run, so memlint does not say whether it fits: --gpu " in memlint(tmp_path, ".").out
     assert "no GPU is named" not in memlint(tmp_path, ".", "--gpu", "H100-80GB").out
 
 
@@ -58,3 +58,12 @@ def test_a_run_that_cannot_be_estimated_says_why(tmp_path: Path) -> None:
     write(tmp_path, {"train.yaml": LLAMA.replace("meta-llama/Meta-Llama-3-8B", "us/our-own")})
     assert "not estimated: model.architecture: `us/our-own` is not in" in memlint(tmp_path, "plan", "train.yaml").out
     assert "\nTerms" not in memlint(tmp_path, "explain", "train.yaml").out
+
+
+def test_the_only_run_says_what_it_takes_where_no_finding_does(tmp_path: Path) -> None:
+    write(tmp_path, {"train.yaml": LLAMA, "more/train.yaml": LLAMA})
+    cardless = memlint(tmp_path, "train.yaml").out
+    assert cardless.startswith("train.yaml: on the card ") and "; smallest common cards that hold it: " in cardless
+    assert memlint(tmp_path, "train.yaml", "--gpu", "H100-80GB", "--gpus", "1").out.startswith("train.yaml: fits: ")
+    assert "on the card" not in memlint(tmp_path, "train.yaml", "more/train.yaml").out
+    assert "fits: " not in memlint(tmp_path, "train.yaml", "--gpu", "8GiB", "--gpus", "1").out.splitlines()[-2]

@@ -134,10 +134,10 @@ def gpt_oss(c: ModelConfig) -> Architecture:
         mixer, own = grouped_query(c, bias=bias, out_bias=bias, window=window, sinks=True)
         return mixer, (*own, Weight("self_attn.sinks", (heads,), "other"))
 
-    return sparse(c, "GptOss", (mlp, weights), attention=attention, keys=_odd_full(c))
+    return sparse(c, "GptOss", (mlp, weights), attention=attention, keys=_every_second_full(c))
 
 
-def _odd_full(c: ModelConfig) -> list[int]:
+def _every_second_full(c: ModelConfig) -> list[int]:
     """Sliding, full, sliding, ... unless `layer_types` says it (configuration_gpt_oss.py)."""
     return alternating(c, 2)
 

@@ -112,12 +112,12 @@ def glm_moe_dsa(c: ModelConfig) -> Architecture:
             gated(c) if key[0] == "dense" else shared_mixture(c),
             norms(hidden, *TWO),
         ),
-        list(zip(kinds, _chooses(c))),
+        list(zip(kinds, _runs_own_indexer(c))),
     )
 
 
-def _chooses(c: ModelConfig) -> list[bool]:
-    """Which layers run their own indexer (configuration_glm_moe_dsa.py, `indexer_types`)."""
+def _runs_own_indexer(c: ModelConfig) -> list[bool]:
+    """For each layer, whether it runs an indexer of its own (configuration_glm_moe_dsa.py, `indexer_types`)."""
     listed = c.items("indexer_types") or list(c.text("index_topk_pattern"))
     if listed:
         return [kind in ("full", "F") for kind in listed]
@@ -248,7 +248,8 @@ def _deepseek_v4_layer(c: ModelConfig, compression: str) -> DecoderLayer:
 
 
 def _compressor(c: ModelConfig, compression: str) -> Weights:
-    """What pools windows of keys: 128 tokens, or 4 with an overlap and an indexer that chooses among them."""
+    """The tensors that pool windows of keys: 128 tokens, or 4 with an overlap and an indexer that chooses among
+    them."""
     if not compression:
         return ()
     if compression == "heavy":

@@ -88,7 +88,8 @@ def qwen2_5(c: ModelConfig, prefix: str = "model.visual", split_qkv: bool = Fals
 
 
 def qwen3(c: ModelConfig, prefix: str = "model.visual") -> Tower:
-    """With learned positions; Qwen3-VL also hands features of some layers over by mergers of their own."""
+    """Qwen3's tower, with learned positions; Qwen3-VL also hands features of some layers over by mergers of their
+    own."""
     hidden, inner, out = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("out_hidden_size")
     wide = hidden * c.integer("spatial_merge_size", 2) ** 2
     positions = Weight("pos_embed.weight", (c.integer("num_position_embeddings"), hidden), "position")

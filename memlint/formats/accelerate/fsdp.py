@@ -43,13 +43,13 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 
 # Since 5.10 `fsdp_config` says all of it. Before, `auto_wrap` was a word of `fsdp`, version 1 the default, and
 # what is saved accelerate's choice (5.9.0 training_args.py:2788). Up to 4.57 no version was read either (4.57.6 :2004).
-_SAYS_ALL = (5, 10)
+_ALL_IN_CONFIG_SINCE = (5, 10)
 
 
 def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> FsdpOptions:
     """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **options_in_words(words)}
-    if transformers < _SAYS_ALL:
+    if transformers < _ALL_IN_CONFIG_SINCE:
         by_size = as_int(section.value.get("fsdp_min_num_params", section.value.get("min_num_params")))
         wrap = "SIZE_BASED_WRAP" if by_size else "TRANSFORMER_BASED_WRAP"
         defaults |= {"version": 1, "state_dict_type": ""}
@@ -61,7 +61,8 @@ def trainer_options(section: Section, words: Sequence[str], transformers: tuple[
 
 
 def options_in_words(words: Sequence[str]) -> dict[str, Any]:
-    """What `fsdp: full_shard offload` says itself (transformers TrainingArguments._process_fsdp_args)."""
+    """The options that the words of `fsdp: full_shard offload` stand for (transformers
+    TrainingArguments._process_fsdp_args)."""
     found: dict[str, Any] = {"offload_params": True} if "offload" in words else {}
     for word in words:
         if word.upper() in STRATEGIES:

@@ -23,7 +23,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     own = (issue for issue in found if not _is_of_a_file(issue, section))
     kept = (issue for issue in own if issue.pointer != _INNER_PRECISION and not _unread(issue, section))
-    issues = [_judged(issue, context) for issue in kept]
+    issues = [_with_severity_here(issue, context) for issue in kept]
     issues += _wrapped_classes(section)
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
@@ -47,7 +47,7 @@ _INNER_PRECISION = ("deepspeed_config", "mixed_precision")
 _SECTIONS = {"fsdp_config": "FSDP", "deepspeed_config": "DEEPSPEED", "megatron_lm_config": "MEGATRON_LM"}
 
 
-def _judged(issue: Issue, context: Context) -> Issue:
+def _with_severity_here(issue: Issue, context: Context) -> Issue:
     """A removed key is information only while the release is not known: an older release reads it."""
     is_stated = NAME in context.versions
     return issue._replace(severity="info") if issue.code == "removed-key" and not is_stated else issue

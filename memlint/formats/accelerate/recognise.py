@@ -8,7 +8,7 @@ from memlint.source.document import Document
 NAME = "accelerate"
 SCHEMA = "accelerate.json"
 
-_TELLING = ("distributed_type", "compute_environment", "num_machines", "machine_rank", "main_training_function")
+_TELLTALE_KEYS = ("distributed_type", "compute_environment", "num_machines", "machine_rank", "main_training_function")
 _OTHERS = frozenset(
     {
         *("num_processes", "mixed_precision", "use_cpu", "debug", "downcast_bf16", "rdzv_backend", "same_network"),
@@ -27,7 +27,7 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict):
         return Recognition("no")
-    telling = sum(key in value for key in _TELLING)
+    telling = sum(key in value for key in _TELLTALE_KEYS)
     known = telling + sum(key in _OTHERS for key in value)
     if not telling or 2 * known < len(value):
         return Recognition("no")

@@ -172,7 +172,7 @@ def evaluates(own: Arguments) -> bool:
 
 
 # core/builders/base.py:436, _configure_save_and_eval_strategy; before, core/trainer_builder.py fell back to epochs.
-_NEVER_UNASKED = (0, 10)
+_NO_DEFAULT_EVALUATION_SINCE = (0, 10)
 
 
 def evaluation_strategy(own: Arguments, release: Version) -> str:
@@ -181,7 +181,7 @@ def evaluation_strategy(own: Arguments, release: Version) -> str:
         return "no"
     if own.get("eval_steps") or _evaluates_in_between(own):
         return "steps"
-    unasked = "epoch" if release < _NEVER_UNASKED and not own.word("rl") else "no"
+    unasked = "epoch" if release < _NO_DEFAULT_EVALUATION_SINCE and not own.word("rl") else "no"
     return own.word("eval_strategy") or own.word("evaluation_strategy") or unasked
 
 

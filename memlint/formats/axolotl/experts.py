@@ -68,7 +68,7 @@ def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
         return "before transformers 5.5 experts load in threads, faster than they are packed"
     if runs_scattermoe(config):  # unpacks them itself, past the cache (libs/scattermoe_lora/experts.py:510)
         return ""
-    return _why_they_stay_unpacked(fields, config)
+    return _reason_they_stay_unpacked(fields, config)
 
 
 def _divides_unknown(fields: Fields) -> bool:
@@ -84,7 +84,7 @@ def _divides_weights(config: AxolotlConfig) -> bool:
     return bool(config.own.get("deepspeed")) or uses_fsdp(config)
 
 
-def _why_they_stay_unpacked(fields: Fields, config: AxolotlConfig) -> str:
+def _reason_they_stay_unpacked(fields: Fields, config: AxolotlConfig) -> str:
     """torch's checkpoint ends a recomputation at the last tensor that the backward needs. Where that is inside of the
     experts, their hook does not run, and the dequantised weights stay cached until the training ends."""
     stops_early = fields.get("checkpointing.mode") == "full" and not fields.get("checkpointing.reentrant")

@@ -62,7 +62,8 @@ def unjudged(document: Document, context: Context) -> Issue | None:
 
 
 def _apply_inference(fields: Fields) -> None:
-    """One prompt at a time, on one card, and 1,024 new tokens at most (cli/inference.py:72 and 132-141)."""
+    """Inference answers one prompt at a time, on one card, with 1,024 new tokens at most (cli/inference.py:72 and
+    132-141)."""
     reason = "`inference: true`: the model answers prompts"
     apply_without_training(fields, reason)
     fields.infer("batch.micro_batch_size", 1, reason)

@@ -13,14 +13,14 @@ from memlint.formats.axolotl.loss import PLUGIN_OF
 from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import value_at
-from memlint.formats.issues import OF_NAMES
+from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.schema.validate import schema_issues
 
 
 def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
-    kept = (_judged(issue, config) for issue in found)
+    kept = (_with_severity_here(issue, config) for issue in found)
     own = (*_placeholders(config), *_without_plugin(config))
     return (*(issue for issue in kept if issue is not None), *own)
 
@@ -28,7 +28,7 @@ def axolotl_issues(config: AxolotlConfig) -> tuple[Issue, ...]:
 _NUMBERS = frozenset(("micro_batch_size", "gradient_accumulation_steps", "sequence_len", "lora_r", "eval_batch_size"))
 
 
-def _judged(issue: Issue, config: AxolotlConfig) -> Issue | None:
+def _with_severity_here(issue: Issue, config: AxolotlConfig) -> Issue | None:
     """An issue of the schema with its severity. Without a known release, an older one may accept what the newest
     refuses or ignores."""
     if issue.code == "unknown-key" and "did you mean" not in issue.message:
@@ -60,7 +60,7 @@ def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
     if not isinstance(key, str) or not key:
         return False
     theirs = config.context.field_annotations(key, _SCHEMAS)
-    if not theirs or issue.code in OF_NAMES:
+    if not theirs or issue.code in KEY_NAME_CODES:
         return bool(theirs)
     value = config.section.value.get(key)
     takes_text = isinstance(value, str) and re.search(r"\bstr\b", theirs) is not None and "Literal" not in theirs

@@ -83,5 +83,5 @@ def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list
 
 
 def write_liger_kernels(change: FieldChange) -> Written | None:
-    """Not changed alone: a fused loss leaves them off."""
+    """The kernels are no change of their own: a fused loss leaves them off."""
     return {} if not change.value and change.changes.get("loss.kind") else None

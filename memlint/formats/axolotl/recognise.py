@@ -9,7 +9,7 @@ from memlint.formats.schema.validate import compiled_schema
 from memlint.source.document import Document
 
 # Keys that Axolotl's files set; no other trainer has many of them beside `base_model`.
-_TELLING = frozenset(
+_TELLTALE_KEYS = frozenset(
     {
         *("micro_batch_size", "sequence_len", "adapter", "sample_packing", "num_epochs", "dataset_prepared_path"),
         *("val_set_size", "datasets", "pretraining_dataset", "lora_target_linear", "train_on_inputs"),
@@ -21,7 +21,7 @@ _TELLING = frozenset(
     }
 )
 # Keys that no other trainer has: five of them tell an Axolotl file whose `base_model` is misspelt.
-_ALONE = frozenset(
+_UNIQUE_KEYS = frozenset(
     {
         *("micro_batch_size", "sequence_len", "sample_packing", "dataset_prepared_path", "val_set_size", "num_epochs"),
         *("lora_target_linear", "train_on_inputs", "eval_sample_packing", "pad_to_sequence_len", "saves_per_epoch"),
@@ -37,11 +37,11 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict) or _OTHERS & value.keys() or isinstance(value.get("adapter"), dict):
         return Recognition("no")
-    known = len(_TELLING & value.keys())
+    known = len(_TELLTALE_KEYS & value.keys())
     if known < 3 or ("merge_method" in value and known < 6):
         return Recognition("no")
     if "base_model" not in value:
-        own = len(_ALONE & value.keys())
+        own = len(_UNIQUE_KEYS & value.keys())
         sure = own >= 5 and isinstance(value.get("datasets"), list) and 2 * known >= len(value)
         slip = next((key for key in value if isinstance(key, str) and _means_base_model(key)), "") if sure else ""
         return Recognition("likely", reason=f"{own} keys of Axolotl; `{slip}`") if slip else Recognition("no")

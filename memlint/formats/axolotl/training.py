@@ -72,9 +72,9 @@ def read_stage(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def read_reference(fields: Fields, config: AxolotlConfig) -> None:
-    """With adapters the base is the reference, without them a copy. Axolotl loads the model again for every method but
-    ORPO (train.py:124, setup_reference_model); only DPO's trainer takes that one (core/builders/rl.py:77), KTO's and
-    GRPO's make their own, and what nobody took is gone when training starts."""
+    """The reference model: the base below the adapters, or a copy where there are none. Axolotl loads the model again
+    for every method but ORPO (train.py:124, setup_reference_model); only DPO's trainer takes that one
+    (core/builders/rl.py:77), KTO's and GRPO's make their own, and what nobody took is gone when training starts."""
     if config.rl not in ("dpo", "ipo", "kto", "grpo", "gdpo") or not _has_penalty(config):
         fields.infer("method.reference_model", "none", "no reference is kept")
     elif config.adapter and not config.own.flag("rl_adapter_ref_model"):
@@ -84,7 +84,7 @@ def read_reference(fields: Fields, config: AxolotlConfig) -> None:
 
 
 # trl 0.17 trainer/grpo_config.py: `beta` 0.0 means no reference model; 0.04 before.
-_NO_PENALTY_UNASKED = (0, 17)
+_NO_DEFAULT_PENALTY_SINCE = (0, 17)
 
 
 def _has_penalty(config: AxolotlConfig) -> bool:
@@ -93,11 +93,12 @@ def _has_penalty(config: AxolotlConfig) -> bool:
         return True
     written = config.mapping("trl").get("beta")
     beta = as_number(config.own.get("rl_beta") if written is None else written)
-    return config.versions["trl"] < _NO_PENALTY_UNASKED if beta is None else bool(beta)
+    return config.versions["trl"] < _NO_DEFAULT_PENALTY_SINCE if beta is None else bool(beta)
 
 
 def write_reference(change: FieldChange) -> Written | None:
-    """With new adapters the base model is the reference: they are switched off for it (core/builders/rl.py:289)."""
+    """Nothing to write: with new adapters the base model is the reference, with the adapters switched off
+    (core/builders/rl.py:289)."""
     return {} if change.changes.get("method.kind") == "lora" else None
 
 

@@ -32,13 +32,13 @@ DIALECT = "yaml12"
 
 # Rules about what transformers and accelerate make of the file: DeepSpeed itself drops `auto` and takes its default
 # (deepspeed 0.19.8 runtime/config_utils.py:56).
-_OF_HUGGING_FACE = frozenset({"DSP001"})
+_HUGGING_FACE_RULES = frozenset({"DSP001"})
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of a lone file: the repository's programs hand theirs to DeepSpeed itself, or one
     loads it and fills in what it likes."""
-    if rule not in _OF_HUGGING_FACE:
+    if rule not in _HUGGING_FACE_RULES:
         return False
     keys = frozenset(key for key in document.value if isinstance(key, str)) if isinstance(document.value, dict) else ()
     return context.calls_deepspeed() or context.config_reader(document.path, keys).kind == "script"

@@ -70,8 +70,8 @@ _AMSGRAD = "optimizer.params.amsgrad"
 
 
 def _refuse_variants(fields: Fields, view: DeepSpeedConfig, name: str) -> None:
-    """What the optimizer's class raises an error for (deepspeed 0.19.8 ops/adam/fused_adam.py:66, torch 2.13
-    optim/sparse_adam.py: sparse gradients alone)."""
+    """Issues about options for which the optimizer's class raises an error (deepspeed 0.19.8 ops/adam/fused_adam.py:66,
+    torch 2.13 optim/sparse_adam.py: sparse gradients alone)."""
     if name == "fused_adam" and view.flag(_AMSGRAD):
         message = "FusedAdam does not support AMSGrad (RuntimeError): add `torch_adam: true`"
         fields.issues.append(view.section.issue("bad-value", message, "optimizer", "params", "amsgrad"))

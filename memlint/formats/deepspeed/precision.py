@@ -102,7 +102,8 @@ def _master(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
 
 
 def _gradients(fields: Fields, view: DeepSpeedConfig, half: str) -> None:
-    """Without ZeRO gradients always accumulate in the model's dtype; under bf16 in float32 too before 0.18.5."""
+    """The dtype in which gradients accumulate. Without ZeRO it is the model's dtype; under bf16 in float32 too before
+    0.18.5."""
     key = "data_types.grad_accum_dtype"
     dtype = dtype_of(view.raw(key))
     is_mixed = (half, dtype) == ("bfloat16", "float32")

@@ -9,7 +9,7 @@ NAME = "deepspeed"
 SCHEMA = "deepspeed.json"
 
 # Keys that no other config format has at its top with these meanings.
-_TELLING = frozenset(
+_TELLTALE_KEYS = frozenset(
     {
         *("zero_optimization", "train_micro_batch_size_per_gpu", "zero_allow_untested_optimizer", "prescale_gradients"),
         *("zero_force_ds_cpu_optimizer", "wall_clock_breakdown", "steps_per_print", "communication_data_type"),
@@ -34,7 +34,7 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict) or not value:
         return Recognition("no")
-    telling = sum(key in _TELLING for key in value)
+    telling = sum(key in _TELLTALE_KEYS for key in value)
     known = telling + sum(key in _COMMON for key in value)
     is_plain = any(not isinstance(value.get(key, {}), (dict, type(None))) for key in _MAPPINGS)
     if 2 * known < len(value) or (is_plain and not isinstance(value.get("zero_optimization"), dict)):

@@ -88,7 +88,8 @@ def _sharding_edits(
 def _deepspeed_edits(
     parsed: Parsed, value: Mapping[str, Any], run: Run, wanted: Mapping[str, Any]
 ) -> tuple[Edit, ...] | None:
-    """In the DeepSpeed file, by another of the files that LLaMA-Factory ships, or in a section of the config itself."""
+    """The changes in the DeepSpeed file, by another of the files that LLaMA-Factory ships, or in a section of the
+    config itself."""
     place = parsed.raw_places.get("deepspeed")
     if place is not None:
         return deepspeed_file.deepspeed_edits(parsed.raw.get("deepspeed"), place, wanted)
@@ -108,7 +109,8 @@ def _mixed_precision_edits(parsed: Parsed, value: Mapping[str, Any]) -> tuple[Ed
 
 
 def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """In the config's own `fsdp`, or in accelerate's launch file. The v1 layout has keys for it, and no others."""
+    """The changes in the config's own `fsdp`, or in accelerate's launch file. The v1 layout has keys for it, and no
+    others."""
     if is_v1(value):
         return None
     if value.get("fsdp"):

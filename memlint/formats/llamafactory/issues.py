@@ -1,11 +1,11 @@
-"""What there is to say about a LLaMA-Factory file: what its schema finds, judged as LLaMA-Factory treats it."""
+"""Issues of a LLaMA-Factory file: those of its schema, with the severity that follows from what LLaMA-Factory does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from memlint.formats.base import Context, Issue
-from memlint.formats.issues import OF_NAMES
+from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.llamafactory.releases import with_libraries
@@ -111,12 +111,12 @@ def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[
 def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     """Whether a copy of LLaMA-Factory in the repository takes it: forks declare arguments and stages of their own."""
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
-    if not isinstance(key, str) or issue.code not in (*OF_NAMES, "bad-value"):
+    if not isinstance(key, str) or issue.code not in (*KEY_NAME_CODES, "bad-value"):
         return False
     said = view.context.field_annotations
     declared = _of_its_arguments(view.context, key)
     declared = declared or (said(key) if said("finetuning_type") else "")  # a fork may rename the folder
-    if issue.code in OF_NAMES:
+    if issue.code in KEY_NAME_CODES:
         return bool(declared)
     value = view.section.value.get(key)
     return isinstance(value, str) and f'"{value}"' in declared.replace("'", '"')

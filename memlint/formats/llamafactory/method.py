@@ -123,7 +123,7 @@ def read_reference(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def write_reference(change: FieldChange) -> Written | None:
-    """With adapters the base is the reference (train/trainer_utils.py:137): nothing to write."""
+    """Nothing to write: with adapters the base is the reference (train/trainer_utils.py:137)."""
     shares = change.value == "shared" and change.changes.get("method.kind") == "lora"
     return {} if shares and not change.section.get("ref_model") else None
 

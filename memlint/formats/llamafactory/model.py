@@ -87,8 +87,8 @@ def _quantization(config: LlamaFactoryConfig, fields: Fields) -> tuple[Quantizat
 
 
 def _prequantized(stored: StoredWeights, served: bool = False) -> Quantization:
-    """As it is stored; of LLaMA-Factory's own loader (model_utils/quantization.py:101), not of a server, some methods
-    are dequantised."""
+    """The quantisation that the checkpoint is stored in; of LLaMA-Factory's own loader
+    (model_utils/quantization.py:101), not of a server, some methods are dequantised."""
     if stored.method in _DEQUANTIZED and not served:
         return Quantization()
     return Quantization(

@@ -9,7 +9,8 @@ from memlint.formats.llamafactory.model import compute_dtype
 
 
 def read_precision(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """Without DeepSpeed, whose engine casts everything itself (training_arguments.apply has put autocast)."""
+    """Precision where DeepSpeed, whose engine casts everything itself, takes no part (training_arguments.apply has put
+    autocast)."""
     half = compute_dtype(config)
     key = "pure_bf16" if config.own.flag("pure_bf16") else "fp16" if half == "float16" else "bf16"
     dtype = fields.get("model.weights_dtype")

@@ -44,7 +44,7 @@ def in_its_folder(name: str) -> bool:
 
 
 # Stage, and where optimizer states and parameters are, of each file in that folder.
-_SAYS = {
+_FILE_BY_CONTENT = {
     (0, "none", "none"): "ds_z0_config.json",
     (2, "none", "none"): "ds_z2_config.json",
     (2, "cpu", "none"): "ds_z2_offload_config.json",
@@ -56,6 +56,6 @@ _SAYS = {
 def shipped_variant(name: str, wanted: tuple[Any, ...] | None) -> str | None:
     """The file of LLaMA-Factory's folder that says `wanted` (stage, states, parameters) in place of `name`; None where
     `name` is none of that folder or nothing there says it."""
-    if wanted not in _SAYS or not in_its_folder(name) or shipped_deepspeed(name) is None:
+    if wanted not in _FILE_BY_CONTENT or not in_its_folder(name) or shipped_deepspeed(name) is None:
         return None
-    return name[: name.rindex("/") + 1] + _SAYS[wanted]
+    return name[: name.rindex("/") + 1] + _FILE_BY_CONTENT[wanted]

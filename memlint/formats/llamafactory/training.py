@@ -14,7 +14,8 @@ from memlint.run import UNKNOWN, Origin
 
 
 def read_packing(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """None means: when pre-training (hparams/parser.py:645); `neat_packing` switches it on (data_args.py:185)."""
+    """Packing. A null, the default, packs where the stage is pre-training (hparams/parser.py:645); `neat_packing`
+    switches it on (data_args.py:185)."""
     neat = config.own.flag("neat_packing")
     written = config.own.get("packing")
     packing = neat or (config.stage == "pt" if as_bool(written) is None else bool(as_bool(written)))
@@ -126,7 +127,8 @@ def _plain_attention(fields: Fields, requested: str, origin: Origin) -> None:
 
 
 def write_attention(change: FieldChange) -> Written | None:
-    """Not for gpt-oss, which gets FlashAttention 3 in any case; Unsloth brings its own, that counts as sdpa."""
+    """The attention implementation. It is not written for gpt-oss, which gets FlashAttention 3 in any case; Unsloth
+    brings its own, that counts as sdpa."""
     word = next((word for word, name in ATTENTION.items() if name == change.value), None)
     family = getattr(change.run.model.architecture, "family", "")
     if word is None or family in own_families.LOADS_FLASH_3 or (change.run.stack.use_unsloth and word != "sdpa"):

@@ -32,7 +32,7 @@ PURPOSES = {"training": "train", "inference": "inference", "export": "export"}
 
 
 def parse_v0(document: Document, context: Context, role: str) -> Parsed:
-    """One run. Never raises on any value."""
+    """The file as one run. Never raises on any value."""
     view = find_model(config_of(root(document), context, role, KEYS))
     fields = Fields()
     apply_stack(fields, view)

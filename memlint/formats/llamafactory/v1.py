@@ -29,7 +29,7 @@ from memlint.source.document import Document
 
 
 def parse_v1(document: Document, context: Context, role: str) -> Parsed:
-    """One run. Never raises on any value."""
+    """The file as one run. Never raises on any value."""
     view = find_model(_view(document, context, role))
     layout = V1Config(view)
     fields = Fields()
@@ -52,7 +52,7 @@ def parse_v1(document: Document, context: Context, role: str) -> Parsed:
 
 
 def _absent(fields: Fields, view: LlamaFactoryConfig) -> None:
-    """What the v1 layout has no key for."""
+    """Sets the fields for which the v1 layout has no key."""
     for name in ("stack.use_unsloth", "stack.use_ktransformers", "model.from_scratch"):
         fields.put(name, False, view.own.default_origin)
     fields.infer("evaluation.enabled", False, "the v1 trainer does not evaluate")

@@ -1,5 +1,4 @@
-"""Issues of a command of OpenRLHF: values that its argparse refuses. Releases and forks differ in their flags, so an
-unknown one is reported where it is a slip."""
+"""Issues of a command of OpenRLHF: flags and values that its argparse refuses."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ from collections.abc import Iterator
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import interpolated, value_at
+from memlint.formats.misspelled_flags import misspelled_flags
 from memlint.formats.openrlhf import placement
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.keys import KEYS
@@ -17,7 +17,8 @@ from memlint.formats.schema.validate import schema_issues
 def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
-    return (*(issue for issue in found if _is_reported(issue, config)), *_refused_placements(config))
+    typed = (issue for issue in found if _is_reported(issue, config))
+    return (*misspelled_flags(section, SCHEMA), *typed, *_refused_placements(config))
 
 
 def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:
@@ -45,10 +46,6 @@ def _conflict(config: OpenRLHFConfig, key: str, message: str) -> Issue:
 
 
 def _is_reported(issue: Issue, config: OpenRLHFConfig) -> bool:
-    if issue.code == "unknown-key":
-        start = config.section.document.start
-        own = start is not None and bool(issue.pointer) and issue.pointer[0] in start.accepted.defined
-        return "did you mean" in issue.message and not own
     value = value_at(config.section.value, issue.pointer)
     key = str(issue.pointer[0]) if issue.pointer else ""
     typed = key in KEYS and KEYS[key].kind in ("whole", "number")

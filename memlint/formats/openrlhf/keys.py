@@ -32,7 +32,7 @@ def read_sleep(fields: Fields, config: OpenRLHFConfig) -> None:
 
 
 def _write_micro_batch(change: FieldChange) -> Written | None:
-    """With dynamic batches the tokens decide, and the micro-batch follows."""
+    """The micro-batch. With dynamic batches a number of tokens decides, and the micro-batch follows."""
     return {} if change.run.batch.max_tokens else {"train.micro_batch_size": change.value}
 
 

@@ -60,7 +60,7 @@ def read_attention(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.unknown("attention.implementation", config.origin(key).detail)
     elif config.flag("flash_attn"):
         fields.put("attention.implementation", "flash_attention_2", config.origin("flash_attn"))
-    elif () < config.context.versions.get("openrlhf", ()) < _NO_SWITCH and _asks_nothing(config):
+    elif () < config.context.versions.get("openrlhf", ()) < _NO_SWITCH and _leaves_attention_open(config):
         fields.infer("attention.implementation", "eager", f"OpenRLHF {OLD_ATTENTION}")
     else:
         fields.put("attention.implementation", str(value), config.origin(key))
@@ -68,10 +68,10 @@ def read_attention(fields: Fields, config: OpenRLHFConfig) -> None:
 
 def may_be_eager(config: OpenRLHFConfig) -> bool:
     """Whether an older release computes attention otherwise than a newer one, and nobody says which runs."""
-    return "openrlhf" not in config.context.versions and _asks_nothing(config)
+    return "openrlhf" not in config.context.versions and _leaves_attention_open(config)
 
 
-def _asks_nothing(config: OpenRLHFConfig) -> bool:
+def _leaves_attention_open(config: OpenRLHFConfig) -> bool:
     told = config.written("ds.attn_implementation") or config.written("ds.param_dtype") or config.flag("flash_attn")
     return not (config.has_sections or told or packs(config))
 

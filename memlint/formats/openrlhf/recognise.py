@@ -8,7 +8,7 @@ from memlint.source.document import Document
 NAME = "openrlhf"
 SCHEMA = "openrlhf.json"
 # Flags of OpenRLHF alone: a file of them is made for it (`memlint` reads them from commands as well).
-_TELLING = frozenset(
+_TELLTALE_KEYS = frozenset(
     {
         *("micro_train_batch_size", "micro_rollout_batch_size", "actor_num_gpus_per_node", "colocate_all_models"),
         *("vllm_num_engines", "vllm_enable_sleep", "deepspeed_enable_sleep", "colocate_actor_ref", "zpg"),
@@ -21,6 +21,6 @@ _TELLING = frozenset(
 def recognise(document: Document) -> Recognition:
     """Two of its own flags, beside each other."""
     value = document.value
-    if isinstance(value, dict) and len(_TELLING & value.keys()) >= 2:
+    if isinstance(value, dict) and len(_TELLTALE_KEYS & value.keys()) >= 2:
         return Recognition("certain", reason="flags of OpenRLHF")
     return Recognition("no")

@@ -130,8 +130,8 @@ def critic_name(config: OpenRLHFConfig) -> str:
 
 
 def critic_of(fields: Fields, config: OpenRLHFConfig) -> ValueModel:
-    """It trains with the policy's micro-batches. With `ds.enable_sleep` its optimizer states leave the card between
-    updates; without it both updates run at once (trainer/ppo_trainer.py, ppo_train)."""
+    """The critic of PPO, which trains with the policy's micro-batches. With `ds.enable_sleep` its optimizer states
+    leave the card between updates; without it both updates run at once (trainer/ppo_trainer.py, ppo_train)."""
     dynamic = is_dynamic(config)
     sleeps = config.flag("ds.enable_sleep")
     return ValueModel(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 LONGEST = 64  # longer words are no typos, and the distance is quadratic
 
@@ -42,6 +43,35 @@ def _shortens(words: list[str], others: list[str]) -> bool:
 def _letters_apart(left: set[str], right: set[str]) -> int:
     """A distance that two words with these letters have at least: an edit brings or removes one letter."""
     return max(len(left - right), len(right - left))
+
+
+def slip_of(key: str, known: Mapping[str, Any], present: Collection[str]) -> str:
+    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
+    plain = normal(key)
+    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
+        return ""
+    allowed = 1 if len(plain) < 12 else 2
+    for candidate in known:
+        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
+            continue
+        if _is_other_word(plain, candidate):
+            continue
+        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
+            return "" if _numbered(plain, candidate) else candidate
+    return ""
+
+
+def _is_other_word(key: str, candidate: str) -> bool:
+    """`dataset` and `devices` are a script's words, whatever others call `datasets` and `device`; so is `log_dir`,
+    which is a folder in any script, beside `logdir`."""
+    if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
+        return True
+    return key.replace("_", "") == candidate.replace("_", "") and len(candidate) < 8
+
+
+def _numbered(key: str, candidate: str) -> bool:
+    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
+    return key.strip("0123456789_") == candidate.strip("0123456789_")
 
 
 def normal(word: str) -> str:

@@ -75,7 +75,7 @@ def _is_of_type(wanted: Any, value: Any) -> bool:
 
 
 def _is_one_of(wanted: Any, value: Any) -> bool:
-    """By type as well: True is not 1."""
+    """Whether `value` is one of these, by type as well: True is not 1."""
     return any(type(one) is type(value) and one == value for one in wanted)
 
 

@@ -107,7 +107,7 @@ def _validator(name: str) -> jsonschema_rs.Draft202012Validator:
 
 
 def _definitions(compiled: CompiledSchema) -> Mapping[str, Schema]:
-    """What the schema may refer to: to other layouts of its file, only the root does."""
+    """The definitions that the schema may refer to. Only the root refers to other layouts of its file."""
     found: Mapping[str, Schema] = compiled.root.get("$defs", {})
     if compiled.schema is compiled.root:
         return found

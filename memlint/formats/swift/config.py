@@ -16,7 +16,7 @@ SOURCE = "ms-swift 4.6.0"
 _STAGES = {"pt": "pt", "sft": "sft", "cpo": "cpo", "gkd": "sft"}
 
 
-_OF_RELEASE_2 = frozenset({"sft_type", "model_id_or_path", "template_type", "quantization_bit", "batch_size"})
+_RELEASE_2_KEYS = frozenset({"sft_type", "model_id_or_path", "template_type", "quantization_bit", "batch_size"})
 
 
 class SwiftConfig(SectionKeys):
@@ -67,7 +67,7 @@ class SwiftConfig(SectionKeys):
     @property
     def is_release_2(self) -> bool:
         """Whether a key stands there that ms-swift has not had since 3.0 (2.6.1 llm/utils/argument.py)."""
-        return bool(_OF_RELEASE_2 & self.section.value.keys())
+        return bool(_RELEASE_2_KEYS & self.section.value.keys())
 
     @property
     def stage(self) -> str:

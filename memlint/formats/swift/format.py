@@ -48,7 +48,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return swift_edits(parsed, run, changes)
 
 
-_LAST_2 = (2, 6)  # of the releases before 3.0
+_LAST_RELEASE_2 = (2, 6)  # of the releases before 3.0
 
 
 def _own(fields: Fields, config: SwiftConfig) -> None:
@@ -59,7 +59,7 @@ def _own(fields: Fields, config: SwiftConfig) -> None:
         origin = config.context.version_origins.get(NAME, Origin("setting"))
         fields.put("stack.framework_version", tuple(stated), origin)
     elif config.is_release_2:
-        fields.infer("stack.framework_version", _LAST_2, "a key that ms-swift has not had since 3.0")
+        fields.infer("stack.framework_version", _LAST_RELEASE_2, "a key that ms-swift has not had since 3.0")
     fields.behave(*PLANNING)
     KEYS.read(fields, config, config)
     _leave_words_out(fields)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import interpolated, value_at
+from memlint.formats.fields import as_bool, interpolated, value_at
+from memlint.formats.misspelled_flags import misspelled_flags
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.keys import KEYS
@@ -12,16 +13,16 @@ from memlint.formats.swift.recognise import SCHEMA
 
 def swift_issues(config: SwiftConfig) -> tuple[Issue, ...]:
     """What the parser refuses: text where a number or a switch is read. Every value becomes an argument first, so that
-    a word may stand for a list (cli/main.py, parse_yaml_args). Releases differ in their keys: an unknown one is
-    reported where it is a slip."""
+    a word may stand for a list (cli/main.py, parse_yaml_args). A flag that is left over is an error unless
+    `ignore_args_error` is set (pipelines/base.py:37-40)."""
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
-    return tuple(issue for issue in found if _is_reported(issue, config))
+    typed = (issue for issue in found if _is_reported(issue, config))
+    slips = () if as_bool(section.value.get("ignore_args_error")) else misspelled_flags(section, SCHEMA)
+    return (*slips, *typed)
 
 
 def _is_reported(issue: Issue, config: SwiftConfig) -> bool:
-    if issue.code == "unknown-key":
-        return "did you mean" in issue.message
     value = value_at(config.section.value, issue.pointer)
     key = str(issue.pointer[0]) if issue.pointer else ""
     typed = key in KEYS and KEYS[key].kind in ("whole", "number", "flag")

@@ -127,7 +127,8 @@ def uses_galore(config: SwiftConfig) -> bool:
 
 
 def read_own_optimizer(fields: Fields, config: SwiftConfig) -> None:
-    """It takes the place of `optim`; GaLore's follows it (optimizers/galore/utils.py:170, get_optimizer)."""
+    """`optimizer`, a name of ms-swift's own. It takes the place of `optim`; GaLore's follows it
+    (optimizers/galore/utils.py:170, get_optimizer)."""
     name = own_optimizer(config)
     if name in _PLAIN_OPTIMIZERS:
         return
@@ -149,7 +150,7 @@ def _galore(config: SwiftConfig, optim: str) -> str:
 
 
 def _write_length(change: FieldChange) -> Written | None:
-    """Of GRPO and PPO it bounds the prompt."""
+    """`max_length`, which bounds the prompt alone in GRPO and PPO."""
     generates = change.run.method.stage in ("grpo", "ppo")
     said = "sequence.max_prompt_length" if generates else "sequence.length"
     return {"max_length": change.value} if change.field == said else None
@@ -271,13 +272,15 @@ def read_lisa(fields: Fields, config: SwiftConfig) -> None:
 
 # Schemes whose weights are 0 and 1 alone (loss_scale/mapping.py, loss_scale/base.py:32); others are an agent's, with
 # other numbers (loss_scale/agent.py:10).
-_COUNTED_OR_NOT = frozenset(("", "default", "last_round", "all", "base", "ignore_empty_think", "ignore_think_prefix"))
+_ZERO_OR_ONE_SCHEMES = frozenset(
+    ("", "default", "last_round", "all", "base", "ignore_empty_think", "ignore_think_prefix")
+)
 
 
 def read_loss_scale(fields: Fields, config: SwiftConfig) -> None:
     """Weights of tokens are put on a loss of each token, outside of the model: Liger's, inside of it, does not run then
     (trainers/seq2seq_trainer.py:135)."""
-    if set(config.word("loss_scale").split("+")) <= _COUNTED_OR_NOT or fields.get("loss.kind") != "liger":
+    if set(config.word("loss_scale").split("+")) <= _ZERO_OR_ONE_SCHEMES or fields.get("loss.kind") != "liger":
         return
     origin = config.origin("loss_scale")
     fields.put("loss.kind", "plain", origin)

@@ -11,7 +11,7 @@ from memlint.source.document import Document
 NAME = "swift"
 SCHEMA = "swift.json"
 # Keys of `swift sft` and `swift rlhf` beside `model`; other trainers have none of them.
-_TELLING = frozenset(
+_TELLTALE_KEYS = frozenset(
     {
         *("tuner_type", "train_type", "sft_type", "torch_dtype", "target_modules", "dataset", "split_dataset_ratio"),
         *("attn_impl", "rlhf_type", "truncation_strategy", "model_author", "dataset_num_proc", "freeze_vit"),
@@ -19,7 +19,7 @@ _TELLING = frozenset(
         *("sleep_level", "offload_model", "vllm_mode", "max_length", "packing_length", "lazy_tokenize"),
     }
 )
-_ALONE = frozenset(
+_UNIQUE_KEYS = frozenset(
     {
         *("tuner_type", "train_type", "sft_type", "split_dataset_ratio", "attn_impl", "rlhf_type", "freeze_vit"),
         *("freeze_aligner", "sleep_level", "load_from_cache_file", "lazy_tokenize", "packing_length", "use_hf"),
@@ -47,7 +47,7 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict) or not isinstance(value.get("model"), str):
         return Recognition("no")
-    found = _TELLING & value.keys()
-    if len(found) < 3 or not _ALONE & found or "model_name_or_path" in value:
+    found = _TELLTALE_KEYS & value.keys()
+    if len(found) < 3 or not _UNIQUE_KEYS & found or "model_name_or_path" in value:
         return Recognition("no")
     return Recognition("certain", reason="keys of ms-swift beside `model`")

@@ -93,7 +93,8 @@ def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def _method_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
-    """With adapters the reference model is the base model; 4 bits mean bitsandbytes."""
+    """What follows from a change of the method: with adapters the base model is the reference; 4 bits are
+    bitsandbytes'."""
     follows = []
     if wanted.get("method.kind") == "lora" and wanted.get("method.reference_model") == "shared":
         follows.append("method.reference_model")

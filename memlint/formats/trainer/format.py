@@ -86,7 +86,7 @@ def read(document: Document, context: Context) -> ReadFile:
     return ReadFile(config, fields, others, *_raw(config, sections, companions))
 
 
-_OF_PLACES = ("missing-reference", "outside-reference")
+_REFERENCE_CODES = ("missing-reference", "outside-reference")
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -97,7 +97,7 @@ def parse(document: Document, context: Context) -> Parsed:
     readings = (*read_dtype_doubt(fields, document, context), *read_spread_layers(fields))
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
-    reported = (one for one in fields.issues if one.code not in _OF_PLACES or not may_lack)
+    reported = (one for one in fields.issues if one.code not in _REFERENCE_CODES or not may_lack)
     issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
     return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places)
 

@@ -13,14 +13,14 @@ from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_number, interpolated
-from memlint.formats.issues import OF_NAMES
-from memlint.formats.schema.suggest import nearest
+from memlint.formats.issues import KEY_NAME_CODES
+from memlint.formats.schema.suggest import nearest, slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
-from memlint.formats.trainer.reader import is_brought, is_record, slip_of
+from memlint.formats.trainer.reader import is_brought, is_record
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
@@ -28,10 +28,10 @@ from memlint.source.document import Document
 from memlint.source.flags import flag_of
 
 # What is said of a file that HfArgumentParser or TrlParser reads.
-_OF_PARSERS = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
-_OF_CODE = (*_OF_PARSERS, "bad-value", "removed-value")  # what depends on the classes that read a file
+_PARSER_CODES = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
+_CLASS_CODES = (*_PARSER_CODES, "bad-value", "removed-value")  # what depends on the classes that read a file
 # What a script can pass to an argument class: an argument of TRL's own scripts (`reward_funcs`) is none.
-_OF_CLASSES = TRAINING_ARGUMENTS.union(*OWN.values())
+_CLASS_ARGUMENTS = TRAINING_ARGUMENTS.union(*OWN.values())
 _OUTDATED = ("removed-key", "renamed-key")
 _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).
@@ -54,7 +54,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
-    judged = (_judged(issue, config) for issue in found)
+    judged = (_with_severity_here(issue, config) for issue in found)
     kept = _once(
         (
             *_refused(config, known),
@@ -66,8 +66,8 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     )
     kept = tuple(_of_script(issue, section.document) for issue in kept if not _is_programs_own(issue, section.document))
     if is_record(section.value):
-        return tuple(issue for issue in kept if issue.code not in _OF_PARSERS)
-    others = tuple(issue for issue in kept if issue.code not in _OF_CODE)
+        return tuple(issue for issue in kept if issue.code not in _PARSER_CODES)
+    others = tuple(issue for issue in kept if issue.code not in _CLASS_CODES)
     return others if len(others) < len(kept) and _is_read_elsewhere(config) else kept
 
 
@@ -113,7 +113,7 @@ def _of_script(issue: Issue, document: Document) -> Issue:
     file: the name is the script's, and renaming the file's key would break what the script reads."""
     start = document.start
     if (
-        issue.code not in OF_NAMES
+        issue.code not in KEY_NAME_CODES
         or document.syntax != "python"
         or start is None
         or start.program.entry == document.path
@@ -129,7 +129,7 @@ def _once(issues: tuple[Issue, ...]) -> tuple[Issue, ...]:
     return tuple(issue for issue in issues if first[issue.pointer] is issue)
 
 
-def _judged(issue: Issue, config: TrainerConfig) -> Issue | None:
+def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     """An issue of the schema with the severity that fits this file, or None."""
     value = _value(config.section.value, issue.pointer)
     if interpolated(value) or (isinstance(value, list) and any(map(interpolated, value))):
@@ -249,7 +249,7 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
     section = config.section
     defined = section.document.start.accepted.defined if section.document.start is not None else frozenset()
     is_python = section.document.syntax == "python"
-    meant = {key: known[key] for key in known if key in _OF_CLASSES} if is_python else known
+    meant = {key: known[key] for key in known if key in _CLASS_ARGUMENTS} if is_python else known
     for key in section.value:
         if isinstance(key, str) and key not in known and key not in defined:
             near = slip_of(key, meant, section.value)

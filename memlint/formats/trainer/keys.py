@@ -460,7 +460,7 @@ _PPO = (
         about="Sequences in one forward of PPO's models between updates.",
     ),
     Key(
-        *("response_length", "whole", "sequence.max_new_tokens", training.OF_PPO),
+        *("response_length", "whole", "sequence.max_new_tokens", training.PPO_RESPONSE_LENGTH),
         read_with="max_completion_length",
         least=1,
         about="The longest completion that PPO writes.",

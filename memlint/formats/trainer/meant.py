@@ -40,7 +40,7 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "fp16": ("use_fp16",),
 }
 # Arguments of TRL's ModelConfig and of its trainers' configurations.
-_OF_TRL: Mapping[str, tuple[str, ...]] = {
+_TRL_ALIASES: Mapping[str, tuple[str, ...]] = {
     "model_name_or_path": ("base_model", "model_name", "model_path", "model_id", "model"),
     "max_length": ("max_len", "max_seq_len", "max_seq_length", "cutoff_len", "sequence_len", "model_max_length"),
     "lora_r": ("lora_rank", "rank", "lora_dim"),
@@ -88,7 +88,7 @@ REPORTS = (
 # Words that TRL's trainers compare with names, by task: those of releases 0.16 to 1.16 (sft_trainer.py:1042,
 # dpo_trainer.py:1387-1504, grpo_trainer.py:2767, :3084, :3109; data_utils.py:901; generation/vllm_generation.py:370).
 _PACKING = ("bfd", "bfd_split", "wrapped", "bfd-requeue", "ffd")
-_OF_TASKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+_WORDS_OF_TASK: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "sft": {"loss_type": ("nll", "dft", "chunked_nll"), "packing_strategy": _PACKING},
     "dpo": {
         "loss_type": (
@@ -104,7 +104,7 @@ _OF_TASKS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
 }
 # Of ModelConfig: peft 0.21.2 config.py (LoraConfig, task_type), bitsandbytes functional.py (quantize_4bit).
-_OF_MODELS: Mapping[str, tuple[tuple[str, ...], str]] = {
+_MODEL_CONFIG_WORDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "lora_task_type": (
         ("seq_cls", "seq_2_seq_lm", "causal_lm", "token_cls", "question_ans", "feature_extraction"),
         "PEFT",
@@ -123,9 +123,9 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
     yield from _word(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
     yield from _names(config, "report_to", REPORTS, "transformers")
     if config.trl:
-        for key, known in _OF_TASKS.get(config.stage, {}).items():
+        for key, known in _WORDS_OF_TASK.get(config.stage, {}).items():
             yield from _names(config, key, known, "TRL")
-        for key, (known, library) in _OF_MODELS.items():
+        for key, (known, library) in _MODEL_CONFIG_WORDS.items():
             yield from _names(config, key, known, library)
 
 
@@ -139,7 +139,7 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
     unknown = [key for key in present if isinstance(key, str) and key not in known]
     if len(unknown) > _MOST_UNKNOWN:
         return
-    names = {**_ARGUMENTS, **(_OF_TRL if config.trl else {})}
+    names = {**_ARGUMENTS, **(_TRL_ALIASES if config.trl else {})}
     targets = {other: key for key, others in names.items() for other in others}
     if config.stated.get("transformers", ()) >= (4, 51):
         # training_args.py of 4.50.3 has both names, of 4.51.0 the new one alone; unsaid, an older release may read it
@@ -148,15 +148,15 @@ def _keys(config: TrainerConfig) -> Iterator[Issue]:
         if not isinstance(key, str) or key in own or "x-memlint-removed-in" in known.get(key, ()):
             continue
         target = targets.get(key) or _respelt(key, known)
-        if key in known and target in _OF_TRL and "use_peft" not in present:
+        if key in known and target in _TRL_ALIASES and "use_peft" not in present:
             continue  # well-known scripts have `model_name` and `lora_rank` of their own
         if target and target not in present and not config.declares(key):
-            what = _what_becomes_of_it(config)
+            what = _effect_of_unknown_key(config)
             message = f"unknown key `{key}`: did you mean `{target}`? {what}"
             yield config.section.issue("unknown-key", message, key, severity="warning", on_key=True, suggestion=target)
 
 
-def _what_becomes_of_it(config: TrainerConfig) -> str:
+def _effect_of_unknown_key(config: TrainerConfig) -> str:
     """What happens to a key that no class has."""
     if config.section.document.syntax == "python":
         return "Python raises TypeError: it is no argument of the configuration class"

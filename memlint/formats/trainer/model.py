@@ -43,20 +43,20 @@ def read_model(fields: Fields, config: TrainerConfig) -> None:
         fields.unknown("model.architecture", "the file names no model")
 
 
-_OF_MLX = re.compile(r"(?:^|[/_-])mlx(?:[/_-]|$)")  # mlx-community/..., mlx_models/...
+_MLX_NAME = re.compile(r"(?:^|[/_-])mlx(?:[/_-]|$)")  # mlx-community/..., mlx_models/...
 
 
 def _architecture(fields: Fields, config: TrainerConfig, name: str) -> None:
     _, origin = named_model(config.context, name, config.section.document.path)
-    if _OF_MLX.search(name.lower()):
+    if _MLX_NAME.search(name.lower()):
         fields.infer("stack.unmodelled", "trains weights of MLX, which runs on Apple's chips", f"the name `{name}`")
     if config.architecture is not None:
-        fields.put("model.architecture", config.architecture, _as_far_as_seen(origin, config))
+        fields.put("model.architecture", config.architecture, _origin_of_model(origin, config))
     else:
         fields.unknown("model.architecture", origin.detail)
 
 
-def _as_far_as_seen(origin: Origin, config: TrainerConfig) -> Origin:
+def _origin_of_model(origin: Origin, config: TrainerConfig) -> Origin:
     """The model's origin: an inference where nobody sees that the program of a command loads what it names."""
     start = config.section.document.start
     if start is None or not (start.program.is_foreign or start.program.hides_model) or origin.kind == "inferred":
@@ -158,14 +158,14 @@ def _is_memory_efficient(start: Start | None) -> bool:
 
 # Checkpoints of these stay packed on the card while an adapter trains (transformers 5.23 quantizers/auto.py:
 # AutoHfQuantizer.merge_quantization_configs, the checkpoint's own configuration wins).
-_STAYS_PACKED = ("bnb", "gptq", "awq", "hqq", "aqlm", "eetq")
+_PACKED_METHODS = ("bnb", "gptq", "awq", "hqq", "aqlm", "eetq")
 
 
 def read_quantization(fields: Fields, config: TrainerConfig) -> None:
     """A packed checkpoint's own quantisation, else bitsandbytes in 4 or 8 bits, by whichever key asks for it, and what
     follows from that key."""
     stored: StoredWeights = getattr(config.architecture, "stored", None) or StoredWeights()
-    if stored.method in _STAYS_PACKED:
+    if stored.method in _PACKED_METHODS:
         _read_packed(fields, stored)
         return
     if _is_firefly_qlora(config):

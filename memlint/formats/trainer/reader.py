@@ -12,8 +12,8 @@ from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.fields import Fields, as_bool
-from memlint.formats.own_reader import OF_TWO_FILES, who_reads
-from memlint.formats.schema.suggest import distance, normal
+from memlint.formats.own_reader import TWO_FILE_RULES, who_reads
+from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
@@ -61,24 +61,24 @@ def unjudged(document: Document, context: Context) -> Issue | None:
 
 
 # Rules about what TRL's own scripts make of a key; a Python script says itself what it does.
-_OF_TRL_SCRIPTS = frozenset({"PEF018", "PEF019", "PEF020"})
+_TRL_SCRIPT_RULES = frozenset({"PEF018", "PEF019", "PEF020"})
 
 
 # Rules about what TRL's ModelConfig makes of LoRA's targets.
-_OF_MODEL_CONFIG = frozenset({"PEF004", "PEF025"})
+_MODEL_CONFIG_RULES = frozenset({"PEF004", "PEF025"})
 _TARGETS = ("lora_target_modules", "target_modules", "lora_target")  # one key's spellings, as the key table has them
 
 
 # Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
-_OF_TRAINERS = (
+_TRAINER_RULES = (
     *("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP004", "DSP011", "DSP016", "ACC009", "ACC011"),
     *("FSD009", "FSD013", "FSD014", "PAR005", "PAR013", "OFF003", "OPT004", "OPT009", "OPT011", "OPT012", "SAV"),
 )
 # Rules about configuration files with keys of the repository's own, whatever trains with them.
-_OF_OWN_FILES = frozenset({"CFG014", "CFG015"})
+_OWN_FILE_RULES = frozenset({"CFG014", "CFG015"})
 # Rules about arguments together: a file that is not here may hold those that a command lacks.
-_OF_OTHER_ARGUMENTS = ("EVA", "SAV", "TRL", "TRN")
+_RULES_ABOUT_SEVERAL_ARGUMENTS = ("EVA", "SAV", "TRL", "TRN")
 # Rules about a key without effect: that key, and the one that decides.
 _WITHOUT_EFFECT = {
     "TRN003": ("num_train_epochs", "max_steps"),
@@ -87,9 +87,9 @@ _WITHOUT_EFFECT = {
     "TRN005": ("warmup_ratio", "warmup_steps"),
 }
 # Rules about values that a command gives itself: those of its program are the program's.
-_OF_WHAT_IS_WRITTEN = {"PEF005": _TARGETS, "TRN005": _WITHOUT_EFFECT["TRN005"]}
+_ALL_KEYS_WRITTEN = {"PEF005": _TARGETS, "TRN005": _WITHOUT_EFFECT["TRN005"]}
 # The same of rules about two keys that are said where one of them is written.
-_OF_WHAT_IS_PARTLY_WRITTEN = {
+_ONE_KEY_WRITTEN = {
     "TRL029": ("max_prompt_length", "rpo_alpha"),
     "TRN004": ("warmup_ratio", "warmup_steps"),
 }
@@ -97,7 +97,7 @@ _OF_WHAT_IS_PARTLY_WRITTEN = {
 
 # Rules about what TrainingArguments refuses when it is made (5.23.0 training_args.py, __post_init__): what is assigned
 # to an argument afterwards it does not see.
-_OF_MAKING = frozenset(
+_CONSTRUCTOR_RULES = frozenset(
     {
         *("TRN001", "TRN002", "TRN007", "TRN009", "TRN012", "TRN013", "TRN014", "TRN015", "TRN019"),
         *("PRE008", "PRE011"),
@@ -126,13 +126,13 @@ def is_record(value: Any) -> bool:
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
     start = document.start
-    if start is not None and start.program.framework == "torch" and rule.startswith(_OF_TRAINERS):
-        return rule not in _OF_OWN_FILES
-    if start is not None and rule.startswith(_OF_OTHER_ARGUMENTS) and _lacks_a_file(start):
+    if start is not None and start.program.framework == "torch" and rule.startswith(_TRAINER_RULES):
+        return rule not in _OWN_FILE_RULES
+    if start is not None and rule.startswith(_RULES_ABOUT_SEVERAL_ARGUMENTS) and _lacks_a_file(start):
         return True
-    if rule in _OF_MAKING and start is not None and start.accepted.set_later:
+    if rule in _CONSTRUCTOR_RULES and start is not None and start.accepted.set_later:
         return True
-    if rule in OF_TWO_FILES and _has_own_trainer(document, context):
+    if rule in TWO_FILE_RULES and _has_own_trainer(document, context):
         return True
     if rule == "TRL011" and start is not None and start.program.writes_groups and "trl" not in context.versions:
         return True  # its batch holds prompts, and a TRL before 0.19 compares nothing
@@ -161,11 +161,11 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
         return True
     if document.syntax == "shell" and _is_said_elsewhere(rule, document):
         return True
-    if rule in _OF_TRL_SCRIPTS:
+    if rule in _TRL_SCRIPT_RULES:
         if document.syntax == "python":
             return True
         return reader_of(document, context).makes_adapter if start is None else start.accepted.makes_adapter
-    return rule in _OF_MODEL_CONFIG and _has_own_targets(rule, document, context)
+    return rule in _MODEL_CONFIG_RULES and _has_own_targets(rule, document, context)
 
 
 def _is_read_by_script(document: Document, context: Context) -> bool:
@@ -227,11 +227,11 @@ def _is_written(document: Document, keys: Collection[str]) -> bool:
 
 def _is_said_elsewhere(rule: str, document: Document) -> bool:
     """Whether the keys of a rule stand in the program, or in a file that the command names: it is said there."""
-    if is_brought(document, _OF_WHAT_IS_WRITTEN.get(rule, ())):
+    if is_brought(document, _ALL_KEYS_WRITTEN.get(rule, ())):
         return True
     if is_brought(document, _WITHOUT_EFFECT.get(rule, ())[:1]):
         return True  # the key without effect is a default of the program's, for other starts
-    keys = [key for key in _OF_WHAT_IS_PARTLY_WRITTEN.get(rule, ()) if key in document.value]
+    keys = [key for key in _ONE_KEY_WRITTEN.get(rule, ()) if key in document.value]
     return bool(keys) and all(is_brought(document, (key,)) for key in keys)
 
 
@@ -326,32 +326,3 @@ _OTHER = {"float32": "bfloat16", "bfloat16": "float32", "float16": "float32"}
 def _keys(document: Document) -> frozenset[str]:
     value = document.value if isinstance(document.value, dict) else {}
     return frozenset(key for key in value if isinstance(key, str))
-
-
-def slip_of(key: str, known: dict[str, Any], present: Collection[str]) -> str:
-    """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
-    plain = normal(key)
-    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
-        return ""
-    allowed = 1 if len(plain) < 12 else 2
-    for candidate in known:
-        if candidate in present or "x-memlint-removed-in" in known[candidate] or candidate[0] != plain[0]:
-            continue
-        if _is_other_word(plain, candidate):
-            continue
-        if abs(len(candidate) - len(plain)) <= allowed and distance(plain, candidate, allowed + 1) <= allowed:
-            return "" if _numbered(plain, candidate) else candidate
-    return ""
-
-
-def _is_other_word(key: str, candidate: str) -> bool:
-    """`dataset` and `devices` are a script's words, whatever others call `datasets` and `device`; so is `log_dir`,
-    which is a folder in any script, beside `logdir`."""
-    if "_" not in key and key.removesuffix("s") == candidate.removesuffix("s"):
-        return True
-    return key.replace("_", "") == candidate.replace("_", "") and len(candidate) < 8
-
-
-def _numbered(key: str, candidate: str) -> bool:
-    """`reward_model_2` beside `reward_model`: a name with another number, no slip."""
-    return key.strip("0123456789_") == candidate.strip("0123456789_")

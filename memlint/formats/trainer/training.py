@@ -142,7 +142,7 @@ def read_preference_loss(fields: Fields, config: TrainerConfig) -> None:
         fields.put("loss.preference", loss if isinstance(loss, str) else "", config.section.origin("loss_type"))
 
 
-OF_PPO = 53  # trl 0.22 trainer/ppo_config.py, response_length
+PPO_RESPONSE_LENGTH = 53  # trl 0.22 trainer/ppo_config.py, response_length
 
 
 def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
@@ -153,7 +153,7 @@ def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
         return
     is_ppo = config.stage == "ppo" and "max_completion_length" not in config.section.value
     key = "response_length" if is_ppo else "max_completion_length"
-    default = OF_PPO if is_ppo else 256 if () < config.trl < (1, 10) else 512
+    default = PPO_RESPONSE_LENGTH if is_ppo else 256 if () < config.trl < (1, 10) else 512
     completion = config.args.integer(key) or default
     fields.put("sequence.max_new_tokens", completion, config.args.origin(key))
     if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
@@ -232,7 +232,7 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
 
 # Keys that say where a server listens. With vLLM beside the trainer TRL takes no notice of them. `vllm_device` of TRL
 # 0.14 and 0.15 names a GPU that does not train (trl 0.15.0 grpo_trainer.py).
-_OF_SERVER = ("vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_device")
+_SERVER_KEYS = ("vllm_server_base_url", "vllm_server_host", "vllm_server_port", "vllm_device")
 
 
 def _read_place(fields: Fields, config: TrainerConfig) -> bool:
@@ -240,7 +240,7 @@ def _read_place(fields: Fields, config: TrainerConfig) -> bool:
     before 1.0."""
     mode, key = config.text("vllm_mode")
     before_1 = () < config.trl < (1,)
-    server = "" if mode or "trl" in config.stated else config.first(*_OF_SERVER)
+    server = "" if mode or "trl" in config.stated else config.first(*_SERVER_KEYS)
     colocated = mode == "colocate" if mode else not (before_1 or server)
     origin = config.section.origin(server) if server else config.args.origin(key)
     fields.put("rollout.generator", "vllm_colocate" if colocated else "vllm", origin)

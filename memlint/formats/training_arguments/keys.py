@@ -144,7 +144,7 @@ def _write_evaluation(change: FieldChange) -> Written | None:
 
 
 def _read_accumulation(fields: Fields, args: Arguments) -> None:
-    """None, the default, means that predictions stay on the GPU until the last step."""
+    """`eval_accumulation_steps`. A null, the default, means that predictions stay on the GPU until the last step."""
     steps = args.integer("eval_accumulation_steps")
     fields.put("evaluation.accumulation_steps", steps, args.origin("eval_accumulation_steps"))
 

@@ -123,7 +123,8 @@ def _put(fields: Fields, rows: str, tokens: str, found: Rows) -> None:
 
 
 def _log_prob_rows(fields: Fields, config: VerlConfig, role: str) -> Rows:
-    """Its bounds are the actor's where the file has none (rollout.yaml, ref.yaml: `oc.select:...actor...`)."""
+    """The micro-batch for log-probabilities. Its bounds are the actor's where the file has none (rollout.yaml,
+    ref.yaml: `oc.select:...actor...`)."""
     key = f"{role}.log_prob_use_dynamic_bsz"
     dynamic = config.flag(key) if config.written(key) else config.flag(f"{ACTOR}.use_dynamic_bsz")
     if not dynamic:
@@ -139,7 +140,8 @@ def _rows(fields: Fields, config: VerlConfig, role: str, size: str, dynamic: str
 
 
 def _tokens(fields: Fields, config: VerlConfig, key: str) -> Rows:
-    """One row of packed sequences. A micro-batch has no more than a GPU's part of the mini-batch."""
+    """The tokens of a micro-batch, which is one row of packed sequences. It has no more than a GPU's part of the
+    mini-batch."""
     bound = config.integer(key)
     if bound is None:
         return Rows(UNKNOWN, UNKNOWN, Origin("unknown", detail=_why(config, key)))

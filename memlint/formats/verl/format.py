@@ -36,7 +36,7 @@ __all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse",
 
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # Hydra's OmegaConf
-_OF_VERLS_PROGRAMS = ("VER", "ROL004")
+_VERL_PROGRAM_RULES = ("VER", "ROL004")
 # Where main_ppo and the SFT trainer find their file, from the folder that a command runs in or one above: the package
 # itself, or a clone that `pip install -e ./verl` installs.
 _BASES = {
@@ -75,7 +75,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """PAR009 speaks of FSDP on one GPU: verl has no other engine for it. What verl's checks refuse, and how long the
     sequences of its rollout get, is not known of a program that is not verl's; nor is that length where an agent loop
     of the repository fills the engine's context."""
-    if rule == "PAR009" or (rule.startswith(_OF_VERLS_PROGRAMS) and is_for_own_program(document)):
+    if rule == "PAR009" or (rule.startswith(_VERL_PROGRAM_RULES) and is_for_own_program(document)):
         return True
     return rule == "ROL004" and context.fills_context()
 

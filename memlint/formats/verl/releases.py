@@ -1,4 +1,4 @@
-"""What verl did before 0.4: the release that a repository pins, or that its own copy of the trainer's file is of."""
+"""Whether a run is of verl before 0.4: by the release that a repository pins, or by its own copy of verl's file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from memlint.formats.verl.config import VerlConfig
 
 _SINCE = (0, 4)
 _ACTOR = ("actor_rollout_ref", "actor")
-_CAME_THEN = "entropy_from_logits_with_chunking"  # a key of the actor in 0.4.1 trainer/config/ppo_trainer.yaml
+_KEY_SINCE_0_4_1 = "entropy_from_logits_with_chunking"  # a key of the actor in 0.4.1 trainer/config/ppo_trainer.yaml
 
 
 def is_before_0_4(config: VerlConfig) -> bool:
@@ -16,7 +16,7 @@ def is_before_0_4(config: VerlConfig) -> bool:
     if pinned:
         return pinned < _SINCE
     actor = value_at(config.base.value, _ACTOR) if config.base is not None else None
-    return isinstance(actor, dict) and "ppo_mini_batch_size" in actor and _CAME_THEN not in actor
+    return isinstance(actor, dict) and "ppo_mini_batch_size" in actor and _KEY_SINCE_0_4_1 not in actor
 
 
 def has_fused_kernels(config: VerlConfig) -> bool:

@@ -52,8 +52,9 @@ def read_bucket(fields: Fields, config: VerlConfig) -> None:
 
 
 def read_entropy(fields: Fields, config: VerlConfig) -> None:
-    """In the update where it is asked for, before it always (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves
-    memory only where no gradient is needed. Until 0.3 each update had it (0.3.0 workers/actor/dp_actor.py:286)."""
+    """When the entropy is computed: in the update where it is asked for, before the update always
+    (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves memory only where no gradient is needed. Until 0.3 each
+    update had it (0.3.0 workers/actor/dp_actor.py:286)."""
     chunks = config.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
     compiled = config.flag(f"{ACTOR}.use_torch_compile") and config.flag("actor_rollout_ref.model.use_remove_padding")
     plain = "compiled" if compiled else "whole"

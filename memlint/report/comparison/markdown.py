@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import memlint.report.card_figures as card_figures
+import memlint.report.unknowns as unknowns
 from memlint.findings import Finding
 from memlint.memory.values import Estimate, component_words
 from memlint.report.comparison.model import RANK, DiffReport, FileDiff, RunDiff, moved
-from memlint.report.comparison.text import NEGLIGIBLE, change_text, signed, smallest_cards, summary, unknown_text
-from memlint.report.markdown import escape, html
+from memlint.report.comparison.text import NEGLIGIBLE, change_text, signed, smallest_cards, summary
+from memlint.report.markdown import escape, html, prose
 from memlint.report.model import RunReport, verdict_of, will_not_start
 from memlint.report.text import describe_fix
 from memlint.report.units import gib
@@ -120,7 +121,7 @@ def _inside(file: FileDiff) -> Iterator[str]:
     for run in file.runs:
         if run.is_unknown and run.after is not None:
             yield ""
-            yield f"Not estimated: {escape(unknown_text(run.after))}"
+            yield f"Not estimated, because {prose(unknowns.first(run.after.estimate))}"
         if run.changes and (run.is_unknown or _is_estimated(run)):
             yield ""
             yield from (f"- {escape(change_text(change))}" for change in run.changes[:8])
@@ -161,6 +162,6 @@ def _findings(word: str, items: tuple[Finding, ...]) -> Iterator[str]:
     yield ""
     for item in items:
         place = f"`{html(item.location.path).replace('`', '')}:{item.location.line}`"
-        yield f"- {item.severity} **{item.rule}** {place} {escape(item.message)}"
+        yield f"- {item.severity} **{item.rule}** {place} {prose(item.message)}"
         if word == "New":
-            yield from (f"  - fix: {escape(describe_fix(fix))}" for fix in item.fixes[:2])
+            yield from (f"  - fix: {prose(describe_fix(fix))}" for fix in item.fixes[:2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import memlint.report.card_figures as card_figures
+import memlint.report.unknowns as unknowns
 from memlint.findings import Finding
 from memlint.memory.values import Estimate, component_words
 from memlint.report.comparison.model import DiffReport, FileDiff, RunDiff, ValueChange, moved
@@ -50,7 +51,7 @@ def _run_lines(run: RunDiff, style: Style) -> Iterator[str]:
             yield f"  peak  {card_figures.peak(alone.estimate)}{_card(alone)}: {_verdict(alone, style)}"
         return
     if run.is_unknown:
-        yield f"  peak  not estimated: {unknown_text(run.after)}"
+        yield f"  peak  not estimated, because {unknowns.first(run.after.estimate)}"
         yield from _why(run)
     if run.delta is None and run.trend == "same":
         return
@@ -84,12 +85,6 @@ def _peak(before: Estimate, after: Estimate, delta: int | None) -> str:
 
 def _why(run: RunDiff) -> Iterator[str]:
     yield from (f"  why   {change_text(change)}" for change in run.changes[:CHANGES_SHOWN])
-
-
-def unknown_text(run: RunReport) -> str:
-    """The first thing that is missing for an estimate."""
-    missing = run.estimate.unknown[:1]
-    return one_line(f"{missing[0].field}: {missing[0].reason}") if missing else "unknown"
 
 
 def change_text(change: ValueChange) -> str:

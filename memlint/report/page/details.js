@@ -28,7 +28,7 @@ const memory = (run) => {
       fact("card", run.gpu ? `${card(run)}, ${gib(run.budget)} GiB usable` : ""),
       fact("peak on the card", run.figure),
       fact("reserved", run.reserved === null || run.reserved === undefined ? "" : `${gib(run.reserved)} GiB`),
-      fact("host memory", run.host ? `${gib(run.host)} GiB a node` : ""),
+      fact("host memory per node", run.host ? `${gib(run.host)} GiB in training` : ""),
       fact("smallest common cards", run.fits_on.join(", ")),
       fact("with", run.related.join(", ")),
       run.unknown.map(([field, reason]) => fact("unknown", `${field}: ${reason}`))),

@@ -12,7 +12,6 @@ from memlint.repository.scripts.commands import LaunchCommand, Option
 from memlint.repository.scripts.document import Placed, Values
 from memlint.repository.scripts.values import scalar
 from memlint.source.document import AcceptedArguments, Document, Start, ValueSources
-from memlint.source.shell.text import Where
 
 _TYPES = {"multi_gpu": "MULTI_GPU", "use_deepspeed": "DEEPSPEED", "use_fsdp": "FSDP", "use_megatron_lm": "MEGATRON_LM"}
 _PLAIN = frozenset(("num_processes", "num_machines", "mixed_precision", "gpu_ids", "machine_rank", "dynamo_backend"))
@@ -23,9 +22,11 @@ _DEEPSPEED = frozenset(
 _NUMBERS = frozenset(("integer", "number", "boolean", "string"))
 
 
-def launch_file(command: LaunchCommand, path: str, text: str, at: Where, read: Callable[[str], Any]) -> Document | None:
-    """The launcher's options as a document; None if none of them matters. `read`: returns the named file."""
-    values = Values(path, at)
+def launch_file(
+    command: LaunchCommand, values: Values, path: str, text: str, read: Callable[[str], Any]
+) -> Document | None:
+    """The launcher's options as a document; None if none of them matters. `values`: empty, for the script that the
+    command is in; `path`: how reports name that script; `read`: returns the named file."""
     named = command.option("config_file")
     file = read(named.values[0].text) if named is not None and named.values and not named.values[0].unknown else None
     own = [one for option in command.options for one in _placed(option)]

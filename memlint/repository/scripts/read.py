@@ -310,7 +310,7 @@ class _Reader:
                 values.put(one)
         read = partial(self._named, invocation.folder, dict(invocation.files))
         file = (
-            launch_file(launched, self.display, self.text, invocation.at, read)
+            launch_file(launched, Values(self.path, invocation.at), self.display, self.text, read)
             if launched.launcher == "accelerate"
             else None
         )

@@ -169,7 +169,7 @@ def _options(reader: Reader, classes: Sequence[Value]) -> tuple[dict[str, Value]
     """The options of the command line, over those of the file that it names: behind TrlParser's `--config`, or alone
     as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
     named = ((_whole_name(name, classes), words) for name, words in reader.command.options.items())
-    options = {name: _one_value(words) if name in _of_one_word() else plain_word(words) for name, words in named}
+    options = {name: _one_value(words) if name in _single_word_flags() else plain_word(words) for name, words in named}
     files = (one for one in reader.command.positional if isinstance(one, Known))
     config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
@@ -194,8 +194,9 @@ def _one_value(words: tuple[Value, ...]) -> Value:
 
 
 @cache
-def _of_one_word() -> frozenset[str]:
-    """Those that take one word: what stands behind it is none of theirs (transformers 5.23.0 hf_argparser.py)."""
+def _single_word_flags() -> frozenset[str]:
+    """The flags that take one word: a second word behind them belongs to no flag (transformers 5.23.0
+    hf_argparser.py)."""
     properties = compiled_schema("trainer.json").schema["properties"]
     return frozenset(name for name, one in properties.items() if "type" in one and "array" not in one["type"])
 
@@ -210,7 +211,7 @@ def _whole_name(name: str, classes: Sequence[Value]) -> str:
 
 
 # trl 1.16.0 trainer/model_config.py: the fields of ModelConfig, which no training arguments have.
-OF_MODEL = re.compile(
+MODEL_ARGUMENT_NAME = re.compile(
     r"model_name_or_path$|model_revision$|(?:torch_)?dtype$|trust_remote_code$|attn_implementation$|use_peft$|lora_"
     r"|load_in_[48]bit$|bnb_4bit_|use_bnb_nested_quant$|use_rslora$|use_dora$"
 )
@@ -230,7 +231,7 @@ def _of_class(of: Value, classes: Sequence[Value], options: Mapping[str, Value])
     has_model = any(map(_is_model_config, classes))
     found: dict[str, Value] = {}
     for name, value in options.items():
-        if has_model and not is_model and name not in own and OF_MODEL.match(name):
+        if has_model and not is_model and name not in own and MODEL_ARGUMENT_NAME.match(name):
             continue
         if name in own or (of_library and name not in others):
             found[name] = value

@@ -91,7 +91,8 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
-    """What samples are tokenized to. Where the loop trains on what it generates, that is the prompt alone."""
+    """The length to which samples are tokenized. Where the loop trains on what it generates, that is the prompt
+    alone."""
     if generates:
         return Undetermined("what is generated is added to what is tokenized")
     return either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
@@ -100,10 +101,10 @@ def _length(lengths: list[Value], generates: bool) -> Value:
 def freezes(seen: list[Made], model: Value) -> bool:
     """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
     wanted = origin_of(model)
-    return any(made.name == FREEZES and _concerns(made, wanted) for made in seen)
+    return any(made.name == FREEZES and _is_about(made, wanted) for made in seen)
 
 
-def _concerns(made: Made, model: Value) -> bool:
+def _is_about(made: Made, model: Value) -> bool:
     if made.base is not None:
         return origin_of(made.base) is model
     part = made.arguments.get("of")  # a part: `AutoModel.from_pretrained().model.layers`
@@ -216,7 +217,7 @@ def _whole(value: Value) -> Value:
 
 
 def _named(seen: list[Made], names: tuple[str, ...]) -> Value | None:
-    """What the command line gives under one of these names."""
+    """The value that the command line gives under one of these names."""
     for made in seen:
         for name in names if made.name == OPTIONS else ():
             value = made.arguments.get(name)
@@ -324,7 +325,7 @@ def _is_given(made: Made, name: str) -> bool:
 
 
 # accelerate 1.15.0 utils/dataclasses.py, DeepSpeedPlugin.__post_init__: where an argument goes; others change nothing.
-_OF_PLUGIN: Mapping[str, tuple[str, ...]] = {
+_PLUGIN_PATHS: Mapping[str, tuple[str, ...]] = {
     "zero_stage": ("zero_optimization", "stage"),
     "offload_optimizer_device": ("zero_optimization", "offload_optimizer", "device"),
     "offload_param_device": ("zero_optimization", "offload_param", "device"),
@@ -341,10 +342,10 @@ def _deepspeed_plugin(plugin: Value, accelerator: Made) -> Value:
     config = plugin.arguments.get("hf_ds_config")
     if config is not None:
         return config if isinstance(config, (Known, Table)) else unread
-    if not plugin.arguments.keys() <= _OF_PLUGIN.keys() | _WITHOUT_EFFECT or "zero_stage" not in plugin.arguments:
+    if not plugin.arguments.keys() <= _PLUGIN_PATHS.keys() | _WITHOUT_EFFECT or "zero_stage" not in plugin.arguments:
         return unread
     found = Table({"train_micro_batch_size_per_gpu": Known("auto")}, plugin.source)
-    for name, path in _OF_PLUGIN.items():
+    for name, path in _PLUGIN_PATHS.items():
         value = plugin.arguments.get(name)
         if value is not None:
             _put(found, path, value)
@@ -360,13 +361,13 @@ def _put(into: Table, path: tuple[str, ...], value: Value) -> None:
 
 
 # DeepSpeed's names of optimizers (deepspeed 0.19 runtime/engine.py, _configure_basic_optimizer).
-_OF_DEEPSPEED: Mapping[str, str] = {**dict.fromkeys(("adam", "adamw", "fusedadam"), "adamw_torch")}
+_DEEPSPEED_OPTIMIZERS: Mapping[str, str] = {**dict.fromkeys(("adam", "adamw", "fusedadam"), "adamw_torch")}
 
 
 def _of_deepspeed(engines: list[Made]) -> Value:
     """The optimizer that DeepSpeed makes."""
     name = _said_by_engine(engines, "optimizer", "type")
-    word = _OF_DEEPSPEED.get(str(name.value).lower()) if isinstance(name, Known) else None
+    word = _DEEPSPEED_OPTIMIZERS.get(str(name.value).lower()) if isinstance(name, Known) else None
     return Undetermined("DeepSpeed makes it") if word is None else Known(word, source_of(name or Known(None)))
 
 
@@ -394,7 +395,7 @@ def _generates(seen: list[Made], text: str) -> bool:
 
 
 def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
-    """What the script keeps beside the model that it trains; "" where nothing is seen."""
+    """What else the script keeps on the card besides the model that it trains; "" where nothing is seen."""
     if _generates(seen, text):
         return GENERATES
     if len(models) > 1:

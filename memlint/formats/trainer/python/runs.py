@@ -15,7 +15,7 @@ from memlint.formats.trainer.python.libraries import (
     FROM_COMMAND_LINE,
     LIBRARIES,
     MAY_BE_PASSED,
-    OF_MODEL,
+    MODEL_ARGUMENT_NAME,
 )
 from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
 from memlint.formats.trainer.python.model import (
@@ -56,14 +56,14 @@ from memlint.source.python.values import (
 _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
 )
-_OF_TOKENS = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
-_OF_A_PART = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
+_TOKEN_NAME = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
+_PART_NAME = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
 _SHORTEST = 32  # tokens: what is cut shorter is no training sequence
 _OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
 _NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
 MAX_RUNS = 32  # of one script
 # trl 1.16.0: the second argument is the arguments, but for these.
-_THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
+_ARGUMENTS_COME_THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
 _TRL = frozenset(
     {
         *("SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "GRPOTrainer", "RLOOTrainer"),
@@ -74,7 +74,7 @@ _TRL = frozenset(
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12), as far as
 # they decide about memory.
-_OF_TRAINER = ("max_seq_length", "packing", "dataset_text_field", "max_length", "beta")
+_TRAINER_ARGUMENTS = ("max_seq_length", "packing", "dataset_text_field", "max_length", "beta")
 LOOP = "loop"  # in place of a class of arguments: a training loop of the script's own
 _IGNORED = frozenset({"self", "output_dir", "logging_dir", "hub_token", "processing_class", "tokenizer"})
 
@@ -244,12 +244,12 @@ def _cuts(made: Made) -> bool:
     length, of = made.arguments.get("length"), made.arguments.get("of")
     if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
         return False
-    is_whole = _OF_TOKENS.search(str(of.value)) is not None and _OF_A_PART.search(str(of.value).lower()) is None
+    is_whole = _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None
     return isinstance(length.value, int) and length.value >= _SHORTEST and is_whole
 
 
 def _arguments_of(trainer: Made) -> Value | None:
-    position = 2 if trainer.last in _THIRD else 1
+    position = 2 if trainer.last in _ARGUMENTS_COME_THIRD else 1
     given = next((trainer.arguments[name] for name in ("args", "config") if name in trainer.arguments), None)
     return given or (trainer.positional[position] if len(trainer.positional) > position else None)
 
@@ -270,7 +270,9 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     of_model = keys.pop(CHECKPOINTS, None)
     name, own = argument_keys(arguments)
     if isinstance(model, (Made, Either)):
-        own = {key: value for key, value in own.items() if not OF_MODEL.match(key)}  # the model was loaded before
+        own = {
+            key: value for key, value in own.items() if not MODEL_ARGUMENT_NAME.match(key)
+        }  # the model was loaded before
     has_unsloth = "use_unsloth" in keys
     for given in (_of_trainer(trainer), own):
         keys.update(_as_unsloth_reads(given) if has_unsloth else given)
@@ -483,7 +485,7 @@ def _length_of_dataset(dataset: Value | None) -> list[Value]:
 
 def _of_trainer(trainer: Made) -> Keys:
     """The trainer's own arguments."""
-    return {name: trainer.arguments[name] for name in _OF_TRAINER if name in trainer.arguments}
+    return {name: trainer.arguments[name] for name in _TRAINER_ARGUMENTS if name in trainer.arguments}
 
 
 def _as_unsloth_reads(keys: Keys) -> Keys:

@@ -1,0 +1,22 @@
+"""What keeps a run from being estimated, in words: why a field is unknown, and how to state it."""
+
+from __future__ import annotations
+
+from memlint.memory.values import Estimate, UnknownField
+from memlint.report.terminal import one_line
+
+_MODEL_FIELDS = ("model.name", "model.architecture")
+
+
+def words(unknown: UnknownField) -> str:
+    """ "`max_length` is not set: ms-swift cuts samples at the model's own bound"."""
+    text = one_line(unknown.reason)
+    if unknown.field in _MODEL_FIELDS and "--model" not in text:
+        text += " (--model NAME sizes it with a model that you name)"
+    return text
+
+
+def first(estimate: Estimate) -> str:
+    """The first thing that is missing for an estimate: "sequence.length is unknown: `max_length` is not set"."""
+    missing = estimate.unknown[:1]
+    return f"{missing[0].field} is unknown: {words(missing[0])}" if missing else "unknown"
