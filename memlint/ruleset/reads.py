@@ -56,9 +56,13 @@ def _reads_of_form(form: Any) -> Iterator[Read]:
 
 def _reads_of_fact(name: str) -> Iterator[Read]:
     """The inputs of a derived fact. `model.*` needs the architecture and the estimate (parameter counts); `hardware.*`
-    the hardware; any other fact may need everything."""
-    if name.startswith("hardware.") and name != "hardware.budget_bytes":
+    the hardware; `estimate.*` the estimate; any other fact may need everything."""
+    if name.startswith("hardware."):
         yield ("run", "hardware")
+    elif name.startswith("estimate."):
+        yield _ESTIMATE
+    elif name == "parallelism.is_certain":
+        yield from (("run", "parallelism"), ("run", "readings"))
     elif name.startswith("model.") and name != "model.adapted_in_tower":
         yield from (_MODEL, _ESTIMATE)
     else:

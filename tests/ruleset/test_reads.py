@@ -76,7 +76,8 @@ def _rule(when: Compiled | None, message: tuple[object, ...] = ()) -> Rule:
 def test_reads_are_those_of_condition_and_message() -> None:
     form = ["and", ["given", ["raw", "config", "optim"]], ["==", ["field", "method.kind"], ["value", "lora"]]]
     found = reads(_rule(Compiled(form), ("a ", ["fact", "estimate.parts"])))
-    assert {("raw", "config", "optim"), ("run", "method"), ("all",)} <= found
+    assert {("raw", "config", "optim"), ("run", "method"), ("estimate",)} <= found
+    assert ("all",) in reads(_rule(Compiled(form), (["fact", "parallelism.launch"],)))
     assert ("run", "batch") not in found
     assert reads(_rule(None)) == {("all",)}
 

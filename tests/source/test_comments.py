@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.source import comments, load
+from memlint.source import comments, in_dialect, load
 
 TEXT = """\
 # first
@@ -27,6 +27,25 @@ def texts(text: str, path: str = "a.yaml") -> list[str]:
 @pytest.mark.parametrize("suffix", ["", "\n---\nz: 1", "\nz: &x 1\ny: *x", "\nz: {<<: {q: 1}}", "\na: 1"])
 def test_comments_are_told_from_text(suffix: str) -> None:
     assert texts(TEXT + suffix) == EXPECTED
+
+
+def test_comments_are_the_same_in_every_dialect_and_time() -> None:
+    documents = [
+        load((TEXT + more).encode(), "a.yaml")[0] for more in ("", "\n# more", "\nk: 1_0 # ten", "\n---\nz: 1")
+    ]
+    for document in (*documents, *reversed(documents)):
+        fresh = comments(load(document.text.encode(), "a.yaml")[0])
+        assert comments(document) == comments(in_dialect(document, "omegaconf")) == fresh
+
+
+@pytest.mark.parametrize("dialect", ["yaml11", "yaml12", "omegaconf", "json"])
+def test_a_document_is_the_same_in_a_dialect_whenever_it_is_asked_for(dialect: str) -> None:
+    documents = [load(text.encode(), "a.yaml")[0] for text in ("a: 1e-5", "a: 1_0\nb: on", "on: 1", "a: &x 0o7\nb: *x")]
+    for document in (*documents, *documents):
+        again = in_dialect(document, dialect)
+        fresh = in_dialect(load(document.text.encode(), "a.yaml")[0], dialect)
+        assert again is in_dialect(document, dialect)
+        assert (again.value, again.problems, again.dialect) == (fresh.value, fresh.problems, fresh.dialect)
 
 
 def test_places() -> None:
