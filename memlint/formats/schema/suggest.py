@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 LONGEST = 64  # longer words are no typos, and the distance is quadratic
 
@@ -44,6 +45,7 @@ def _letters_apart(left: set[str], right: set[str]) -> int:
     return max(len(left - right), len(right - left))
 
 
+@lru_cache(maxsize=2048)  # the keys of a few schemas, which are asked again for each unknown one
 def normal(word: str) -> str:
     """`word` in lower case with underscores, so that spellings of one name are equal."""
     return word.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")
