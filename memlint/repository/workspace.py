@@ -310,7 +310,7 @@ class Workspace:
             text = self.documents(path)[0].text
             commands = Commands(
                 (comments(text), *index.pages()),
-                lambda: (start.program for start in index.starts_with(name)),
+                lambda: (start.program for start in index.starts_with(name, text)),
                 lambda: index.others_naming(name),
             )
             scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 LONGEST = 64  # longer words are no typos, and the distance is quadratic
@@ -74,6 +75,7 @@ def _numbered(key: str, candidate: str) -> bool:
     return key.strip("0123456789_") == candidate.strip("0123456789_")
 
 
+@lru_cache(maxsize=2048)  # the keys of a few schemas, which are asked again for each unknown one
 def normal(word: str) -> str:
     """`word` in lower case with underscores, so that spellings of one name are equal."""
     return word.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")

@@ -70,15 +70,18 @@ class LaunchIndex:
         found = (one for page in self._pages_naming(stem) for one in self._starts_in(page) if one.program == program)
         from memlint.repository.launch.starts import docstring  # where a script has a command line
 
-        own = (one for one in self._starts_in_own(program, docstring) if one.program == program)
+        said = self._starts_in_own(program, lambda: docstring(self._text(program) or ""))
+        own = (one for one in said if one.program == program)
         return (*own, *by_distance(found, program, lambda start: start.written_at))
 
-    def starts_with(self, config: str) -> tuple[ProgramStart, ...]:
+    def starts_with(self, config: str, text: str | None = None) -> tuple[ProgramStart, ...]:
         """The commands that name the configuration file `config` to a Python program: those in its own comments, then
-        the nearest first."""
+        the nearest first. `text`: of the config, where it was read before."""
         pages = self._pages_naming(posixpath.basename(config))
         found = (one for page in pages for one in self._starts_in(page) if config in one.files.values())
-        own = (one for one in self._starts_in_own(config, comments) if config in one.files.values())
+        is_read = text is not None and config in self._names.names
+        said = self._starts_in_own(config, lambda: comments((text if is_read else self._text(config)) or ""))
+        own = (one for one in said if config in one.files.values())
         return (*own, *by_distance(found, config, lambda start: start.written_at))
 
     def _pages_naming(self, word: str) -> Iterator[str]:
@@ -94,12 +97,12 @@ class LaunchIndex:
             self._starts[page] = tuple(islice(found, MOST_STARTS))
         return self._starts[page]
 
-    def _starts_in_own(self, name: str, said: Callable[[str], str]) -> Sequence[ProgramStart]:
+    def _starts_in_own(self, name: str, said: Callable[[], str]) -> Sequence[ProgramStart]:
         """The commands in what a file has `said` of itself: a program's docstring, a config's comments."""
         if name not in self._starts:
             from memlint.repository.launch.starts import COMMAND, starts_in_text  # where a script has a command line
 
-            text = said(self._text(name) or "")
+            text = said()
             found = starts_in_text(name, text, self._names, self._text) if COMMAND.search(text) else ()
             self._starts[name] = tuple(islice(found, MOST_STARTS))
         return self._starts[name]
