@@ -459,6 +459,17 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {**SMALL, "layer_types": ["conv", "full_attention", "conv"]},
         {**SMALL, "block_auto_adjust_ff_dim": False},
     ],
+    "lfm3": [
+        {**SMALL, "pad_token_id": 0, "head_dim": 24, "layer_types": ["conv", "sliding_attention", "full_attention"]},
+        {
+            **SMALL,
+            "pad_token_id": 0,
+            "num_hidden_layers": 6,
+            "use_sandwich_norm": False,
+            "use_attention_gate": False,
+            "conv_bias": True,
+        },
+    ],
     "lfm2_moe": [{**EXPERTS, "layer_types": ["conv", "full_attention", "conv"], "num_dense_layers": 1}],
     "nemotron_h": [
         {
@@ -503,6 +514,22 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "tie_word_embeddings": False,
         }
     ],
+    "qianfan_ocr": [
+        {
+            "text_config": text("qwen3", head_dim=16),
+            "vision_config": {**CLIP, "model_type": "qianfan_ocr_vision", "attention_bias": True, "use_qk_norm": True},
+            "tie_word_embeddings": False,
+        }
+    ],
+    "ovis2": [
+        {
+            "text_config": text("qwen2"),
+            "vision_config": {**CLIP, "model_type": "ovis2_vision", "vocab_size": 64, "hidden_stride": 2},
+            "hidden_size": 96,
+            "vocab_size": 352,
+        }
+    ],
+    "deepseek_vl": [{"text_config": text("llama"), "vision_config": {**CLIP, "model_type": "siglip_vision_model"}}],
     "gemma3": [{"text_config": text("gemma3_text", head_dim=16), "vision_config": SIGLIP}],
     "shieldgemma2": [{"text_config": text("gemma3_text", head_dim=16), "vision_config": SIGLIP}],
     "paligemma": [
@@ -593,6 +620,18 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "glmga": [
+        {
+            "text_config": text("glm4v_text", pad_token_id=0),
+            "vision_config": {
+                **QWEN_VISION,
+                "model_type": "glm4v_vision",
+                "out_hidden_size": 96,
+                "intermediate_size": 80,
+                "image_size": 56,
+            },
+        }
+    ],
     "lighton_ocr": [{"text_config": text("qwen3", head_dim=16), "vision_config": PIXTRAL}],
     "video_llava": [{"text_config": text("llama"), "vision_config": CLIP}],
     "exaone4_5": [
@@ -635,6 +674,20 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {
             "text_config": text("qwen3_5_text", num_hidden_layers=4, head_dim=16),
             "vision_config": {**CLIP, "model_type": "minicpmv4_6_vision", "insert_layer_id": 1},
+            "insert_layer_id": 1,
+        }
+    ],
+    "minicpmv4_7": [
+        {
+            "text_config": text("qwen3_5_text", num_hidden_layers=4, head_dim=16),
+            "vision_config": {**CLIP, "model_type": "minicpmv4_7_vision", "insert_layer_id": 1},
+            "insert_layer_id": 1,
+        }
+    ],
+    "minicpm_ocr": [
+        {
+            "text_config": text("qwen3_5_text", num_hidden_layers=4, head_dim=16),
+            "vision_config": {**CLIP, "model_type": "minicpm_ocr_vision", "insert_layer_id": 1},
             "insert_layer_id": 1,
         }
     ],
@@ -692,5 +745,6 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
     "kimi_k25", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
-    "exaone4_5", "minicpmv4_6", "hunyuan_vl", "qwen3_asr",
+    "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
+    "qwen3_asr",
 }  # fmt: skip

@@ -46,6 +46,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "qwen2_vl": _VISION_ROPE,
     "qwen2_5_vl": _VISION_ROPE,
     "glm46v": {"text_config": {**VARIANTS["glm46v"][0]["text_config"], **_VISION_ROPE}},
+    "glmga": {"text_config": {**VARIANTS["glmga"][0]["text_config"], **_VISION_ROPE}},
     "glm_ocr": {"text_config": {**VARIANTS["glm_ocr"][0]["text_config"], **_VISION_ROPE}},
     "hunyuan_vl": {"text_config": {**VARIANTS["hunyuan_vl"][0]["text_config"], **_VISION_ROPE}},
     "paddleocr_vl": {"text_config": {**VARIANTS["paddleocr_vl"][0]["text_config"], **_VISION_ROPE}},

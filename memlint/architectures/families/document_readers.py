@@ -11,6 +11,7 @@ from memlint.architectures.families.multimodal import (
     Build,
     glm4v,
     glm_tower,
+    internvl,
     language_model,
     llava,
     nested,
@@ -70,7 +71,7 @@ def glm_ocr(c: ModelConfig) -> Architecture:
 
 
 def glm46v(c: ModelConfig) -> Architecture:
-    """GLM-4.6V-Flash: GLM-4V under another name."""
+    """GLM-4.6V-Flash and Glmga: GLM-4V under another name (transformers 5.23 models/auto/modeling_auto.py:1194)."""
     built = glm4v(defaulted(c.values, "glm4v"))
     return built._replace(family=c.family, class_name="Glm46VForConditionalGeneration")
 
@@ -162,8 +163,15 @@ def _perceiver(c: ModelConfig, latents: int) -> Weights:
 _PERCEIVER_NORMS = ("input_latents_norm", "input_context_norm", "post_attention_layernorm")
 
 
+_MINICPM_CLASSES = {
+    "minicpmv4_6": "MiniCPMV4_6ForConditionalGeneration",
+    "minicpmv4_7": "MiniCPMV4_7ForConditionalGeneration",
+    "minicpm_ocr": "MiniCPMOcrForConditionalGeneration",
+}
+
+
 def minicpmv4_6(c: ModelConfig) -> Architecture:
-    """MiniCPM-V 4.6: SigLIP with a merger of windows amid its layers, before Qwen3.5."""
+    """MiniCPM-V 4.6 and 4.7, MiniCPM-OCR: SigLIP with a merger of windows amid its layers, before Qwen3.5."""
     text = language_model(c, "qwen3_5_text")
     vision = nested(c, "vision_config")
     tower = towers.idefics(vision, "model.vision_tower")
@@ -176,7 +184,7 @@ def minicpmv4_6(c: ModelConfig) -> Architecture:
         weights += norm(f"mlp.{index}.pre_norm", wide, True)
         weights += linear(f"mlp.{index}.linear_1", wide, wide, True)
         weights += linear(f"mlp.{index}.linear_2", out, wide, True)
-    return whole(c, "MiniCPMV4_6ForConditionalGeneration", text, projected(seen, weights, "model.merger"))
+    return whole(c, _MINICPM_CLASSES[c.family], text, projected(seen, weights, "model.merger"))
 
 
 def _window_merger(c: ModelConfig) -> Weights:
@@ -193,6 +201,61 @@ def _window_merger(c: ModelConfig) -> Weights:
         *linear("vit_merger.linear_1", 4 * inner, 4 * hidden, True),
         *linear("vit_merger.linear_2", hidden, 4 * inner, True),
     )
+
+
+def qianfan_ocr(c: ModelConfig) -> Architecture:
+    """Qianfan-OCR: InternVL's tower and projector before Qwen3."""
+    text = language_model(c, "qwen3")
+    built = internvl(c)
+    (tower,) = built.towers
+    return whole(c, "QianfanOCRForConditionalGeneration", text, tower._replace(layer_class=""))
+
+
+def deepseek_vl(c: ModelConfig) -> Architecture:
+    """DeepSeek-VL: SigLIP and two linears before Llama."""
+    text = language_model(c, "llama")
+    tower = towers.by_type(nested(c, "vision_config", "siglip_vision_model"), "model.vision_model")
+    wide = text.hidden_size
+    weights = linear("linear1", wide, tower.hidden_size, True) + linear("linear2", wide, wide, True)
+    tokens = (tower.image_size // tower.patch_size) ** 2
+    seen = projected(tower, weights, "model.aligner", tokens_per_image=tokens)
+    return whole(c, "DeepseekVLForConditionalGeneration", text, seen)
+
+
+def ovis2(c: ModelConfig) -> Architecture:
+    """Ovis 2: AIMv2, whose patches choose among visual words with an embedding of their own, before Qwen2."""
+    text, vision = language_model(c, "qwen2"), nested(c, "vision_config")
+    hidden, inner, patch = (vision.integer(name) for name in ("hidden_size", "intermediate_size", "patch_size"))
+    stride, words = vision.integer("hidden_stride", 1), vision.integer("vocab_size")
+    image, kept = towers.side(vision, "image_size"), words - vision.integer("num_visual_indicator_tokens", 5)
+    bias = vision.flag("qkv_bias")
+    tower = towers.of_sizes(
+        vision,
+        mlp="gated",
+        norm="rms",
+        image_size=image,
+        tokens_per_image=(image // patch // stride) ** 2,
+        weights=(
+            Weight(
+                "embeddings.patch_embedding.weight", (hidden, vision.integer("num_channels", 3), patch, patch), "conv"
+            ),
+            Weight("embeddings.patch_embedding.bias", (hidden,), "bias"),
+            Weight("embeddings.position_embedding.weight", ((image // patch) ** 2, hidden), "position"),
+            *norms(hidden, "embeddings.rms_norm", "rms_norm"),
+        ),
+        layer_weights=(
+            *(w for name in ("k", "v", "q", "out") for w in linear(f"attention.{name}_proj", hidden, hidden, bias)),
+            *(w for name in ("gate", "up") for w in linear(f"ffn.{name}_proj", inner, hidden, vision.flag("mlp_bias"))),
+            *linear("ffn.down_proj", hidden, inner, vision.flag("mlp_bias")),
+            *norms(hidden, "rms_norm1", "rms_norm2"),
+        ),
+        tower_prefix="model.vision_tower.transformer",
+        activation=vision.text("hidden_act", "silu"),
+    )
+    head = linear("head_linear", kept, hidden * stride**2) + norm("head_norm", kept, True)
+    table = Weight("model.visual_embeddings_table.weight", (words, text.hidden_size), "other")
+    seen = projected(tower, head, "model.vision_tower")
+    return whole(c, "Ovis2ForConditionalGeneration", text, seen, extra=(table,))
 
 
 def hunyuan_vl(c: ModelConfig) -> Architecture:
@@ -287,11 +350,15 @@ FAMILIES: dict[str, Build] = {
     "qwen3_asr": qwen3_asr,
     "exaone4_5": exaone4_5,
     "glm46v": glm46v,
+    "glmga": glm46v,
     "glm_ocr": glm_ocr,
     "hyperclovax_vision_v2": hyperclovax_vision_v2,
     "idefics2": idefics2,
     "lighton_ocr": lighton_ocr,
-    "minicpmv4_6": minicpmv4_6,
+    **dict.fromkeys(_MINICPM_CLASSES, minicpmv4_6),
+    "qianfan_ocr": qianfan_ocr,
+    "deepseek_vl": deepseek_vl,
+    "ovis2": ovis2,
     "paddleocr_vl": paddleocr_vl,
     "video_llava": video_llava,
 }

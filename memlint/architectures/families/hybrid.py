@@ -407,6 +407,34 @@ def _lfm2(c: ModelConfig, name: str, dense: int) -> Architecture:
     return decoder(c, f"{name}ForCausalLM", make, keys, final_norm="embedding_norm", tied=tied)
 
 
+def lfm3(c: ModelConfig) -> Architecture:
+    """LFM3: LFM2's convolutions between attention with windows and without, a norm after each block, and a gate for
+    each head (transformers 5.23 models/lfm3/modular_lfm3.py)."""
+    hidden, gated_heads = c.integer("hidden_size"), c.flag("use_attention_gate", True)
+    names: tuple[str, ...] = ("operator_norm", "ffn_norm")
+    if c.flag("use_sandwich_norm", True):
+        names = ("operator_norm", "post_operator_norm", "ffn_norm", "post_ffn_norm")
+    turns = ("conv", "conv", "full_attention", "conv", "sliding_attention", "conv", "full_attention", "conv")
+    kinds = c.items("layer_types") or [turns[index if index < 8 else index % 4 + 4] for index in range(c.layers())]
+
+    def lfm3_layer(block: MixerBlock) -> DecoderLayer:
+        mlp = _lfm2_mlp(c, False)
+        return layer("Lfm3DecoderLayer", block, mlp, norms(hidden, *names), norms=len(names))
+
+    def make(kind: str) -> DecoderLayer:
+        if kind == "conv":
+            return lfm3_layer(_short_conv(c))
+        window = c.integer("sliding_window", 256) if kind == "sliding_attention" else 0
+        mixer, weights = grouped_query(
+            c, qk_norm="head", window=window, rotary_fraction=1.0, output_gate=gated_heads, head_gate=gated_heads
+        )
+        weights += linear("self_attn.g_proj", mixer.heads, hidden) if gated_heads else ()
+        return lfm3_layer((mixer, weights))
+
+    tied = c.flag("tie_embedding", c.flag("tie_word_embeddings", True))
+    return decoder(c, "Lfm3ForCausalLM", make, kinds, final_norm="embedding_norm", tied=tied)
+
+
 def _lfm2_mixture(c: ModelConfig) -> tuple[Mlp, Weights]:
     return mixture(
         c,
@@ -574,6 +602,7 @@ FAMILIES = {
     "kimi_linear": kimi_linear,
     "lfm2": lfm2,
     "lfm2_moe": lfm2_moe,
+    "lfm3": lfm3,
     "mamba": pure_mamba,
     "mamba2": pure_mamba2,
     "nemotron_h": nemotron_h,

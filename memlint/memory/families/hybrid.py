@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import memlint.memory.families.routers as routers
-from memlint.memory.families.traits import ALWAYS, AttentionTraits, ExpertTraits, Family, LigerTraits, NormTraits, since
+from memlint.memory.families.traits import (
+    ALWAYS,
+    AttentionTraits,
+    ExpertTraits,
+    Family,
+    LigerTraits,
+    NormTraits,
+    RotaryTraits,
+    since,
+)
 
 BAMBA = Family(model_types=("bamba",), classes=("Bamba",), attention=AttentionTraits(returns_weights=True))
 FALCON_H1 = Family(
@@ -24,5 +33,11 @@ NEMOTRON_H = Family(
     norm=NormTraits(scales_in_fp32=True),
     experts=ExpertTraits(routers.SIGMOID_IN_FP32),
 )
+LFM3 = Family(
+    model_types=("lfm3",),
+    code=since(5),
+    classes=("Lfm3",),
+    rotary=RotaryTraits(fp32_tables=True, casts_back=True, separate_for_windows=True),
+)
 
-ROWS = (BAMBA, FALCON_H1, GRANITE_HYBRID, NEMOTRON_H)
+ROWS = (BAMBA, FALCON_H1, GRANITE_HYBRID, NEMOTRON_H, LFM3)
