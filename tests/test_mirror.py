@@ -242,8 +242,8 @@ COVERED = {
         *("source.python.config_files", "source.python.expressions", "source.python.members"),
         *("source.python.methods", "source.python.modules", "source.python.notebook"),
         *("source.python.operations", "source.python.parameters", "source.python.reader"),
-        *("source.python.rounds", "source.python.standard_library", "source.python.statements"),
-        *("source.python.text", "source.python.values"),
+        *("source.python.standard_library", "source.python.statements", "source.python.text"),
+        *("source.python.values",),
     ),
     "tests/source/shell/test_following.py": (
         *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions"),

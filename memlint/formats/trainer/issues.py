@@ -199,6 +199,9 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
         return None
     if config.section.document.syntax != "python" and config.context.field_annotations(str(issue.pointer[0])):
         return None  # an argument class of the repository has it
+    start = config.section.document.start
+    if start is not None and start.program.is_foreign and framework not in config.stated:
+        return None  # a program that nobody sees may have an argument of that name, in a release that nobody states
     return issue._replace(severity="warning" if framework in config.stated else "info")
 
 

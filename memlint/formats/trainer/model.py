@@ -144,7 +144,8 @@ def _is_of_open_instruct(config: TrainerConfig) -> bool:
     program of the repository says by itself what it loads."""
     start, value = config.section.document.start, config.section.value
     is_seen = start is not None and not start.program.is_foreign
-    return not is_seen and len(OPEN_INSTRUCT & value.keys()) >= 2 and "use_flash_attn" not in value
+    said = (OPEN_INSTRUCT | {"dataset_mixer"}) & value.keys()
+    return not is_seen and len(said) >= 2 and "use_flash_attn" not in value
 
 
 def _is_memory_efficient(start: Start | None) -> bool:

@@ -34,6 +34,8 @@ _KEPT = frozenset(
     + ("model_name_or_path",)
 )
 _LENGTHS = ("max_length", "max_seq_length")  # one and the same argument, by the release of TRL
+# Arguments of `from_pretrained`: where it is seen, a flag that it does not get has no effect.
+_OF_LOADING = ("attn_implementation", "dtype", "torch_dtype")
 _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
 
 
@@ -101,12 +103,14 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     placed = {one.path: one for one in given}
     keys = of.run.keys
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
+    sees_loading = knows_model and of.run.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
     handed_on = {_flag_of(value) for value in keys.values()}
     for path, one in placed.items():
         name = str(path[0])
         is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
         is_followed = knows_model or any(_are_of_one_call(name, key) for key in keys)
         is_replaced = name in _LENGTHS and any(key in keys for key in _LENGTHS)
+        is_replaced = is_replaced or (name in _OF_LOADING and sees_loading)
         if name in keys or not (is_other_name or is_replaced or _is_without_effect(name, program, is_followed)):
             yield one
     for name, value in keys.items():

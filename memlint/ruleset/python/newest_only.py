@@ -26,7 +26,7 @@ bf16: true
 FIELDS: Mapping[str, Any] = {
     "id": "MEM013",
     "name": "memory/newest-versions-only",
-    "title": "The run fits with the newest releases only, and nothing says which are in use",
+    "title": "The run fits with the newest releases only, and no version in use is stated",
     "severity": "info",
     "formats": ["trainer", "llamafactory"],
     "purposes": ["train"],
@@ -70,7 +70,7 @@ def check(facts: Facts) -> Iterator[Hit]:
     gib = FUNCTIONS["gib"].call
     newest, before = names(run)
     yield Hit(
-        f"fits with {newest}, the newest, as nothing says which versions are in use; with {before} it needs at least "
+        f"fits with {newest}, the newest, as no version in use is stated; with {before} it needs at least "
         f"{gib(older.device_low_bytes)} of {gib(older.budget_bytes)}: state them (`versions:` in memlint.yaml, "
         "--versions, a requirements file)",
         at="batch.micro_batch_size",

@@ -590,6 +590,31 @@ def test_a_launch_with_the_scripts_own_arguments_alone_says_nothing(given: str, 
     assert len(documents(f'torchrun own.py{given} "$@"', files={"own.py": program})) == count
 
 
+def test_ms_swift_behind_a_path_that_python_prints() -> None:
+    where = '$(python -c "import swift; print(swift.__path__[0])")'
+    flags = "--model Qwen/Qwen2.5-7B --tuner_type lora --max_length 512 --learning_rate 1e-4"
+    found = one(f"torchrun --nproc_per_node 2 {where}/cli/sft.py {flags}").start
+    assert found is not None
+    assert (found.format, found.program.task) == ("swift", "sft")
+
+
+def test_an_outdated_name_in_a_program_that_nobody_sees_is_its_own() -> None:
+    flags = f"{FLAGS} --per_device_train_batch_size 2 --warmup_ratio 0.1 --lr_scheduler_type cosine"
+    assert "CFG005" not in {one.rule for one in analysed(f"python -m open_instruct.finetune {flags}").findings}
+
+
+def test_a_class_of_the_repository_with_a_name_of_trls_is_none_of_its() -> None:
+    program = (
+        "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, PretrainedConfig, Trainer\n"
+    )
+    program += "from transformers import TrainingArguments\nclass RewardConfig(PretrainedConfig):\n    pass\n"
+    program += "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    program += "Trainer(load(RewardConfig(size=1)), args).train()\n"
+    start = one(f"torchrun own.py {FLAGS}", files={"own.py": program}).start
+    assert start is not None
+    assert start.program.task in ("", "sft")  # no reward model
+
+
 def test_arguments_that_stand_on_transformers_under_another_name_are_transformers() -> None:
     program = "from dataclasses import dataclass\nfrom transformers import HfArgumentParser, Trainer\n"
     program += "from transformers import TrainingArguments as HFTrainingArguments\n"

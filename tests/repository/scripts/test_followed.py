@@ -589,3 +589,36 @@ trainer.model.generate(max_length=args.max_length)
 
 def test_a_length_that_the_trainer_is_given_comes_before_another_option() -> None:
     assert run("python train.py --max-length 30", {"train.py": MANY_LENGTHS}).sequence.length == 1024
+
+
+def test_a_flag_that_the_loaded_model_does_not_get_has_no_effect() -> None:
+    program = TRAIN.replace("args = parser", 'parser.add_argument("--attn_implementation")\nargs = parser')
+    flag = f"{COMMAND} --attn_implementation flash_attention_2"
+    assert run(flag, {"train.py": program}).attention.implementation == "sdpa"
+    given = program.replace("torch_dtype=torch", "attn_implementation=args.attn_implementation, torch_dtype=torch")
+    assert run(flag, {"train.py": given}).attention.implementation == "flash_attention_2"
+
+
+OWN_CONFIG = """\
+from dataclasses import dataclass
+import trl
+from trl import ModelConfig, SFTTrainer, TrlParser
+@dataclass
+class SFTConfig(trl.SFTConfig):
+    note: str = ""
+args, model = TrlParser((SFTConfig, ModelConfig)).parse_args_and_config()
+args.model_init_kwargs = dict(attn_implementation=model.attn_implementation, torch_dtype=model.torch_dtype)
+SFTTrainer(model=model.model_name_or_path, args=args).train()
+"""
+
+
+def test_a_configuration_of_ones_own_hands_on_what_the_model_loads_with() -> None:
+    command = "python own.py --model_name_or_path gpt2 --attn_implementation flash_attention_2 --torch_dtype bfloat16"
+    found = run(f"{command} --max_length 512 --output_dir out --learning_rate 1e-5", {"own.py": OWN_CONFIG})
+    assert (found.attention.implementation, found.model.weights_dtype) == ("flash_attention_2", "bfloat16")
+
+
+def test_a_program_that_is_there_is_not_taken_for_open_instruct() -> None:
+    program = TRAIN.replace("args = parser", 'parser.add_argument("--dpo_beta")\nargs = parser')
+    found = run(f"{COMMAND} --dpo_beta 0.1", {"train.py": program})
+    assert found.attention.implementation == "sdpa"

@@ -55,7 +55,10 @@ _ACCUMULATION_NAMES = (
     *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
     *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
 )
-_BATCH_NAMES = ("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size", "per_gpu_train_batch_size")
+_BATCH_NAMES = (
+    *("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size", "per_gpu_train_batch_size"),
+    *("per_device_batch_size", "device_batch_size", "batch_size_per_device", "batch_size_per_gpu"),
+)
 
 
 class Loop(NamedTuple):
