@@ -27,7 +27,7 @@ _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
 _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
 _ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
-_FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["'][\w.-]+\.(?:ya?ml|json|toml)["']""")
+_FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -282,7 +282,9 @@ def _names_folder(script: Script, config: str) -> bool:
     if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
         return False
     beside = posixpath.dirname(script.path)
-    for word in _QUOTED.findall(_FILE_IN_FOLDER.sub(b"", script.text)):
+    name = posixpath.basename(config).encode("utf-8", "replace")
+    texts = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == name else b"", script.text)
+    for word in _QUOTED.findall(texts):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True
