@@ -31,8 +31,29 @@ _NO_CONDITIONS = frozenset(
 )
 
 
+# Scalars that schemas accepted: most files say what others say. An entry keeps the schemas that its key names by id.
+_ACCEPTED: dict[tuple[int, int, type, Any], tuple[Schema, Any]] = {}
+_MOST_ACCEPTED = 4096
+_SCALARS = frozenset((bool, int, float, str, type(None)))
+
+
 def surely_valid(root: Schema, schema: Any, value: Any) -> bool:
     """Whether `schema`, a part of `root`, surely accepts a value. Raises RecursionError where one is nested deeply."""
+    kind = type(value)
+    if kind not in _SCALARS:
+        return _is_accepted(root, schema, value)
+    key = id(root), id(schema), kind, value
+    if key in _ACCEPTED:
+        return True
+    if not _is_accepted(root, schema, value):
+        return False
+    if len(_ACCEPTED) >= _MOST_ACCEPTED:
+        _ACCEPTED.clear()
+    _ACCEPTED[key] = root, schema
+    return True
+
+
+def _is_accepted(root: Schema, schema: Any, value: Any) -> bool:
     if isinstance(schema, bool):
         schema = {} if schema else {"enum": ()}
     return _is_content_valid(root, schema, value) and all(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.formats.schema.surely_valid import surely_valid
+from memlint.formats.schema.surely_valid import _ACCEPTED, surely_valid
 from memlint.formats.schema.validate import compiled_schema
 
 SCHEMAS = ("llamafactory.json#v0", "axolotl.json", "deepspeed.json", "accelerate.json", "trainer.json", "swift.json")
@@ -52,6 +52,16 @@ def test_what_it_accepts_is_valid(schema: Any, value: Any) -> None:
     if surely_valid(ROOT, schema, value):
         whole = {**ROOT, "allOf": [schema]}
         assert jsonschema_rs.Draft202012Validator(whole).is_valid(value)
+
+
+@given(ANY_SCHEMA, st.lists(VALUES, max_size=4))
+def test_what_it_accepted_before_changes_no_answer(schema: Any, values: list[Any]) -> None:
+    known = [surely_valid(ROOT, schema, value) for value in (*values, *values)]
+    fresh = []
+    for value in (*values, *values):
+        _ACCEPTED.clear()
+        fresh.append(surely_valid(ROOT, schema, value))
+    assert known == fresh
 
 
 @given(st.sampled_from(SCHEMAS), st.data())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from itertools import count
 from typing import Any
 
 import jsonschema
 import pytest
 
-import memlint.formats.schema.validate as validate
 from memlint.formats.schema.validate import compiled_schema, is_valid, schema_issues
 from memlint.formats.schema.violations import MAX_NODES
 from memlint.source.tree import MAX_DEPTH
@@ -23,17 +20,6 @@ V0 = "llamafactory.json#v0"
 )
 def test_what_json_cannot_hold_is_judged_all_the_same(value: Any) -> None:
     assert all(issue.code in ("unknown-key", "wrong-type", "bad-value") for issue in schema_issues(value, "f", V0))
-
-
-def test_after_many_values_the_library_alone_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(validate, "surely_valid", lambda *of: asked.append(of) or True)
-    monkeypatch.setattr(validate, "_values_met", count())
-    for _ in range(validate._VALUES_WITHOUT_LIBRARY + 5):
-        with monkeypatch.context() as unloaded:
-            unloaded.delitem(sys.modules, "jsonschema_rs", raising=False)
-            assert is_valid(V0, {"lora_rank": 8})
-    assert len(asked) == validate._VALUES_WITHOUT_LIBRARY
 
 
 def test_a_long_valid_value_has_no_issue() -> None:
