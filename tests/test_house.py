@@ -90,6 +90,7 @@ ON_DEMAND = {
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
+    "expressions.derived_facts": ("memory.rollout",),  # where an engine shares the card
     "fixes.edits.python": ("fixes.edits.toml",),  # where a script reads TOML
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub

@@ -10,7 +10,6 @@ from typing import Any
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
-from memlint._lazy import Lazy
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
@@ -20,12 +19,6 @@ from memlint.memory.parameters import MissingValue
 from memlint.memory.readings import doubt, in_words, span
 from memlint.memory.values import component_words
 from memlint.run import LAUNCH, UNKNOWN
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import memlint.memory.rollout as rollout
-else:
-    rollout = Lazy("memlint.memory.rollout")
 
 Reader = Callable[[Facts], Any]
 
@@ -65,8 +58,10 @@ def _engine_start(facts: Facts) -> Any:
     whole = isinstance(model.architecture, Architecture) and model.architecture.stored.method == "none"
     if facts.run.rollout.generator != "vllm_colocate" or not whole or model.quantization.method != "none":
         return UNKNOWN
+    from memlint.memory.rollout import engine_start  # only where an engine shares the card
+
     try:
-        return rollout.engine_start(facts.run)
+        return engine_start(facts.run)
     except MissingValue:
         return UNKNOWN
 
