@@ -105,11 +105,12 @@ def beats(plan: Plan, other: Plan) -> bool:
 
 def makes_pointless(plan: Plan, other: Plan) -> bool:
     """Whether nobody takes `other` who can have `plan`. A high risk is pointless beside any good plan. Else `plan` must
-    be better in all, and either much faster or one that the card does alone and `other` needs the host, another engine
-    or a risk for the result."""
+    be better in all, and either much faster, or one that the card does alone where `other` needs the host, another
+    engine, or a risk for the result that `plan` has not."""
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
-    asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or other.risk >= QUALITIES.index("medium"))
+    risks = other.risk >= QUALITIES.index("medium") and is_good(plan)
+    asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or risks)
     return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less)
 
 

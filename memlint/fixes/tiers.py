@@ -92,6 +92,7 @@ def _are_enough(search: PlanSearch, changes: Steps) -> bool:
     return search.is_enough(search.possible(changes[len(changes) // 2 :])) or search.is_enough(changes)
 
 
+_BY_LENGTH = ("tokens",)  # how far these changes go depends on how long sequences are by then
 # Groups whose strongest change may raise a peak: ZeRO-3 loads quantised weights before it shares them, and 4 bits are
 # not for every engine.
 _MAY_COST_MEMORY = ("zero", "method")
@@ -101,8 +102,8 @@ def strongest(
     search: PlanSearch, quality: str, without: tuple[str, ...] = (), host: bool = True, whole_batch: bool = False
 ) -> Steps:
     """The strongest change of every group but those of `without`: first of those that decide which others there are,
-    then of all. `host`: whether weights and states may go to the host. `whole_batch`: whether the micro batch becomes
-    the whole batch, or smaller."""
+    then of all, and last of those that others let go further. `host`: whether weights and states may go to the host.
+    `whole_batch`: whether the micro batch becomes the whole batch, or smaller."""
     chosen: Steps = ()
     for number in range(_ROUNDS):
         used = {*without, "batch" if whole_batch else WHOLE_BATCH, *(step.group for step in chosen)}
@@ -110,9 +111,10 @@ def strongest(
         for step in search.steps(chosen):
             if not host and _shards_on_host(step):
                 continue
-            if step.group not in used and _is_within(step, quality) and (number or step.group in STRUCTURE):
+            opens = number > 1 or (step.group not in _BY_LENGTH if number else step.group in STRUCTURE)
+            if step.group not in used and _is_within(step, quality) and opens:
                 found[step.group] = step  # the last of a group is the strongest
-        if not found and number:
+        if not found and number > 1:
             break
         chosen = (*chosen, *found.values())
     return chosen

@@ -16,7 +16,7 @@ from memlint.source.document import Document
 
 # Rules about figures, the model and the text of the file: they hold whoever reads it. Where a name of a file leads, the
 # program says.
-_RULES_FOR_ANY_READER = ("MEM", "MOD", "SRC", "CFG013")
+_RULES_FOR_ANY_READER = ("MEM", "EVA002", "PAR003", "SAV001", "MOD", "SRC", "CFG013")
 # Rules about what the engine's file says against the arguments, and what transformers' Trainer makes of that file: one
 # of another class may hand it on as it is (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
 TWO_FILE_RULES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")

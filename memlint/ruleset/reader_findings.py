@@ -27,7 +27,7 @@ _ARGUMENT_RULES = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
 # About what a program may change before the framework checks it.
 _CHANGEABLE_RULES = (*_ARGUMENT_RULES, "DAT", "OPT", "PRE")
 # About figures, which are right if the program trains exactly what its arguments say.
-_TRAINING_RULES = ("MEM", "OFF", "OPT001", "PAR00", "PAR012")
+_TRAINING_RULES = ("MEM", "EVA002", "OFF", "OPT001", "PAR00", "PAR012", "SAV001")
 _FIGURE_RULES = ("MEM", "SRC")  # about memory, or a file's text: kept whatever a program sets
 _WORD_RULES = ("CFG003", "CFG011", "TRN019", "AXO089")  # about a word that the framework does not know
 _VALUE_RULES = ("CFG002", "CFG003", "CFG011", "TRN019")  # about a value that the framework's argument classes refuse

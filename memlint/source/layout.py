@@ -81,6 +81,13 @@ def position(document: Document, path: Path) -> tuple[int, int]:
     return (0, 0) if found is None else (found.value.line, found.value.column)
 
 
+def key_text(document: Document, path: Path) -> str:
+    """The key at `path` as it is written; "" where the text has none."""
+    places = document.places
+    entry = find(places.root, path) if isinstance(places, Places) else None
+    return "" if entry is None or entry[0] < 0 else document.text[entry[0] : entry[1]]
+
+
 def members(document: Document, path: Path) -> dict[Path, Span]:
     """The paths of the keys in the mapping at `path`, each with the span of its key, in the order of the text."""
     places = document.places

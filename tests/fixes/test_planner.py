@@ -474,6 +474,9 @@ def test_nobody_is_offered_the_host_or_a_high_risk_beside_a_plan_that_is_better_
     )
     assert makes_pointless(smaller, hosted) and not makes_pointless(hosted, smaller)
     assert makes_pointless(smaller, shorter) and not makes_pointless(slow, shorter)
+    halves, adapter = (shorter._replace(price=Cost(speed, "medium")) for speed in (1.02, 0.77))
+    assert makes_pointless(smaller, halves) and not makes_pointless(smaller, adapter)
+    assert not makes_pointless(adapter, halves)  # one medium risk in place of another
 
 
 def test_the_first_plan_is_the_same_whether_or_not_others_are_asked_for() -> None:

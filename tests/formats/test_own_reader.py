@@ -63,6 +63,7 @@ def test_axolotl_reads_no_json() -> None:
 def test_tags_are_a_matter_of_the_reader() -> None:
     assert not axolotl.rule_applies("SRC005")
     assert axolotl.rule_applies("SRC001")
+    assert all(map(axolotl.rule_applies, ("MEM001", "EVA002", "PAR003", "SAV001")))  # those that plans resolve
 
 
 def test_an_axolotl_file_that_a_script_reads() -> None:

@@ -212,6 +212,9 @@ def _rename(document: Document, edit: Edit) -> Patch:
     if key is None or (*edit.pointer[:-1], edit.value) in document.places:
         raise CannotEdit(f"`{edit.value}` is set as well")
     old = document.text[key.start : key.end]
+    if not old.startswith("-"):  # an override: `trainer.nnodes=1`
+        section, dot, _ = old.rpartition(".")
+        return Patch(edit.path, key.start, key.end, f"{section}{dot}{edit.value}")
     new = str(edit.value).replace("_", "-") if "-" in old[2:] else str(edit.value)
     return Patch(edit.path, key.start, key.end, f"--{new}")
 

@@ -120,7 +120,9 @@ def tokens(run: Run) -> Iterator[ProposedChange]:
         return
     degree, smaller = run.parallelism.sequence_parallel_size, bound // 2
     while smaller >= max(length, 1):
-        title = f"at most {bound // degree} -> {smaller // degree} tokens in a forward"
+        title = f"at most {bound} -> {smaller} tokens in a forward"
+        if degree > 1:
+            title = f"at most {smaller // degree} tokens in a forward on each GPU"
         yield ProposedChange(title, {"batch.max_tokens": smaller}, "tokens")
         smaller //= 2
 

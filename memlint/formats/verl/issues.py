@@ -3,21 +3,58 @@ add keys of their own, so only a slip of a known key is reported."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from memlint.formats.base import Issue
-from memlint.formats.fields import value_at
-from memlint.formats.schema.validate import schema_issues
+from memlint.formats.fields import Section, value_at
+from memlint.formats.schema.suggest import slip_of
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.recognise import SCHEMA
+from memlint.source.layout import key_text
 
+_VERL_PROGRAMS = "verl.trainer."  # main_ppo, fsdp_sft_trainer, sft_trainer
 _REPORTED = ("wrong-type", "bad-value")
 
 
 def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
-    """What the schema refuses in the file's own values: types and words; placeholders are no values."""
+    """What the schema refuses in the file's own values: types and words; placeholders are no values. Of a command, the
+    overrides that misspell a key."""
     section = config.own
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
-    return tuple(issue for issue in found if _is_reported(issue, config))
+    return (*(issue for issue in found if _is_reported(issue, config)), *_misspelled_overrides(config, fragment))
+
+
+def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:
+    """Nothing where a program of somebody's own reads them: what its configuration has is not known."""
+    start = config.own.document.start
+    if start is None or not start.program.entry.startswith(_VERL_PROGRAMS):
+        return
+    base = config.base.value if config.base is not None else {}
+    yield from _slips(config.own, compiled_schema(fragment).schema, base)
+
+
+def _slips(section: Section, schema: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[Issue]:
+    """An error for each override below `section` whose key is neither in `schema` nor in `base`, the file that it is
+    for, and misspells a key of the schema."""
+    known = schema.get("properties", {})
+    for key, value in section.value.items():
+        if isinstance(value, dict):
+            below = base.get(key)
+            yield from _slips(section.below(key), known.get(key, {}), below if isinstance(below, dict) else {})
+        elif key not in known and key not in base and not _adds(section, key):
+            near = slip_of(key, known, section.value)
+            if near:
+                name = ".".join((*map(str, section.pointer), near))
+                message = f"Hydra refuses the override of `{key}`, which does not exist: did you mean `{name}`?"
+                yield section.issue("unknown-key", message, key, on_key=True, suggestion=near)
+
+
+def _adds(section: Section, key: str) -> bool:
+    """Whether Hydra takes the override for a new key: `+a.b=1`, `++a.b=1`."""
+    return key_text(section.document, (*section.pointer, key)).startswith("+")
 
 
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:

@@ -30,6 +30,7 @@ FILES: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("max_completion_length", "num_generations", "ds3_gather_for_generation"), GRPO),
     "vllm_gpu_memory_utilization": {**GRPO, "use_vllm": True},
     "vllm_enable_sleep_mode": {**GRPO, "use_vllm": True},
+    "vllm_tensor_parallel_size": {**GRPO, "use_vllm": True},
     "vllm_max_model_length": {**GRPO, "use_vllm": True},
     "precompute_ref_log_probs": DPO,
     **dict.fromkeys(("response_length", "local_rollout_forward_batch_size"), PPO),
