@@ -65,11 +65,19 @@ def finding_lines(finding: Finding) -> Iterator[str]:
 
 
 def prose(text: str) -> str:
-    """`text` on one line, what stands between backticks as code, and nothing else that Markdown or HTML would read."""
+    """`text` on one line, what stands between backticks as code, and nothing else that Markdown or HTML would read.
+
+    What could be a tag is no code: not every reader of Markdown leaves the inside of code alone.
+    """
     parts = one_line(text).split("`")
     if len(parts) % 2 == 0 or not all(parts[1::2]):
         return escape(text)
-    return "".join(f"`{part}`" if index % 2 else part.translate(SPECIAL) for index, part in enumerate(parts))
+    return "".join(_code(part) if index % 2 else part.translate(SPECIAL) for index, part in enumerate(parts))
+
+
+def _code(text: str) -> str:
+    quoted = f"`{text}`"
+    return quoted.translate(SPECIAL) if "<" in text else quoted
 
 
 def escape(text: str) -> str:

@@ -120,7 +120,7 @@ def test_without_a_card_the_table_says_which_one_it_takes(cardless: Repository) 
         "new.yaml *(added)*": "needs L4",
     }
     assert "- smallest common card: L4 before, none now" in told
-    assert "Not estimated: model.architecture: " in told
+    assert "Not estimated, because model.architecture is unknown: " in told
 
 
 def test_a_json_that_changes_alone_changes_the_runs_that_use_it(history: tuple[Repository, list[str]]) -> None:

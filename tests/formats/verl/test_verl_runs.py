@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution, parameters
 from memlint.cli import main
+from memlint.findings import Edit
+from memlint.fixes.edits.apply import apply, patches
 from memlint.formats import recognise
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
@@ -292,6 +294,44 @@ def test_null_and_lists_without_quotes_are_read_as_hydra_does() -> None:
     assert found.value["trainer"]["logger"] == ["console", "wandb"]
     assert found.value["data"]["x"] == [0.9, 1]
     assert codes(verl.parse(found, known())) == []
+
+
+@pytest.mark.parametrize(
+    ("override", "meant"),
+    [
+        ("data.max_response_lenght=512", "max_response_length"),
+        ("actor_rollout_ref.model.use_remove_paddng=True", "use_remove_padding"),
+        ("+data.max_response_lenght=512", None),  # a new key
+        ("data.our_own_bound=512", None),  # a fork's, perhaps
+        ("our_section.max_response_lenght=512", None),
+    ],
+)
+def test_an_override_that_misspells_a_key(override: str, meant: str | None) -> None:
+    """Hydra 1.3: `Could not override ...: Key is not in struct`."""
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    text = f"python3 -m verl.trainer.main_ppo {RL_COMMAND} {override}\n"
+    (found,) = documents("/repo/run.sh", text, repository)
+    issues = verl.parse(found, known()).issues
+    assert [one.suggestion for one in issues] == ([meant] if meant else [])
+
+
+def test_a_misspelled_override_is_renamed_below_its_section() -> None:
+    repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
+    text = f"python3 -m verl.trainer.main_ppo {RL_COMMAND} data.max_response_lenght=512\n"
+    (found,) = documents("/repo/run.sh", text, repository)
+    edit = Edit(found.path, ("data", "max_response_lenght"), "rename", "max_response_length")
+    assert apply(text, patches(found, [edit])) == text.replace("lenght", "length")
+
+
+def test_what_a_fork_adds_to_the_trainers_file_is_no_slip() -> None:
+    file = document({"data": {"train_batch_sizes": 512}}, path="ppo_trainer.yaml")
+    named = ValueSources(named=lambda name: file if name.endswith("ppo_trainer.yaml") else None)
+    value = changed(GRPO, data__train_batch_sizes=512)
+    start = Start("verl", "python", values=named)
+    start = start._replace(program=start.program._replace(entry="verl.trainer.main_ppo"))
+    assert codes(verl.parse(document(value)._replace(start=start), known())) == []
+    bare = start._replace(values=ValueSources())
+    assert codes(verl.parse(document(value)._replace(start=bare), known())) == ["unknown-key"]
 
 
 HOST = "override_optimizer_config.optimizer_cpu_offload"
