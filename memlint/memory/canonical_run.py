@@ -17,7 +17,6 @@ UNREAD: Mapping[str, tuple[str, ...]] = {
     "batch": ("auto_find",),
     "sequence": ("packing", "neat_packing", "video_max_length", "shift_attention", "rope_scaling", "length_is_bound"),
     "loss": ("fallback_reason",),
-    "rollout": ("max_model_len",),
     "optimizer": ("max_grad_norm", "learning_rate"),
     "parallelism": ("find_unused_parameters",),
 }

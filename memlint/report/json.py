@@ -13,7 +13,12 @@ from memlint.memory.values import Estimate, Phase
 from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
 
 SCHEMA_VERSION = 2
-_NOT_COUNTED = ("cardless", "launched", "unlaunched", "fixable", "unsafe_fixable")  # runs and fixes have these facts
+# Runs and fixes have these facts.
+_NOT_COUNTED = ("cardless", "launched", "unlaunched", "fixable", "unsafe_fixable") + (
+    "not_estimated",
+    "more_not_estimated",
+    "only_run",
+)
 
 
 def render(report: Report) -> str:
