@@ -24,10 +24,11 @@ def test_what_keeps_less_by_an_unknown_amount_is_an_interval(changes: dict[str, 
     assert softer.allocated_low_bytes <= checkpointed.allocated_bytes
 
 
-def test_offload_with_checkpointing_moves_every_layers_input() -> None:
+def test_offload_with_checkpointing_moves_the_inputs_of_layers() -> None:
+    """All but the first: a hook makes what comes from the frozen embedding a leaf, which the graph holds."""
     kept = estimate(run(**LONG, checkpointing__mode="full"))
     moved = estimate(run(**LONG, checkpointing__mode="full", offload__activations="cpu"))
-    inputs = 4 * 2 * 1024 * 256 * 2
+    inputs = (4 - 1) * 2 * 1024 * 256 * 2
     assert kept.details["kept_activations_bytes"] - moved.details["kept_activations_bytes"] == inputs
 
 
