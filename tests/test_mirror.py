@@ -59,6 +59,7 @@ COVERED = {
         *("formats.verl.batches", "formats.verl.config", "formats.verl.edits", "formats.verl.format"),
         *(
             "formats.verl.engine_keys",
+            "formats.verl.issues",
             "formats.verl.keys",
             "formats.verl.keys_sft",
             "formats.verl.model",

@@ -20,6 +20,7 @@ from memlint.fixes.plan_options import Estimator, PlanOptions
 from memlint.fixes.plan_options import options as plans_for
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.written_plans import WrittenPlan, edit_writer, fix_of, written
+from memlint.lint.kept_keys import refuse_misspelled
 from memlint.lint.linter import Linter
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse
@@ -68,8 +69,10 @@ class RunPlans(NamedTuple):
 
 
 def plan_files(linter: Linter, paths: Iterable[str], wanted: PlanRequest) -> list[RunPlans]:
-    """The plans of every run in the files. Raises UsageError where none of them has a run."""
-    targets = (target for path in paths for target in plan_targets(linter, path))
+    """The plans of every run in the files. Raises UsageError where none of them has a run or a key to be kept is
+    misspelled."""
+    targets = [target for path in paths for target in plan_targets(linter, path)]
+    refuse_misspelled(wanted.keep, (target.analysis for target in targets))
     rows = [_row(target, number, wanted) for target in targets for number in range(len(target.analysis.runs))]
     if not rows:
         raise UsageError("no training config to plan for among these files")
