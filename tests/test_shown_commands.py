@@ -26,6 +26,7 @@ _MEANT = (
     (r"out/memlint-run\.json", "train.yaml"),
     (r"FILE:LINE", "train.yaml:1"),
     (r"FILE\b|PATH \.\.\.", "train.yaml"),
+    (r"SCRIPT\b", "train.ipynb"),
     (r"RULE\b|`RULE`", "MEM001"),
     (r"BASE \[HEAD\]", "main"),
     (r"\$\((?:Build|Agent)[^)]*\)/", ""),

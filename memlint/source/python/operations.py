@@ -189,24 +189,33 @@ def _beside_least(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
     """The comparison of a number, or of several, of which the least is known, with what is known."""
     if isinstance(left, Known) and type(kind) in _MIRRORED:
         kind, left, right = _MIRRORED[type(kind)](), right, left
-    least = _least(left)
-    if least is None or type(kind) not in _FROM_LEAST:
+    if type(kind) not in _FROM_LEAST:
         return None
     decides, answer = _FROM_LEAST[type(kind)]
     try:
-        return answer if decides(least, plain(right)) else None
+        return answer if decides(_each(left, _least), _each(right, _known)) else None
     except (TypeError, ValueError):
         return None
 
 
+def _each(value: Value, read: Callable[[Value], Any]) -> Any:
+    """`read` of a value, or of each item of a list or tuple. No deeper: a list may hold a list twice, and so on."""
+    return [read(item) for item in value.values] if isinstance(value, Items) and not value.is_open else read(value)
+
+
+def _known(value: Value) -> Any:
+    """Raises ValueError where it is not known, or is no single value."""
+    if not isinstance(value, Known):
+        raise ValueError("not known")
+    return value.value
+
+
 def _least(value: Value) -> Any:
-    """The least that a number may be; of several, that of each. None where it is not known."""
-    if isinstance(value, Items) and not value.is_open:
-        found = [_least(item) for item in value.values]
-        return None if None in found else found
-    if isinstance(value, Known) and isinstance(value.value, (int, float)):
-        return value.value
-    return value.least if isinstance(value, Undetermined) else None
+    """The least that a number may be. Raises ValueError where it is not known."""
+    found = value.value if isinstance(value, Known) else value.least if isinstance(value, Undetermined) else None
+    if not isinstance(found, (int, float)):
+        raise ValueError("no number")
+    return found
 
 
 def _is_none(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
