@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
+
+from benchmarks.command import parser
 
 Case = dict[str, Any]
 Figures = dict[str, int]  # bytes by phase
@@ -34,6 +37,25 @@ def compare(
         print(f"{group} {spread(errors[group])}")
     print(f"{'all':34} {spread([error for group in errors.values() for error in group])}")
     return "".join(lines)
+
+
+def main(
+    about: str | None,
+    data: Path,
+    cases: Callable[[], Iterable[Case]],
+    simulated: Callable[[Case], Figures],
+    predicted: Callable[[Case], Figures],
+    title: Callable[[Case], str],
+    engine: Callable[[Case], str] = lambda case: "",
+) -> int:
+    """The command of a script: `compare`, with `--write` also written to `data`. `about`: the script's docstring."""
+    arguments = parser(about)
+    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    asked = arguments.parse_args()
+    figures = compare(cases(), simulated, predicted, title, engine)
+    if asked.write:
+        data.write_text(figures, encoding="utf-8")
+    return 0
 
 
 def spread(errors: Sequence[float]) -> str:

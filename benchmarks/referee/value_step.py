@@ -19,10 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
+import benchmarks.referee.beside as beside
 import benchmarks.referee.fake_step as fake_step
 import memlint.simulation.precision as precision
-from benchmarks.command import parser
-from benchmarks.referee.beside import compare
 from benchmarks.referee.rollout_phases import LAYERS, MODELS, SHAPE
 from memlint.architectures import from_config
 from memlint.memory.estimate import estimate
@@ -103,13 +102,7 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
 
 
 def main() -> int:
-    arguments = parser(__doc__)
-    arguments.add_argument("--write", action="store_true", help="write the simulated figures")
-    asked = arguments.parse_args()
-    figures = compare(cases(), simulated, predicted, _title)
-    if asked.write:
-        DATA.write_text(figures, encoding="utf-8")
-    return 0
+    return beside.main(__doc__, DATA, cases, simulated, predicted, _title)
 
 
 def _title(case: dict[str, Any]) -> str:

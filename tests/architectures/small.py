@@ -98,6 +98,18 @@ def text(kind: str, **more: Any) -> dict[str, Any]:
     return {"model_type": kind, **SMALL, **more}
 
 
+GLM_4V: dict[str, Any] = {
+    "text_config": text("glm4v_text", pad_token_id=0),
+    "vision_config": {
+        **QWEN_VISION,
+        "model_type": "glm4v_vision",
+        "out_hidden_size": 96,
+        "intermediate_size": 80,
+        "image_size": 56,
+    },
+}
+
+
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "llama": [
         {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 20},
@@ -608,30 +620,8 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "vision_config": {**QWEN_VISION, "intermediate_size": 72, "out_hidden_size": 96, "in_channels": 3},
         }
     ],
-    "glm46v": [
-        {
-            "text_config": text("glm4v_text", pad_token_id=0),
-            "vision_config": {
-                **QWEN_VISION,
-                "model_type": "glm4v_vision",
-                "out_hidden_size": 96,
-                "intermediate_size": 80,
-                "image_size": 56,
-            },
-        }
-    ],
-    "glmga": [
-        {
-            "text_config": text("glm4v_text", pad_token_id=0),
-            "vision_config": {
-                **QWEN_VISION,
-                "model_type": "glm4v_vision",
-                "out_hidden_size": 96,
-                "intermediate_size": 80,
-                "image_size": 56,
-            },
-        }
-    ],
+    "glm46v": [GLM_4V],
+    "glmga": [GLM_4V],
     "lighton_ocr": [{"text_config": text("qwen3", head_dim=16), "vision_config": PIXTRAL}],
     "video_llava": [{"text_config": text("llama"), "vision_config": CLIP}],
     "exaone4_5": [

@@ -49,7 +49,7 @@ def _letters_apart(left: set[str], right: set[str]) -> int:
 def slip_of(key: str, known: Mapping[str, Any], present: Collection[str]) -> str:
     """The known key that `key` misspells: one slip, two in a long word, never a different word of the same shape."""
     plain = normal(key)
-    if len(plain) < 5 or len(plain) > 64:  # `bias` is no slip of `bits`, `mode` none of `model`
+    if len(plain) < 5 or len(plain) > LONGEST:  # `bias` is no slip of `bits`, `mode` none of `model`
         return ""
     allowed = 1 if len(plain) < 12 else 2
     for candidate in known:

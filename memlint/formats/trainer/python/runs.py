@@ -270,9 +270,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     of_model = keys.pop(CHECKPOINTS, None)
     name, own = argument_keys(arguments)
     if isinstance(model, (Made, Either)):
-        own = {
-            key: value for key, value in own.items() if not MODEL_ARGUMENT_NAME.match(key)
-        }  # the model was loaded before
+        # The model was loaded before.
+        own = {key: value for key, value in own.items() if not MODEL_ARGUMENT_NAME.match(key)}
     has_unsloth = "use_unsloth" in keys
     for given in (_of_trainer(trainer), own):
         keys.update(_as_unsloth_reads(given) if has_unsloth else given)
