@@ -74,6 +74,9 @@ class StartedProgram(NamedTuple):
     # In Python: framework -> the newest release that accepts the arguments that the script passes, and which argument
     # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
+    # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
+    # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
+    quantized_preparation: str = ""
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
 
 

@@ -473,6 +473,46 @@ def test_layers_on_all_gpus_are_no_whole_model_on_each(
     assert all("`device_map` spreads" in one["message"] for one in found if one["rule"] == "MEM005")
 
 
+PREPARED = (
+    "import torch\n"
+    "from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+    "from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments\n\n"
+    "bits = BitsAndBytesConfig(load_in_4bit=True)\n"
+    "name = 'Qwen/Qwen2.5-7B'\n"
+    "model = AutoModelForCausalLM.from_pretrained(name, dtype='bfloat16', quantization_config=bits)\n"
+    "PREPARES = prepare_model_for_kbit_training(model)\n"
+    "model = get_peft_model(model, LoraConfig(r=64, target_modules=['q_proj']))\n"
+    "# then\n"
+    "Trainer(model, TrainingArguments('out', per_device_train_batch_size=2, bf16=True)).train()\n"
+)
+CASTS_BACK = (
+    "for name, module in model.named_modules():\n"
+    "    if 'lm_head' in name or 'embed_tokens' in name:\n"
+    "        module = module.to(torch.bfloat16)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "upcast", "back", "adapters"),
+    [
+        ("PREPARES = prepare_model_for_kbit_training(model)", "", False, False, "float32"),
+        ("PREPARES", "model", True, False, "float32"),
+        ("# then", CASTS_BACK, True, True, "bfloat16"),
+        ("load_in_4bit=True", "load_in_8bit=True", True, False, "float32"),
+        (", quantization_config=bits", "", False, False, "float32"),
+    ],
+)
+def test_what_is_not_quantised_is_fp32_behind_pefts_preparation(
+    old: str, new: str, upcast: bool, back: bool, adapters: str
+) -> None:
+    """peft 0.21.2 utils/other.py:204-209 makes fp32 of embeddings, norms and head; qlora.py turns some back."""
+    workspace = in_memory({"a.py": PREPARED.replace(old, new)})
+    (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()._replace(gpus=1)).runs
+    quantization = run.model.quantization
+    assert (quantization.upcast_rest_to_fp32, quantization.vocabulary_to_bf16) == (upcast, back)
+    assert run.method.adapter_dtype == adapters
+
+
 def test_one_process_has_the_batch_of_one(tmp_path: Path) -> None:
     """`device_map` leaves one process: 4 answers make two groups, however many GPUs there are."""
     script = SFT.replace(", quantization_config=bits", ", device_map='auto'")

@@ -77,8 +77,8 @@ def read_weights_dtype(fields: Fields, config: TrainerConfig) -> None:
         _checkpoint_dtype(fields, config, config.section.origin(key))
     elif word:
         fields.unknown("model.weights_dtype", f"`{key}: {word}` is no dtype that memlint knows")
-    elif _is_firefly_qlora(config):
-        fields.infer("model.weights_dtype", "float16", f"{_FIREFLY}: torch_dtype=torch.float16")
+    elif is_firefly_qlora(config):
+        fields.infer("model.weights_dtype", "float16", f"{FIREFLY}: torch_dtype=torch.float16")
     elif config.trl >= (0, 27) and not _loads_model(config):
         fields.put(
             "model.weights_dtype", "float32", Origin("default", detail=f"{config.args.source} ModelConfig.dtype")
@@ -169,8 +169,6 @@ def read_quantization(fields: Fields, config: TrainerConfig) -> None:
     if stored.method in _PACKED_METHODS:
         _read_packed(fields, stored)
         return
-    if _is_firefly_qlora(config):
-        fields.infer("model.quantization.upcast_rest_to_fp32", True, f"{_FIREFLY}: prepare_model_for_kbit_training")
     four, eight = _four_bit_key(config), _eight_bit_key(config)
     if four:
         _read_four_bits(fields, config, four)
@@ -199,7 +197,7 @@ def loads_in_4_bits(config: TrainerConfig) -> bool:
 
 def _four_bit_key(config: TrainerConfig) -> str:
     """TRL's `load_in_4bit`, QLoRA's `bits`, or a script's `use_qlora` / `train_mode: qlora`; "" where none asks."""
-    if _is_firefly_qlora(config):
+    if is_firefly_qlora(config):
         return "lora_rank"
     if _bits(config) == 4:
         return "bits"
@@ -225,10 +223,10 @@ def _bits(config: TrainerConfig) -> int | None:
     return None if is_off else as_int(value.get("bits"))
 
 
-_FIREFLY = "Firefly train_qlora.py"
+FIREFLY = "Firefly train_qlora.py"
 
 
-def _is_firefly_qlora(config: TrainerConfig) -> bool:
+def is_firefly_qlora(config: TrainerConfig) -> bool:
     """Firefly's QLoRAArguments say no bits and no mode: `train_qlora.py` loads every such file's model in 4 bits."""
     marks = ("train_file", "lora_rank", "max_seq_length")
     others = ("train_mode", "method", "bits", "use_lora", "use_peft", "use_qlora", "load_in_4bit", "load_in_8bit")

@@ -1,4 +1,4 @@
-"""What TRL does to a model in 4 or 8 bits before and after it gets its adapter: by trainer, release and engine.
+"""What scripts and TRL do to a model in 4 or 8 bits before and after it gets its adapter.
 
 Read in trl at the releases named here. `prepare_model_for_kbit_training` (peft utils/other.py) makes fp32 of every
 half-precision parameter; `peft_module_casting_to_bf16` (trl/trainer/utils.py, trl/models/utils.py) turns the modules
@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.method import adapter_key
+from memlint.formats.trainer.model import FIREFLY, is_firefly_qlora
 from memlint.formats.training_arguments import Version
+from memlint.source.document import StartedProgram
 
 _Span = tuple[Version, Version]  # first release, first release without
 _ALWAYS: Version = (99,)
@@ -64,10 +66,32 @@ def trains_quantised_weights(config: TrainerConfig) -> str:
 
 
 def apply_preparation(fields: Fields, config: TrainerConfig) -> None:
-    """Put dtypes as TRL's trainer leaves a quantised model. Call it after the engine, which may cast everything."""
+    """Put dtypes as the script and TRL's trainer leave a quantised model. Call it after the engine, which may cast
+    everything."""
     bits = fields.get("model.quantization.bits", 16)
-    if not config.trl or bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
+    if bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
         return
+    if fields.get("model.quantization.method", "") == "bnb":
+        _apply_own_preparation(fields, config)
+    if config.trl:
+        _apply_preparation_of_trl(fields, config, bits)
+
+
+def _apply_own_preparation(fields: Fields, config: TrainerConfig) -> None:
+    """What a script does to a quantised model before its trainer gets it."""
+    start = config.section.document.start
+    program = start.program if start is not None else StartedProgram(FIREFLY)
+    prepared = program.quantized_preparation
+    if prepared or is_firefly_qlora(config):
+        reason = f"{program.entry}: prepare_model_for_kbit_training"
+        fields.infer("model.quantization.upcast_rest_to_fp32", True, reason)
+    if prepared == "qlora" and config.args.flag("bf16"):
+        reason = f"{program.entry} casts embeddings, head and adapters to bf16"
+        fields.infer("model.quantization.vocabulary_to_bf16", True, reason)
+        fields.infer("method.adapter_dtype", "bfloat16", reason)
+
+
+def _apply_preparation_of_trl(fields: Fields, config: TrainerConfig, bits: int) -> None:
     stage = config.stage
     if bits == 4 and _in(config, _SKIPS_SHARDED.get(stage)) and _sharded(fields):
         storage = fields.get("model.quantization.storage_dtype", "uint8")

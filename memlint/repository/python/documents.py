@@ -339,6 +339,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         loads_model=run.loads_model,
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
+        quantized_preparation=run.quantized_preparation,
         spreads_layers=run.spreads_layers,
     )
 

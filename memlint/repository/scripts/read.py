@@ -412,6 +412,7 @@ class _Reader:
             hides_model=run is not None and isinstance(run.run.keys.get("model_name_or_path"), Undetermined),
             has_plain_arguments=run is not None and run.run.has_plain_arguments,
             newest={} if run is None else run.run.newest,
+            quantized_preparation="" if run is None else run.run.quantized_preparation,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

@@ -899,6 +899,34 @@ def test_older_releases_switches_are_read() -> None:
     assert found["gradient_checkpointing"] is True
 
 
+_CASTS_BACK = (
+    "for name, module in model.named_modules():\n"
+    "    if 'lm_head' in name or 'embed_tokens' in name:\n"
+    "        if hasattr(module, 'weight') and module.weight.dtype == torch.float32:\n"
+    "            module = module.to(torch.bfloat16)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("", ""),
+        ("model = prepare_model_for_kbit_training(model)\n", "peft"),
+        ("prepare_model_for_kbit_training(model)\n", "peft"),  # it changes the model in place
+        ("model = get_peft_model(prepare_model_for_kbit_training(model), LoraConfig(r=8))\n", "peft"),
+        ("if args.bits == 4:\n    model = prepare_model_for_kbit_training(model)\n", "peft"),
+        ("model = prepare_model_for_kbit_training(model)\n" + _CASTS_BACK, "qlora"),
+        ("other = prepare_model_for_kbit_training(AutoModelForCausalLM.from_pretrained('teacher'))\n", ""),
+        (_CASTS_BACK, ""),
+    ],
+)
+def test_how_a_script_prepares_a_quantised_model(code: str, found: str) -> None:
+    """peft 0.21.2 utils/other.py; qlora.py of artidoro/qlora, get_accelerate_model."""
+    imports = "import torch\nfrom peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
+    (run,) = runs(imports + TRAINER.format(code, ", bf16=True"))
+    assert run.quantized_preparation == found
+
+
 @pytest.mark.parametrize(("where", "spreads"), [("'auto'", True), ("{'': 0}", False), ("'cuda'", False)])
 def test_a_device_map_may_spread_layers(where: str, spreads: bool) -> None:
     load = f"model = AutoModelForCausalLM.from_pretrained('gpt2', device_map={where})"

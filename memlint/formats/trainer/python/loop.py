@@ -11,7 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.model import Keys, is_language_model, model_keys, origin_of
+from memlint.formats.trainer.python.model import (
+    PREPARES_QUANTIZED,
+    Keys,
+    given_to,
+    is_language_model,
+    model_keys,
+    origin_of,
+)
 from memlint.source.document import Span
 from memlint.source.python.members import FREEZES, PARAMETERS
 from memlint.source.python.rounds import EVERY
@@ -25,6 +32,7 @@ from memlint.source.python.values import (
     Undetermined,
     Value,
     ValueSource,
+    alternatives,
     either,
     source_of,
 )
@@ -67,6 +75,7 @@ class Loop(NamedTuple):
     keys: Keys
     source: ValueSource
     unmodelled: str = ""
+    prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
@@ -90,7 +99,8 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys["max_length"] = _length(lengths, _generates(seen, text))
     if "use_peft" not in keys and freezes(seen, trained):
         keys["use_peft"] = Undetermined("the script freezes parameters one by one")
-    return Loop(keys, trained.source, _beside(seen, models, optimizers, text))
+    beside = _beside(seen, models, optimizers, text)
+    return Loop(keys, trained.source, beside, is_prepared(seen, trained))
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -105,6 +115,13 @@ def freezes(seen: list[Made], model: Value) -> bool:
     """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
     wanted = origin_of(model)
     return any(made.name == FREEZES and _is_about(made, wanted) for made in seen)
+
+
+def is_prepared(seen: list[Made], model: Value) -> bool:
+    """Whether the script gives `model` to peft's prepare_model_for_kbit_training, which changes it in place."""
+    origins = [origin_of(one) for one in alternatives(model)]
+    calls = (made for made in seen if made.last in PREPARES_QUANTIZED)
+    return any(origin is one for made in calls for origin in map(origin_of, given_to(made)) for one in origins)
 
 
 def _is_about(made: Made, model: Value) -> bool:

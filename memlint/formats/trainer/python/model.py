@@ -57,6 +57,8 @@ _UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
         Items([Known(f"{name}_proj") for name in ("q", "k", "v", "o", "gate", "up", "down")]),
     ),
 }
+# peft's utils/other.py; the second until 0.10.
+PREPARES_QUANTIZED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 _PEFT_ONLY = ("LoraConfig",)
 _HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised model (transformers 5.23 trainer_utils.py)
 
@@ -89,7 +91,7 @@ def _of_made(model: Made) -> Keys:
     last = model.last
     if last in ("get_peft_model", "inject_adapter_in_model"):
         keys = _adapted(model)
-    elif last in ("prepare_model_for_kbit_training", "prepare_model_for_int8_training"):
+    elif last in PREPARES_QUANTIZED:
         keys = _prepared(model)
     elif last == "from_pretrained" and "PeftModel" in model.name:
         keys = _adapter_from(model)
@@ -137,7 +139,7 @@ def origin_of(model: Value) -> Value:
         inner = (
             model.base
             if isinstance(model.base, Made)
-            else next((one for one in _given(model) if isinstance(one, Made)), None)
+            else next((one for one in given_to(model) if isinstance(one, Made)), None)
         )
         if inner is None:
             return model
@@ -166,7 +168,7 @@ def _loads(model: Made) -> bool:
     return model.last in ("from_pretrained", "from_config") and "PeftModel" not in model.name.rpartition(".")[0]
 
 
-def _given(model: Made) -> Iterator[Value]:
+def given_to(model: Made) -> Iterator[Value]:
     """What a call is given: each value that an argument may have."""
     for argument in (*model.positional, *model.arguments.values()):
         yield from alternatives(argument)

@@ -17,7 +17,7 @@ from memlint.formats.trainer.python.libraries import (
     MAY_BE_PASSED,
     MODEL_ARGUMENT_NAME,
 )
-from memlint.formats.trainer.python.loop import GENERATES, freezes, loop_of
+from memlint.formats.trainer.python.loop import GENERATES, freezes, is_prepared, loop_of
 from memlint.formats.trainer.python.model import (
     Keys,
     adapter_keys,
@@ -113,6 +113,7 @@ class PythonRun(NamedTuple):
     model_state: str = ""  # what that leaves of weights, gradients and optimizer states: "" (who knows), all, headless
     # By framework, the newest release that takes what is given: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[Version, str]] = {}
+    quantized_preparation: str = ""  # `StartedProgram.quantized_preparation`
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
@@ -156,7 +157,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
     lengths = _lengths(seen)
     asks = any(made.name == ASKS_FOR_CARD for made in seen)
-    made = (_run(trainer, lengths, seen) for trainer in trainers if _says_something(trainer))
+    made = (_run(trainer, lengths, seen, script.text) for trainer in trainers if _says_something(trainer))
     found = tuple(run._replace(asks_for_card=asks) for run in made)
     if found or trainers:
         return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
@@ -168,7 +169,8 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return ()
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
-    return (PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks),)
+    run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
+    return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
@@ -258,7 +260,7 @@ def _model_of(trainer: Made) -> Value | None:
     return trainer.arguments.get("model") or (trainer.positional[0] if trainer.positional else None)
 
 
-def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
+def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> PythonRun:
     arguments = _arguments_of(trainer)
     model = _model_of(trainer)
     # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
@@ -291,9 +293,24 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made]) -> PythonRun:
     loads_model = not isinstance(model, Known)
     newest = {} if has_unsloth else _newest(trainer, seen)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
+    prepared = _preparation(model is not None and is_prepared(seen, model), text)
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, spreads, later)
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later)
     )
+
+
+# Scripts after qlora.py (artidoro/qlora, get_accelerate_model): `if "lm_head" in name or "embed_tokens" in name:
+# ... module.to(torch.bfloat16)`, and adapters likewise, where `bf16` is on.
+_CASTS_BACK = re.compile(
+    r"""["'](?:lm_head|embed_tokens)["'] in \w+.{1,400}?\.to\((?:dtype=)?torch\.bfloat16\)""", re.DOTALL
+)
+
+
+def _preparation(is_prepared: bool, text: str) -> str:
+    """`StartedProgram.quantized_preparation` of a script with this text."""
+    if not is_prepared:
+        return ""
+    return "qlora" if _CASTS_BACK.search(text) is not None else "peft"
 
 
 def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
