@@ -12,7 +12,7 @@ import pytest
 from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
-from memlint.run import Run
+from memlint.run import UNKNOWN, Run
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
 
@@ -471,6 +471,14 @@ def test_layers_on_all_gpus_are_no_whole_model_on_each(
     found = json.loads(memlint(tmp_path, *arguments).out)["findings"]
     assert {one["rule"] for one in found if one["rule"].startswith("MEM")} == said
     assert all("`device_map` spreads" in one["message"] for one in found if one["rule"] == "MEM005")
+
+
+def test_a_length_of_none_cuts_nothing() -> None:
+    """trl 1.16 sft_config.py: `max_length=None` cuts no sequence; left out, it is 1024."""
+    for said, length in (("max_length=1024", 1024), ("max_length=None", UNKNOWN)):
+        workspace = in_memory({"a.py": SFT.replace("max_length=1024", said)})
+        (run,) = Engine(()).analyse(workspace.documents("a.py")[0], workspace.context()).runs
+        assert run.sequence.length == length
 
 
 PREPARED = (

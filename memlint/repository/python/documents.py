@@ -381,8 +381,6 @@ class _Placed:
         self.unknown: dict[Path, str] = {}
 
     def put(self, key: str, value: Value) -> None:
-        if isinstance(value, Known) and value.value is None:
-            return
         if not is_small(value):
             value = Undetermined("a very large value", source_of(value))
         is_unseen = isinstance(value, (Undetermined, Either)) or (key == "deepspeed" and _lacks_its_stage(value))

@@ -245,6 +245,12 @@ def started(code: str, **options: str) -> dict[str, Any]:
     return {name: shown(value) for name, value in run.keys.items()}
 
 
+def test_deepspeeds_flags_leave_the_parser_as_it_is() -> None:
+    """deepspeed 0.19.8 __init__.py, add_config_arguments."""
+    code = "import deepspeed\n" + LOOP.replace("args = ", "parser = deepspeed.add_config_arguments(parser)\nargs = ")
+    assert started(code, model="gpt2", batch_size="2") == started(LOOP, model="gpt2", batch_size="2")
+
+
 def test_a_loop_without_a_trainer_is_said_in_the_trainers_words() -> None:
     (run,) = runs(LOOP)
     assert (run.trainer, run.framework, run.unmodelled) == ("", "torch", "")

@@ -418,6 +418,7 @@ LIBRARIES: Mapping[str, Library] = {
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,
+    "deepspeed.add_config_arguments": _same,  # gives back the parser (deepspeed 0.19.8 __init__.py)
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
