@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -88,3 +88,15 @@ class Finding(NamedTuple):
 def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:
     """The fix that `memlint fix` writes for a finding: the first that it may. `unsafe`: with its option `--unsafe`."""
     return next((fix for fix in finding.fixes if fix.edits and not fix.partial and (fix.safe or unsafe)), None)
+
+
+# Rules that say why a file has no run: its text cannot be read, or memlint failed.
+_READING_RULES = ("SRC", "MEM000")
+
+
+def reading_errors(findings: Iterable[Finding]) -> Iterator[str]:
+    """A line for each error that kept a file from being read: "a.yaml:2:6: a ':' that makes no sense here"."""
+    for finding in findings:
+        if finding.severity == "error" and finding.rule.startswith(_READING_RULES):
+            place = finding.location
+            yield f"{place.path}:{place.line}:{place.column}: {finding.message}"

@@ -9,7 +9,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
 from memlint.errors import UsageError
-from memlint.findings import Fix
+from memlint.findings import Fix, reading_errors
 from memlint.fixes import goals
 from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
@@ -75,7 +75,9 @@ def plan_files(linter: Linter, paths: Iterable[str], wanted: PlanRequest) -> lis
     refuse_misspelled(wanted.keep, (target.analysis for target in targets))
     rows = [_row(target, number, wanted) for target in targets for number in range(len(target.analysis.runs))]
     if not rows:
-        raise UsageError("no training config to plan for among these files")
+        findings = (one for target in targets for one in target.analysis.findings)
+        reasons = reading_errors(findings)
+        raise UsageError(next(reasons, "no training config to plan for among these files"))
     return rows
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import memlint.report.card_figures as card_figures
 import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
+from memlint.findings import reading_errors
 from memlint.memory.readings import doubt
 from memlint.memory.values import Assumption, Estimate, Phase, component_words
 from memlint.report.model import PART, Report, RunReport, verdict_of, verdict_role
@@ -29,7 +30,7 @@ LABEL = 19  # columns of a row before its first figure
 
 
 def render(report: Report, style: Style = PLAIN) -> str:
-    """One table per run, and a line for each file without a run.
+    """One table per run, and a line for each file that could not be read.
 
     A file of an engine (a DeepSpeed JSON) that takes part in another file's run gets no table of its own.
     """
@@ -37,6 +38,7 @@ def render(report: Report, style: Style = PLAIN) -> str:
     parts = {name for run in runs if run.purpose != PART for name in run.related}
     shown = (run for run in runs if run.purpose != PART or run.path not in parts)
     blocks = ["\n".join(run_lines(run, style)) for run in shown]
+    blocks += [one_line(line) for file in report.files if not file.runs for line in reading_errors(file.findings)]
     text = "\n\n".join(blocks) or "nothing to estimate: no training config among these files"
     if style.width:
         from memlint.report.wrap import wrapped  # for terminals

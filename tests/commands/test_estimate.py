@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.running import memlint
+from tests.commands.running import memlint, write
 
 ISSUE = "--model meta-llama/Llama-3.1-8B --method qlora --length 4096 --batch 4 --optimizer adamw_8bit --zero 3"
 
@@ -24,6 +24,14 @@ def test_a_question_its_files_and_their_arithmetic(tmp_path: Path) -> None:
     assert told.code == 0 and "| 32 x [16,384 tokens x 4,096 a token x 2 bytes] = 4,294,967,296" in told.out
     as_json = json.loads(memlint(tmp_path, "explain", "--math", "out/train.yaml", "--format", "json").out)
     assert as_json["runs"][0]["model"]["layers"] == 32
+
+
+@pytest.mark.parametrize("verb", ["estimate", "plan"])
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path, verb: str) -> None:
+    write(tmp_path, {"broken.yaml": "model_name_or_path: gpt2\n  bad: [1, 2\n"})
+    done = memlint(tmp_path, verb, "broken.yaml")
+    assert done.code == 2
+    assert "broken.yaml:2:6: a ':' that makes no sense here" in done.out + done.err
 
 
 def test_json_of_a_question(tmp_path: Path) -> None:

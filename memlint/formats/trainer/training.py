@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.distillation import Distillation, apply_distillation, other_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.training_arguments import Version
 from memlint.run import Origin, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
@@ -286,15 +288,42 @@ def read_length(fields: Fields, config: TrainerConfig) -> None:
         _read_default_length(fields, config, bool(given or scripts))
 
 
-def _read_default_length(fields: Fields, config: TrainerConfig, unbounded: bool) -> None:
-    """trl's SFTConfig, DPOConfig, KTOConfig and RewardConfig default to 1024; null means no bound; scripts differ."""
+class _DefaultLength(NamedTuple):
+    """What TRL's trainers of one stage cut to from a release on: where nothing is said, and where null is. None: they
+    cut nothing."""
+
+    since: Version
+    unsaid: int | None
+    null: int | None
+
+
+# trl 0.8.6 to 1.16.0, trainer/<stage>_trainer.py and <stage>_config.py (trl/experimental/ for some today).
+_SINCE_0_14 = _DefaultLength((0, 14), 1024, None)
+_PAIRS = (_DefaultLength((0,), 512, 512), _DefaultLength((0, 14), 1024, 512))
+_DEFAULT_LENGTHS: Mapping[str, tuple[_DefaultLength, ...]] = {
+    "sft": (_DefaultLength((0,), 1024, 1024), _DefaultLength((0, 15), 1024, None)),
+    "dpo": (_DefaultLength((0,), 512, 512), _DefaultLength((0, 12), None, None), _SINCE_0_14),
+    "rm": (_DefaultLength((0,), 512, 512), _SINCE_0_14),
+    "kto": (*_PAIRS, _DefaultLength((1, 4), 1024, None)),
+    **dict.fromkeys(("orpo", "cpo", "simpo"), _PAIRS),
+}
+
+
+def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -> None:
+    """What TRL's trainer of this release cuts to; `is_null`: the length is said to be null. Scripts differ."""
     source, target = (as_int(config.section.value.get(key)) for key in ("source_max_len", "target_max_len"))
     if source and target:
         fields.infer("sequence.length", source + target, "source_max_len + target_max_len")
-    elif config.trl and not unbounded:
-        fields.put("sequence.length", 1024, Origin("default", detail=f"{config.args.source} max_length"))
+        return
+    lengths = _DEFAULT_LENGTHS.get(config.stage, (_DefaultLength((0,), 1024, None),))
+    default = next(one for one in reversed(lengths) if config.trl >= one.since) if config.trl else None
+    length = None if default is None else default.null if is_null else default.unsaid
+    if length is not None:
+        fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
+    elif is_null:
+        fields.unknown("sequence.length", "the length is set to null: nothing is cut")
     else:
-        reason = "the length is set to null: nothing is cut" if unbounded else "the script decides: no length key"
+        reason = "no length is said: nothing is cut" if config.trl else "the script decides: no length key"
         fields.unknown("sequence.length", reason)
 
 

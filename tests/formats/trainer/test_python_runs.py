@@ -905,6 +905,21 @@ def test_older_releases_switches_are_read() -> None:
     assert found["gradient_checkpointing"] is True
 
 
+@pytest.mark.parametrize(
+    ("arguments", "newest"),
+    [
+        ("", {}),
+        (", tokenizer=tokenizer", {"trl": ((0, 15), "tokenizer")}),
+        (", tokenizer=tokenizer, max_seq_length=512", {"trl": ((0, 12), "max_seq_length")}),
+        (", dataset_text_field='text'", {"trl": ((0, 12), "dataset_text_field")}),
+    ],
+)
+def test_arguments_of_a_trainer_date_its_trl(arguments: str, newest: object) -> None:
+    """trl 0.12.2, 0.13.0, 0.15.2 and 0.16.1 trainer/sft_trainer.py, __init__."""
+    (run,) = runs(SFT.replace("args=args", f"args=args{arguments}"))
+    assert run.newest == newest
+
+
 _CASTS_BACK = (
     "for name, module in model.named_modules():\n"
     "    if 'lm_head' in name or 'embed_tokens' in name:\n"

@@ -280,6 +280,33 @@ def test_quantised_models_as_each_release_of_trl_prepares_them(
     assert run.method.adapter_dtype == adapters
 
 
+@pytest.mark.parametrize(
+    ("stage", "trl", "unsaid", "null"),
+    [
+        ("sft", (0, 12), 1024, 1024),
+        ("sft", (0, 15), 1024, UNKNOWN),
+        ("sft", (1, 16), 1024, UNKNOWN),
+        ("dpo", (0, 11), 512, 512),
+        ("dpo", (0, 13), UNKNOWN, UNKNOWN),
+        ("dpo", (0, 14), 1024, UNKNOWN),
+        ("rm", (0, 13), 512, 512),
+        ("rm", (0, 14), 1024, UNKNOWN),
+        ("kto", (0, 13), 512, 512),
+        ("kto", (0, 19), 1024, 512),
+        ("kto", (1, 4), 1024, UNKNOWN),
+        ("orpo", (1, 16), 1024, 512),
+    ],
+)
+def test_the_length_that_trl_cuts_to_where_none_is_said(
+    stage: str, trl: tuple[int, ...], unsaid: object, null: object
+) -> None:
+    """trl 0.8.6 to 1.16.0 (13 releases read): trainer/<stage>_trainer.py and <stage>_config.py."""
+    key = "max_seq_length" if stage == "sft" and trl < (0, 16) else "max_length"
+    for keys, length in (({}, unsaid), ({key: None}, null)):
+        run = run_of(parsed_of({**TRL, "task": stage, **keys}, versions={"trl": trl}))
+        assert (run.method.stage, run.sequence.length) == (stage, length)
+
+
 @pytest.mark.parametrize("stage", [2, 3])
 def test_deepspeed_casts_what_trl_prepared(stage: int) -> None:
     """engine.py, `module.bfloat16()`; and under ZeRO-3 `is_sharded_qlora` calls nothing at all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
@@ -337,12 +338,31 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
 _WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
 
 
+# Arguments that trainers of TRL took beside their configuration until 0.12 (0.12.2 and 0.13.0 trainer/sft_trainer.py
+# and dpo_trainer.py, __init__).
+_BESIDE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
+    "SFTTrainer": (
+        *("dataset_text_field", "packing", "max_seq_length", "infinite", "num_of_sequences", "chars_per_token"),
+        *("dataset_num_proc", "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "dataset_kwargs"),
+        "eval_packing",
+    ),
+    "DPOTrainer": (
+        *("beta", "label_smoothing", "loss_type", "label_pad_token_id", "padding_value", "truncation_mode"),
+        *("max_length", "max_prompt_length", "max_target_length", "is_encoder_decoder", "disable_dropout"),
+        *("generate_during_eval", "precompute_ref_log_probs", "dataset_num_proc", "model_init_kwargs"),
+        *("ref_model_init_kwargs", "model_adapter_name", "ref_adapter_name", "reference_free", "force_use_ref_model"),
+    ),
+}
+
+
 def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
     found = (
         [(framework, _WITH_TOKENIZER[framework], "tokenizer")] if framework and "tokenizer" in trainer.arguments else []
     )
+    beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
+    found += [("trl", (0, 12), name) for name in islice(beside, 1)]
     models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
     given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
     flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
