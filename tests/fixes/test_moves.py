@@ -59,6 +59,8 @@ def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
     assert "optimizer.name" not in step(run(parallelism=sharded), "FSDP shards").changes
     eight = step(run(parallelism=sharded, optimizer__name="paged_adamw_8bit"), "FSDP shards")
     assert eight.changes["optimizer.name"] == "adamw_torch"
+    offloaded = titles(run(parallelism=Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(1, cpu_offload=True))))
+    assert "8-bit AdamW" not in offloaded and "paged" not in offloaded and "Adafactor" in offloaded
     assert step(run(optimizer__name="paged_adamw_32bit"), "ZeRO-2 with").changes["optimizer.name"] == "adamw_torch"
     for other in ("adafactor", "adam_mini"):
         changes = step(run(optimizer__name=other), "ZeRO-3 with parameters and").changes

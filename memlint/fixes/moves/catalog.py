@@ -188,20 +188,22 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
     """8-bit states (Dettmers et al. 2022, arXiv 2110.02861) match 32-bit Adam in their benchmarks; paged ones may leave
     the card where it is short (Dettmers et al. 2023, arXiv 2305.14314, section 3) and are slower by what crosses the
     bus then; Adafactor keeps a row and a column of each matrix (Shazeer and Stern 2018, arXiv 1804.04235). Adapters
-    have so few states that only the cheapest of these are worth a change."""
+    have so few states that only the cheapest of these are worth a change. What FSDP keeps in host memory is updated
+    there, where bitsandbytes has no step before 0.50, and one that is not compiled since (backends/cpu/ops.py)."""
     name, few = run.optimizer.name, run.method.kind == "lora"
     if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
         return
     if name in ("adamw_torch", "adamw_hf"):
         changes = {"optimizer.name": "adamw_torch_fused"}
         yield ProposedChange("fused AdamW: no temporaries in the step", changes, "optimizer")
-    if name in _ADAMW:
+    in_host_memory = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.cpu_offload
+    if name in _ADAMW and not in_host_memory:
         yield _optimizer("8-bit AdamW", "adamw_8bit")
     if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
         yield _optimizer("Adafactor", "adafactor")
-    if name in _ADAMW and not few:
+    if name in _ADAMW and not few and not in_host_memory:
         yield _optimizer("paged AdamW", "paged_adamw_32bit")
-    if name in (*_ADAMW, *_ADAMW_8BIT):
+    if name in (*_ADAMW, *_ADAMW_8BIT) and not in_host_memory:
         yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit")
 
 

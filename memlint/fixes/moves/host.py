@@ -57,8 +57,8 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
 
 
 def _adam_for_the_host(run: Run) -> dict[str, Any]:
-    """An optimizer that can run on the host: bitsandbytes 0.50.2 has its 8-bit step for CUDA and XPU alone
-    (backends/*/ops.py, register_kernel)."""
+    """An optimizer that can run on the host: bitsandbytes has no step for the CPU before 0.50, and one that is not
+    compiled since (0.49.2 and 0.50.0 backends/cpu/ops.py, register_kernel)."""
     name = run.optimizer.name
     elsewhere = isinstance(name, str) and ("8bit" in name or name.startswith("paged_")) and "adam" in name
     return {"optimizer.name": "adamw_torch"} if elsewhere else {}
