@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from itertools import chain, islice
+from itertools import accumulate, chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
@@ -56,6 +56,7 @@ class ConfigReaders:
         self.loading = lru_cache(MOST_KEPT)(self._loading)
         self._reader = lru_cache(MOST_KEPT)(self._searched)
         self._by_folder = cache(self._naming_folder)
+        self._words = lru_cache(MOST_KEPT)(_words_beside)
 
     def reader_of(self, config: str, keys: frozenset[str], launches: Sequence[Launch], text: str) -> ConfigReader:
         """The reader of the file `config` with these `keys`; an empty `ConfigReader()` without evidence.
@@ -76,8 +77,8 @@ class ConfigReaders:
         of = _Config(config, frozenset(), self)
         lines = _commands(config, self.index.pages_naming(config))
         programs = (path for line in lines for path in of.programs(line))
-        name = posixpath.basename(config).encode("utf-8", "replace")
-        naming = (script for script in self.scripts if name in script.text)
+        name = posixpath.basename(config)
+        naming = (script for script in self.scripts if name in script.mentioned_files)
         return list(filter(of.loads, chain(naming, modules(programs, self.sources))))
 
     def _program(self, path: str) -> Sequence[Script]:
@@ -116,16 +117,12 @@ class ConfigReaders:
     def near(self, config: str) -> Sequence[Script]:
         """The scripts that name the config's folder."""
         folder, name = posixpath.split(config)
-        return self._by_folder(folder, name if name in self._files_in_folders else "") if folder else ()
+        return self._by_folder(folder, name if name in self._by_file else "") if folder else ()
 
     def _naming_folder(self, folder: str, name: str) -> Sequence[Script]:
-        return [script for script in self.scripts if _names_folder(script, folder, name)]
-
-    @cached_property
-    def _files_in_folders(self) -> frozenset[str]:
-        """The files that scripts name in two words, with a folder before them."""
-        found = (name for script in self.scripts for name in _FILE_IN_FOLDER.findall(script.text))
-        return frozenset(name.decode() for name in found)
+        mentioned = folder.encode("utf-8", "replace")
+        scripts = (script for script in self.scripts if mentioned in script.text or _HYDRA in script.text)
+        return [script for script in scripts if _names_folder(script, folder, self._words(script, name))]
 
     def _has_loader(self, loads: Callable[[Script], bool]) -> bool:
         """Whether a script without a parser loads such files."""
@@ -301,24 +298,32 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
     return path.endswith(whole) or whole.endswith(path)
 
 
-def _names_folder(script: Script, folder: str, name: str) -> bool:
-    """Whether the script names the folder of a config, or a pattern of files in it. `name`: the config's.
+def _words_beside(script: Script, name: str) -> frozenset[str]:
+    """The words in quotes of a script, without the files in a folder that it names in two words, but for the file
+    `name`: `join("configs", "app.yaml")` is about one file of the folder."""
+    config = name.encode("utf-8", "replace")
+    text = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)
+    return frozenset(word.removeprefix("./").rstrip("/") for word in quoted(text))
 
-    A path of another file in the folder does not count, whole or in parts (`join("configs", "app.yaml")`), nor does a
-    folder with a name such as "train" or "test". For Hydra, all folders below the named one count, relative to the
-    script.
+
+def _names_folder(script: Script, folder: str, words: Collection[str]) -> bool:
+    """Whether the script, whose `words` these are, names the folder of a config, or a pattern of files in it.
+
+    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
+    Hydra, all folders below the named one count, relative to the script.
     """
-    for_hydra = _HYDRA in script.text
-    if folder.encode("utf-8", "replace") not in script.text and not for_hydra:
+    if folder in words and folder not in _SPLITS:
+        return True
+    if any(word.startswith(f"{folder}/") and _OPEN.search(word) for word in words):
+        return True
+    if _HYDRA not in script.text:
         return False
-    beside, config = posixpath.dirname(script.path), name.encode("utf-8", "replace")
-    for word in quoted(_FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)):
-        text = word.removeprefix("./").rstrip("/")
-        if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
-            return True
-        if for_hydra and text and _lies_below(folder, posixpath.normpath(posixpath.join(beside, text))):
-            return True
-    return False
+    beside, above = (
+        posixpath.dirname(script.path),
+        tuple(f"/{one}" for one in accumulate(folder.split("/"), "{}/{}".format)),
+    )
+    tops = (posixpath.normpath(posixpath.join(beside, word)) for word in words if word)
+    return any(f"/{top}".endswith(above) for top in tops)
 
 
 def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
@@ -326,9 +331,3 @@ def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
     `grpo.yaml`."""
     stem = posixpath.basename(config).partition(".")[0]
     return sorted(scripts, key=lambda script: stem not in posixpath.basename(script.path))
-
-
-def _lies_below(folder: str, top: str) -> bool:
-    """Whether `top` ends with the folder or with one above it."""
-    parts = folder.split("/")
-    return any(f"/{top}".endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))

@@ -25,25 +25,29 @@ _WORD = re.compile(r"\w+")
 class Sources:
     """The repository's files, by names relative to its root. What a file imports is searched once.
 
-    `named(word, seen_from)`: the files that a path in the file `seen_from` may mean. `script(name)`: a Python file;
-    None if it cannot be read. `commands`: command that a package of the repository installs -> its module.
+    `named(word, seen_from)`: the files that a path in the file `seen_from` may mean. `read`: a file's contents by its
+    name; raises OSError. `commands`: command that a package of the repository installs -> its module.
     """
 
     def __init__(
         self,
         named: Callable[[str, str], Collection[str]],
-        script: Callable[[str], Script | None],
+        read: Callable[[str], bytes],
         commands: Mapping[str, str],
     ) -> None:
         self.named = named
         self.commands = commands
-        self._read = script
+        self._read = read
         self._scripts: dict[str, Script | None] = {}
         self._imports: dict[str, tuple[str, ...]] = {}
 
     def script(self, name: str) -> Script | None:
+        """A Python file; None if it cannot be read."""
         if name not in self._scripts:
-            self._scripts[name] = self._read(name)
+            try:
+                self._scripts[name] = Script(name, self._read(name))
+            except OSError:
+                self._scripts[name] = None
         return self._scripts[name]
 
     def imports(self, script: Script) -> tuple[str, ...]:

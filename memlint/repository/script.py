@@ -28,6 +28,9 @@ _LOADED = (b"_config(", b"_cfg(", b"_yaml(")
 _OWN_READER = re.compile(rb"def \w*(?:read|load|parse)\w*_ya?ml\w*\(")  # of a program without a library for it
 _READS_JSON = re.compile(rb"\bjson\.load\(")
 _QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
+_SUFFIX = re.compile(rb"\.(?:ya?ml|json|toml)\b")
+_NAME_BEFORE = re.compile(rb"""[^\s"'`/\\=:,;()\[\]{}<>|]+\Z""")  # with the suffix
+_LONGEST_NAME = 255
 _SUBSCRIPT = re.compile(rb"""\[["']([^"'\n]+)["']""")
 _GET = re.compile(rb"""\.get\(\s*["']([^"'\n]+)["']""")
 _ATTRIBUTE = re.compile(rb"(?:cfg|config|conf)\.(?=(\w+)(?:\.(\w+))?)")
@@ -83,6 +86,13 @@ class Script:
             if "." in name:
                 found[name] = (*found.get(name, ()), path)
         return found
+
+    @cached_property
+    def mentioned_files(self) -> frozenset[str]:
+        """The names of the YAML, JSON and TOML files that stand in its text, in quotes or not."""
+        ends = (match.end() for match in _SUFFIX.finditer(self.text))
+        names = (_NAME_BEFORE.search(self.text, max(0, end - _LONGEST_NAME), end) for end in ends)
+        return frozenset(_decoded(name[0]) for name in names if name)
 
     @cached_property
     def words_read(self) -> frozenset[str]:

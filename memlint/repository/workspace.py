@@ -304,19 +304,11 @@ class Workspace:
     def _program_sources(self) -> Sources:
         """The repository's Python, by names relative to its root, each file read once."""
         from memlint.repository.program_modules import PACKAGE_FILES, Sources, installed_commands  # as above
-        from memlint.repository.script import Script
 
         files = self._files
-
-        def script(name: str) -> Script | None:
-            try:
-                return Script(name, files.tracked_bytes(files.at(name)))
-            except OSError:
-                return None
-
         texts = (files.small_text(files.at(name)) for name in PACKAGE_FILES)
         commands = installed_commands(text for text in texts if text)
-        return Sources(self._launches.get().named, script, commands)
+        return Sources(self._launches.get().named, lambda name: files.tracked_bytes(files.at(name)), commands)
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""

@@ -63,6 +63,7 @@ class LaunchIndex:
         return tuple(one for one in launches if not one.names_config) or launches
 
     def _launches_on_pages(self, config: str) -> Sequence[Launch]:
+        """The commands on all pages that launch `config`, the nearest first."""
         pages = self._pages_naming(posixpath.basename(config))
         found = (launch for page in pages for launch in self._launches_in(page).get(config, ()))
         return by_distance(found, config, lambda launch: launch.path)
