@@ -14,6 +14,7 @@ installed, the instructions of a start are counted as well: they are the same at
 
 Files that name cards are those of make_configs.py; many do not fit, so that plans are searched. `--published`: a
 folder of configs as people publish them; its YAML files are measured again and again, each time with other numbers.
+The repository is that of make_repository.py: what a hook costs that checks one changed config among many programs.
 The peers estimate nothing, so this is the price of an answer beside the price of none. `--write` writes docs/speed.md.
 """
 
@@ -40,11 +41,14 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
+from benchmarks.speed import make_repository
 from benchmarks.speed.make_configs import config, write
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "speed.md"
 ANY_MAPPING = {"type": "object", "properties": {"cutoff_len": {"type": "integer"}, "bf16": {"type": "boolean"}}}
+PYTHON_FILES, CONFIGS = 1500, 1000  # of the repository in which one config is checked
+SMALL_CARD = "RTX4090"  # the checked run does not fit it, so that fixes are tried
 ONE = ("--jobs", "1")
 YAMLLINT = "yamllint"
 JSONSCHEMA = "check-jsonschema"
@@ -140,6 +144,10 @@ def page(tools: Tools, folder: Path, published: Path | None, files: int, starts:
     yield "## One config, cold"
     yield ""
     yield from _starts(tools, folder / "one", starts)
+    yield ""
+    yield f"## One config of a repository with {PYTHON_FILES:,} Python files and {CONFIGS:,} configs, cold"
+    yield ""
+    yield from _in_repository(tools, folder / "repository", starts)
     for title, tree, options in _trees(folder, published, files):
         yield ""
         yield f"## {title}"
@@ -168,6 +176,24 @@ def _starts(tools: Tools, folder: Path, runs: int) -> Iterator[str]:
         YAMLLINT: tools.yamllint("one.yaml"),
         JSONSCHEMA: tools.jsonschema("schema.json", "one.yaml"),
     }
+    yield from _cold(commands, folder, runs)
+
+
+def _in_repository(tools: Tools, folder: Path, runs: int) -> Iterator[str]:
+    make_repository.write(folder, PYTHON_FILES, CONFIGS)
+    shown = Path("configs", "team20", "run_00020.yaml")
+    text = config(20).partition("\n")[2]  # without its first line, which names a card
+    (folder / shown).write_text(text)
+    commands = {
+        "`memlint check`, no card named": tools.check(str(shown), "--no-cache"),
+        f"`memlint check --gpu {SMALL_CARD}`, with fixes": tools.check(str(shown), "--no-cache", "--gpu", SMALL_CARD),
+        YAMLLINT: tools.yamllint(str(shown)),
+    }
+    yield from _cold(commands, folder, runs)
+
+
+def _cold(commands: Mapping[str, Sequence[str]], folder: Path, runs: int) -> Iterator[str]:
+    """A table of what one run of each command costs."""
     costs = in_turns(commands, folder, runs)
     counts = {name: instructions(command, folder) for name, command in commands.items()}
     yield "| command | processor, ms | wall, ms | instructions | beside yamllint | by instructions |"

@@ -9,81 +9,124 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
+from itertools import accumulate, chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
-from memlint.repository.launch.pages import OTHER_LANGUAGES
+from memlint.repository.launch.index import LaunchIndex
+from memlint.repository.launch.pages import OTHER_LANGUAGES, comments
 from memlint.repository.program_modules import Sources, module_files, modules
-from memlint.repository.python_arguments import Script, as_script
+from memlint.repository.script import OtherProgram, Script, quoted
 
 MOST_COMMANDS = 200  # on pages that name one config
+MOST_KEPT = 64  # configs: the checked one, its changes by fixes, and those that it names
 MOST_NEAR = 8  # how many programs that name a config's folder are searched with their imports
 _CONTINUED = re.compile(r"\\\r?\n")
 _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
-_QUOTED = re.compile(rb"""["']([^"'\n]{1,200})["']""")
-_LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)?(%b)\b"""
-_ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
-_LOADS = re.compile(r"(?i)yaml|json|toml")  # of a program in another language
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
-# Frameworks that a program may hand a file to, by the words that it has for them.
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
 _GIVES_ALL = re.compile(rb"\b(?:vars|asdict|to_dict)\(|\*\*\s*\w*(?<!kw)args\b|__dict__")
-_FRAMEWORKS = {"llamafactory": re.compile(rb"(?i)llama.?factory"), "axolotl": re.compile(rb"(?i)axolotl")}
 
 
-class Commands(NamedTuple):
-    """The commands that use a config. `pages`: the config's comments, and texts of shell scripts, Makefiles and
-    Markdown.
+class ConfigReaders:
+    """Finds out who reads the configs of one repository. What depends on the repository alone is searched once.
 
-    `starts()`: the programs that commands start with the config, found by following the shell. `others()`: (name, text)
-    of other files that name the config: those with commands as lists or steps, and programs in other languages.
+    `scripts`: the repository's Python files that may read a config. `index`: its launch commands. All paths are
+    relative to the repository's root.
     """
 
-    pages: Iterable[str]
-    starts: Callable[[], Iterable[str]]
-    others: Callable[[], Iterable[tuple[str, str]]]
+    def __init__(self, scripts: Sequence[Script], sources: Sources, index: LaunchIndex) -> None:
+        self.scripts = scripts
+        self.sources = sources
+        self.index = index
+        self.program = cache(self._program)
+        self.has_loader = cache(self._has_loader)
+        self.loading = lru_cache(MOST_KEPT)(self._loading)
+        self._reader = lru_cache(MOST_KEPT)(self._searched)
+        self._by_folder = cache(self._naming_folder)
+        self._words = lru_cache(MOST_KEPT)(_words_beside)
 
+    def reader_of(self, config: str, keys: frozenset[str], launches: Sequence[Launch], text: str) -> ConfigReader:
+        """The reader of the file `config` with these `keys`; an empty `ConfigReader()` without evidence.
 
-def reader_of(
-    config: str,
-    keys: Collection[str],
-    launches: Sequence[Launch],
-    commands: Commands,
-    scripts: Sequence[Script],
-    sources: Sources,
-) -> ConfigReader:
-    """The reader of the file `config` with these `keys`; an empty `ConfigReader()` without evidence.
+        `launches`: the commands that launch it. `text`: its contents, whose comments may show commands.
+        """
+        if any(launch.launcher == "trl" for launch in launches):
+            return ConfigReader("framework", parsers=frozenset({"TrlParser"}))
+        return self._reader(config, keys, comments(text))
 
-    `launches`: the commands that launch it. `scripts`: the repository's Python files that parse arguments, or load YAML
-    or JSON. All paths are relative to the repository's root.
-    """
-    if any(launch.launcher == "trl" for launch in launches):
-        return ConfigReader("framework", parsers=frozenset({"TrlParser"}))
-    is_json = config.endswith(".json")
-    loads = _loads_json if is_json else _loads_yaml
-    readers = _Config(config, keys, scripts, sources, loads).readers(commands, by_folder=not is_json)
-    return next((found for found in readers if found.kind), ConfigReader())
+    def _searched(self, config: str, keys: frozenset[str], own_words: str) -> ConfigReader:
+        readers = _Config(config, keys, self).readers(own_words)
+        return next((found for found in readers if found.kind), ConfigReader())
 
+    def _loading(self, config: str) -> Sequence[Script]:
+        """The scripts that load the file `config`: those that name it, and those of programs that commands name with
+        it."""
+        of = _Config(config, frozenset(), self)
+        lines = _commands(config, self.index.pages_naming(config))
+        programs = (path for line in lines for path in of.programs(line))
+        name = posixpath.basename(config)
+        naming = (script for script in self.scripts if name in script.mentioned_files)
+        return list(filter(of.loads, chain(naming, modules(programs, self.sources))))
 
-def loading(config: str, pages: Iterable[str], scripts: Iterable[Script], sources: Sources) -> Iterator[Script]:
-    """The scripts that load the file `config`: those that name it, and those of programs that commands name with it."""
-    loads = _loads_json if config.endswith(".json") else _loads_yaml
-    name = posixpath.basename(config).encode("utf-8", "replace")
-    of = _Config(config, (), (), sources, loads)
-    programs = (path for line in _commands(config, pages) for path in of.programs(line))
-    naming = (script for script in scripts if name in script.text)
-    return filter(loads, chain(naming, modules(programs, sources)))
+    def _program(self, path: str) -> Sequence[Script]:
+        """A program with the modules that it imports."""
+        return list(modules([path], self.sources))
+
+    def naming(self, name: str) -> Sequence[tuple[Script, tuple[str, ...]]]:
+        """(script, its words in quotes that end with the file name `name`)."""
+        return self._by_file.get(name, ())
+
+    @cached_property
+    def _by_file(self) -> Mapping[str, list[tuple[Script, tuple[str, ...]]]]:
+        found: dict[str, list[tuple[Script, tuple[str, ...]]]] = {}
+        for script in self.scripts:
+            for name, words in script.named_files.items():
+                found.setdefault(name, []).append((script, words))
+        return found
+
+    def reading(self, keys: Collection[str], fewest: int) -> Iterator[Script]:
+        """The scripts without a parser that look up at least `fewest` of the `keys`."""
+        counts = Counter(number for key in keys for number in self._by_word.get(key, ()))
+        for number in sorted(number for number, count in counts.items() if count >= fewest):
+            script = self.scripts[number]
+            if not script.parsers and len(script.keys_read(keys)) >= fewest:
+                yield script
+
+    @cached_property
+    def _by_word(self) -> Mapping[str, list[int]]:
+        """A word -> the numbers of the scripts that may look it up."""
+        found: dict[str, list[int]] = {}
+        for number, script in enumerate(self.scripts):
+            for word in script.words_read:
+                found.setdefault(word, []).append(number)
+        return found
+
+    def near(self, config: str) -> Sequence[Script]:
+        """The scripts that name the config's folder."""
+        folder, name = posixpath.split(config)
+        return self._by_folder(folder, name if name in self._by_file else "") if folder else ()
+
+    def _naming_folder(self, folder: str, name: str) -> Sequence[Script]:
+        mentioned = folder.encode("utf-8", "replace")
+        scripts = (script for script in self.scripts if mentioned in script.text or _HYDRA in script.text)
+        return [script for script in scripts if _names_folder(script, folder, self._words(script, name))]
+
+    def _has_loader(self, loads: Callable[[Script], bool]) -> bool:
+        """Whether a script without a parser loads such files."""
+        return any(loads(script) and not script.parsers for script in self.scripts)
 
 
 def _loads_yaml(script: Script) -> bool:
@@ -95,38 +138,50 @@ def _loads_json(script: Script) -> bool:
 
 
 class _Config(NamedTuple):
-    """A config, and the repository in which its reader is searched. `loads`: whether a script loads such files."""
+    """A config with its `keys`, and the `repository` in which its reader is searched."""
 
     path: str
-    keys: Collection[str]
-    scripts: Sequence[Script]
-    sources: Sources
-    loads: Callable[[Script], bool]
+    keys: frozenset[str]
+    repository: ConfigReaders
 
-    def readers(self, commands: Commands, by_folder: bool) -> Iterator[ConfigReader]:
-        """The reader according to each kind of evidence, strongest first. `by_folder`: whether naming the folder
-        counts; not for JSON, as the files of a folder may be data."""
-        for line in _commands(self.path, commands.pages):
+    @property
+    def is_json(self) -> bool:
+        return self.path.endswith(".json")
+
+    @property
+    def loads(self) -> Callable[[Script], bool]:
+        """Whether a script loads such files."""
+        return _loads_json if self.is_json else _loads_yaml
+
+    def readers(self, own_words: str) -> Iterator[ConfigReader]:
+        """The reader according to each kind of evidence, strongest first. Naming the folder does not count for JSON, as
+        the files of a folder may be data. `own_words`: the config's comments."""
+        repository, index = self.repository, self.repository.index
+        for line in _commands(self.path, chain((own_words,), index.pages_with(self._stem))):
             yield from self._of_command(line)
-        yield from map(self._of_program, commands.starts())
-        naming = (script for script in self.scripts if self._is_named(script))
-        yield from map(self._of_program, [script.path for script in naming])
-        if by_folder:
-            near = _alike([one for one in self.scripts if _names_folder(one, self.path)], self.path)
+        yield from (self._of_program(start.program) for start in index.starts_with(self.path, own_words))
+        yield from map(self._of_program, [script.path for script in self._naming()])
+        if not self.is_json:
+            near = _alike(repository.near(self.path), self.path)
             yield _one_of(self._of_scripts([script]) for script in near)
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
-        for name, text in commands.others():
-            yield from self._of_other(name, text)
+        for name, other in index.others_naming(self.path):
+            yield from self._of_other(name, other)
 
-    def _is_named(self, script: Script) -> bool:
-        """Whether the script names the config. A bare name that it joins to a folder from elsewhere may mean any file
-        of that name."""
-        if not _names_file(script, self.path, self.sources.named):
-            return False
-        name = posixpath.basename(self.path)
-        is_joined = re.search(_JOINED % re.escape(name.encode("utf-8", "replace")), script.text) is not None
-        return not is_joined or self.path in self.sources.named(name, script.path)
+    @property
+    def _stem(self) -> str:
+        return posixpath.basename(self.path).rpartition(".")[0]
+
+    def _naming(self) -> Iterator[Script]:
+        """The scripts that name the config. A bare name that one joins to a folder from elsewhere may mean any file of
+        that name."""
+        named, name = self.repository.sources.named, posixpath.basename(self.path)
+        joined = re.compile(_JOINED % re.escape(name.encode("utf-8", "replace")))
+        for script, words in self.repository.naming(name):
+            is_named = any(_may_mean(word, self.path, named(word, script.path)) for word in words)
+            if is_named and (not joined.search(script.text) or self.path in named(name, script.path)):
+                yield script
 
     def _of_command(self, line: str) -> Iterator[ConfigReader]:
         """Who reads the config that a command names: the program that it starts comes first."""
@@ -137,14 +192,15 @@ class _Config(NamedTuple):
 
     def programs(self, line: str) -> list[str]:
         """The programs of the repository that a command names."""
-        commands = self.sources.commands
+        commands = self.repository.sources.commands
         words = [*_SCRIPT.findall(line), *(commands[word] for word in _WORD.findall(line) if word in commands)]
         return [path for word in words for path in self._program(word)]
 
     def _program(self, word: str) -> Iterable[str]:
         """The files of a script or module that a command names; packages may lie below `src/`."""
+        named = self.repository.sources.named
         for path in (word,) if word.endswith(".py") else module_files(word):
-            found = self.sources.named(path, self.path) or self.sources.named(f"src/{path}", self.path)
+            found = named(path, self.path) or named(f"src/{path}", self.path)
             if found:
                 return found
         return ()
@@ -152,7 +208,7 @@ class _Config(NamedTuple):
     def _of_program(self, path: str, is_given: bool = False) -> ConfigReader:
         """How a program with its imported modules reads the config. `is_given`: a command passes it the config, so that
         it certainly reads the file."""
-        found = list(modules([path], self.sources))
+        found = self.repository.program(path)
         own = self._of_scripts(found[:1], is_given)
         reader = own if own.kind else self._of_scripts(found[1:], is_given)
         return self._with_traits(reader, found)
@@ -161,23 +217,23 @@ class _Config(NamedTuple):
         """`reader` with further facts about how the program's modules use the config."""
         if not reader.kind:
             return reader
-        read = {key.decode("utf-8", "replace") for script in program for key in _keys_asked_for(script, self.keys)}
-        reader = reader._replace(reads=frozenset(read))
+        read = frozenset[str]().union(*(script.keys_asked_for(self.keys) for script in program))
+        reader = reader._replace(reads=read)
         if reader.kind == "script":
             return reader._replace(names=_frameworks(program))
-        text = b"\n".join(script.text for script in program)
-        makes_adapter = b"LoraConfig(" in text and b"use_peft" not in text
+        adapts = any(b"LoraConfig(" in script.text for script in program)
+        makes_adapter = adapts and not any(b"use_peft" in script.text for script in program)
         return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """The reader among scripts that are tied to the config. One with an argument parser outweighs the others."""
         for script in tied:
             if script.parsers:
-                return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
-        any_loads = is_given or any(self.loads(script) and not script.parsers for script in self.scripts)
+                return ConfigReader("framework", script.path, script.parsers, script.has_own_trainer)
+        any_loads = is_given or self.repository.has_loader(self.loads)
         for script in tied:
-            if self.loads(script) or (any_loads and len(_keys_read(script, self.keys)) >= _FEWEST_KEYS):
-                own = has_own_trainer(script.text)
+            if self.loads(script) or (any_loads and len(script.keys_read(self.keys)) >= _FEWEST_KEYS):
+                own = script.has_own_trainer
                 return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks(tied))
         return ConfigReader()
 
@@ -186,23 +242,19 @@ class _Config(NamedTuple):
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
-            reads = not script.parsers and len(_keys_read(script, self.keys)) >= fewest
-            if not reads or not any(map(self.loads, (script, *modules([script.path], self.sources)))):
+            if not any(map(self.loads, (script, *self.repository.program(script.path)))):
                 return ConfigReader()
-            own = has_own_trainer(script.text)
-            return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
+            own = script.has_own_trainer
+            return ConfigReader("script", script.path, has_own_trainer=own, names=script.frameworks)
 
-        return _one_of(map(reader, self.scripts))
+        return _one_of(map(reader, self.repository.reading(self.keys, fewest)))
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
-        script = as_script(name, text.encode())
-        if name.endswith(OTHER_LANGUAGES):
-            loads = _LOADS.search(text) is not None
-            script = script._replace(parsers=frozenset(), reads_yaml=loads, reads_json=loads)
-        else:
+        is_program = name.endswith(OTHER_LANGUAGES)
+        if not is_program:
             yield from self._of_command(text)
-        yield self._of_scripts([script])
+        yield self._of_scripts([(OtherProgram if is_program else Script)(name, text.encode())])
 
 
 def _one_of(readers: Iterable[ConfigReader]) -> ConfigReader:
@@ -215,8 +267,7 @@ def _one_of(readers: Iterable[ConfigReader]) -> ConfigReader:
 
 def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:
     """The frameworks that these scripts name."""
-    texts = [script.text for script in scripts]
-    return frozenset(name for name, word in _FRAMEWORKS.items() if any(map(word.search, texts)))
+    return frozenset[str]().union(*(script.frameworks for script in scripts))
 
 
 def _left_out(scripts: Sequence[Script]) -> frozenset[str]:
@@ -235,30 +286,6 @@ def _commands(config: str, pages: Iterable[str]) -> Iterator[str]:
     return islice((line for line in lines if stem in line and re.search(named, line)), MOST_COMMANDS)
 
 
-def _keys_asked_for(script: Script, keys: Collection[str]) -> set[bytes]:
-    """The keys that the script looks up, or asks for: `"key" in config`."""
-    words = b"|".join(re.escape(key.encode("utf-8", "replace")) for key in keys)
-    asked = set(re.findall(_ASKED_FOR % words, script.text)) if words else set()
-    return asked | _keys_read(script, keys)
-
-
-_TRAINER = re.compile(rb"\b(\w*Trainer)\s*\(")
-# transformers 5.23.0 and trl 1.16.0.
-_TRAINERS = re.compile(rb"(?:Seq2Seq|SFT|DPO|KTO|ORPO|CPO|GRPO|RLOO|Reward|PPO|OnlineDPO|GKD|PRM|BCO)?Trainer")
-
-
-def has_own_trainer(script: bytes) -> bool:
-    """Whether all trainers that a script makes are classes of other names than those of transformers and TRL."""
-    names = _TRAINER.findall(script)
-    return bool(names) and not any(map(_TRAINERS.fullmatch, names))
-
-
-def _names_file(script: Script, config: str, named: Callable[[str, str], Collection[str]]) -> bool:
-    name = posixpath.basename(config).encode()
-    words = {word.decode("utf-8", "replace") for word in _QUOTED.findall(script.text) if word.endswith(name)}
-    return any(_may_mean(word, config, named(word, script.path)) for word in words)
-
-
 def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
     """Whether a path in a script may mean the config. `found`: the files that it names from the script's folder or one
     above it. If there are none, the script may use another working folder, so that only the ends of both are
@@ -271,26 +298,32 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
     return path.endswith(whole) or whole.endswith(path)
 
 
-def _names_folder(script: Script, config: str) -> bool:
-    """Whether the script names the config's folder, or a pattern of files in it.
+def _words_beside(script: Script, name: str) -> frozenset[str]:
+    """The words in quotes of a script, without the files in a folder that it names in two words, but for the file
+    `name`: `join("configs", "app.yaml")` is about one file of the folder."""
+    config = name.encode("utf-8", "replace")
+    text = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)
+    return frozenset(word.removeprefix("./").rstrip("/") for word in quoted(text))
 
-    A path of another file in the folder does not count, whole or in parts (`join("configs", "app.yaml")`), nor does a
-    folder with a name such as "train" or "test". For Hydra, all folders below the named one count, relative to the
-    script.
+
+def _names_folder(script: Script, folder: str, words: Collection[str]) -> bool:
+    """Whether the script, whose `words` these are, names the folder of a config, or a pattern of files in it.
+
+    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
+    Hydra, all folders below the named one count, relative to the script.
     """
-    folder = posixpath.dirname(config)
-    if not folder or (folder.encode("utf-8", "replace") not in script.text and _HYDRA not in script.text):
+    if folder in words and folder not in _SPLITS:
+        return True
+    if any(word.startswith(f"{folder}/") and _OPEN.search(word) for word in words):
+        return True
+    if _HYDRA not in script.text:
         return False
-    beside = posixpath.dirname(script.path)
-    name = posixpath.basename(config).encode("utf-8", "replace")
-    texts = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == name else b"", script.text)
-    for word in _QUOTED.findall(texts):
-        text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
-        if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
-            return True
-        if _HYDRA in script.text and text and _lies_below(folder, posixpath.normpath(posixpath.join(beside, text))):
-            return True
-    return False
+    beside, above = (
+        posixpath.dirname(script.path),
+        tuple(f"/{one}" for one in accumulate(folder.split("/"), "{}/{}".format)),
+    )
+    tops = (posixpath.normpath(posixpath.join(beside, word)) for word in words if word)
+    return any(f"/{top}".endswith(above) for top in tops)
 
 
 def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
@@ -298,17 +331,3 @@ def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
     `grpo.yaml`."""
     stem = posixpath.basename(config).partition(".")[0]
     return sorted(scripts, key=lambda script: stem not in posixpath.basename(script.path))
-
-
-def _lies_below(folder: str, top: str) -> bool:
-    """Whether `top` ends with the folder or with one above it."""
-    parts = folder.split("/")
-    return any(f"/{top}".endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))
-
-
-def _keys_read(script: Script, keys: Collection[str]) -> set[bytes]:
-    """The keys that the script looks up: `config["key"]`, `config.get("key")`, `config.key`."""
-    words = b"|".join(re.escape(key.encode("utf-8", "replace")) for key in keys)
-    if not words:
-        return set()
-    return {one or other for one, other in re.findall(_LOOKED_UP % (words, words), script.text)}

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 
 from memlint.repository.launch.pages import HINTS
-from memlint.repository.python_arguments import Script
+from memlint.repository.script import Script
 
 _EDITS = re.compile(r"\b(?:sed|jq|yq|perl|awk|replace)\b")
 _STARTS = re.compile(rf"{HINTS}|\.(?:py|sh)\b|\bpython")

@@ -9,9 +9,9 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain
 
-from memlint._record import NamedTuple
-from memlint.repository.python_arguments import Script
+from memlint.repository.script import Script
 
 MOST_MODULES = 40  # of one program
 _FROM = re.compile(rb"^[ \t]*from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]+(?:\(([^)]*)\)|([^\n#]*))", re.MULTILINE)
@@ -22,16 +22,42 @@ _COMMAND = re.compile(r"""(?m)(?:^|["' \t])([\w.-]+)["']?\s*=\s*["']?([\w.]+):\w
 _WORD = re.compile(r"\w+")
 
 
-class Sources(NamedTuple):
-    """The repository's files, by names relative to its root.
+class Sources:
+    """The repository's files, by names relative to its root. What a file imports is searched once.
 
-    `named(word, seen_from)`: the files that a path in the file `seen_from` may mean. `script(name)`: a Python file;
-    None if it cannot be read. `commands`: command that a package of the repository installs -> its module.
+    `named(word, seen_from)`: the files that a path in the file `seen_from` may mean. `read`: a file's contents by its
+    name; raises OSError. `commands`: command that a package of the repository installs -> its module.
     """
 
-    named: Callable[[str, str], Collection[str]]
-    script: Callable[[str], Script | None]
-    commands: Mapping[str, str]
+    def __init__(
+        self,
+        named: Callable[[str, str], Collection[str]],
+        read: Callable[[str], bytes],
+        commands: Mapping[str, str],
+    ) -> None:
+        self.named = named
+        self.commands = commands
+        self._read = read
+        self._scripts: dict[str, Script | None] = {}
+        self._imports: dict[str, tuple[str, ...]] = {}
+
+    def script(self, name: str) -> Script | None:
+        """A Python file; None if it cannot be read."""
+        if name not in self._scripts:
+            try:
+                self._scripts[name] = Script(name, self._read(name))
+            except OSError:
+                self._scripts[name] = None
+        return self._scripts[name]
+
+    def imports(self, script: Script) -> tuple[str, ...]:
+        """The files that a script imports and names."""
+        found = self._imports.get(script.path)
+        if found is None:
+            words = dict.fromkeys(_words(script))
+            files = (self.named(word, script.path) or self.named(f"src/{word}", script.path) for word in words)
+            found = self._imports[script.path] = tuple(dict.fromkeys(chain.from_iterable(files)))
+        return found
 
 
 def modules(programs: Iterable[str], sources: Sources) -> Iterator[Script]:
@@ -43,11 +69,9 @@ def modules(programs: Iterable[str], sources: Sources) -> Iterator[Script]:
         if script is None:
             continue
         yield script
-        for word in _words(script):
-            for name in sources.named(word, script.path) or sources.named(f"src/{word}", script.path):
-                if name not in known:
-                    known.add(name)
-                    waiting.append(name)
+        new = [name for name in sources.imports(script) if name not in known]
+        known.update(new)
+        waiting.extend(new)
 
 
 def module_files(name: str) -> tuple[str, str]:

@@ -9,44 +9,38 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 
 from memlint._record import NamedTuple
+from memlint.repository.once import Once
+from memlint.repository.script import Script
 from memlint.repository.walk import files_below
 
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
 MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
-_PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
-# With one of those parsers and its `parse_dict`, this reads the file: `1e-5` is a number for it.
-_OMEGACONF = b"OmegaConf.load"
 # The training loop: the program calls DeepSpeed itself, or uses that of transformers, TRL or accelerate.
 _OWN_ENGINE = b"deepspeed.initialize("
 # An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
 _AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
-# Functions and libraries that read YAML for a program with code of its own for the keys.
-_READERS = (
-    *(b"safe_load(", b"full_load(", b"unsafe_load(", b"yaml.load(", b"YAML(", b"OmegaConf.load(", b"hydra.main("),
-    *(b"from_yaml(", b"load_yaml(", b"read_yaml(", b"parse_yaml_file_as(", b"YamlConfigSettingsSource", b"loadfn("),
-    *(b"merge_from_file(", b"load_cfg(", b"Config.fromfile(", b"Dynaconf(", b"anyconfig.load(", b"LightningCLI("),
-    *(b"from hydra import", b"from jsonargparse", b"import jsonargparse", b"simple_parsing", b"import draccus"),
-    *(b"import pyrallis", b"import configargparse"),
-)
-_LOADS = re.compile(rb"\b(?:load|read|get|parse)_(?:config|cfg|yaml)\(")  # by a module of the repository
-_OWN_READER = re.compile(rb"\bdef \w*(?:read|load|parse)\w*_ya?ml\w*\(")  # of a program without a library for it
-_READS_JSON = re.compile(rb"\bjson\.load\(")
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
+_ARGUMENTS = (
+    *(b"adapter", b"attn_implementation", b"finetuning_type", b"loss_type", b"lr_scheduler", b"optim", b"stage"),
+    b"template",
+)
 _COMPARED = re.compile(
     rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
     rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
 )
 _IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
 _OPTION = re.compile(rb"""(?:\badd_argument|\.option|\bOption)\(\s*(?:["']-\w["'],\s*)?["'](--[A-Za-z][\w-]*)["']""")
+_CALLS_WITH_OPTIONS = (b"add_argument(", b".option(", b"Option(")
 _FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
 
 
@@ -57,81 +51,98 @@ class Declared(NamedTuple):
     text: str
 
 
-class Script(NamedTuple):
-    """A Python file: the argument `parsers` that it makes, whether it loads YAML by itself, and whether it loads a JSON
-    file that it names. `path`: absolute, posix. OmegaConf counts as a parser where it reads the file for another."""
+class Python:
+    """What the Python files at `paths` say, up to a bound. Files that cannot be read or are too large are skipped.
 
-    path: str
-    text: bytes
-    parsers: frozenset[str]
-    reads_yaml: bool
-    reads_json: bool = False
-
-
-class Python(NamedTuple):
-    """`fields` of all dataclasses and of pydantic's models by name, and options of argparse and click by their flags
-    (`--epochs`, with `_` for `-`); `scripts` that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes.
-
-    `filled`: arguments that a `__post_init__` tests for None, to replace them. `templates`: chat templates that a copy
-    of LLaMA-Factory registers. `refusals`: the messages of errors that its argument classes raise. `compared`:
-    (argument, word) of comparisons in the code, ("adapter", "llora"). `calls_deepspeed`: programs call
-    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate. `fills_context`: an agent
-    loop writes completions up to the engine's `max_model_len`.
+    The files are read once; each fact is searched in them when it is first asked for. `name`: what a script is called.
     """
 
-    fields: Mapping[str, list[Declared]]
-    scripts: tuple[Script, ...] = ()
-    filled: frozenset[str] = frozenset()
-    templates: frozenset[str] = frozenset()
-    refusals: frozenset[str] = frozenset()
-    compared: frozenset[tuple[str, str]] = frozenset()
-    calls_deepspeed: bool = False
-    fills_context: bool = False
+    def __init__(
+        self, paths: Iterable[str], read: Callable[[str], bytes], name: Callable[[str], str] = lambda path: path
+    ) -> None:
+        self._texts = Once(lambda: list(_texts(paths, read)))
+        self._name = name
 
-    @property
+    @cached_property
+    def fields(self) -> Mapping[str, list[Declared]]:
+        """The fields of all dataclasses and of pydantic's models by name, and options of argparse and click by their
+        flags (`--epochs`, with `_` for `-`)."""
+        found: dict[str, list[Declared]] = {}
+        for path, text in self._texts.get():
+            for name, annotation in declared(text):
+                found.setdefault(name, []).append(Declared(path, annotation))
+        return found
+
+    @cached_property
+    def scripts(self) -> tuple[Script, ...]:
+        """The scripts that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes."""
+        room = MOST_BYTES_OF_SCRIPTS
+        found = []
+        for script in (Script(self._name(path), text) for path, text in self._texts.get()):
+            if len(script.text) <= room and script.may_read:
+                room -= len(script.text)
+                found.append(script)
+        return tuple(found)
+
+    @cached_property
     def parsers(self) -> frozenset[str]:
         """The argument parsers that the scripts make."""
         return frozenset[str]().union(*(script.parsers for script in self.scripts))
 
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The arguments that a `__post_init__` tests for None, to replace them."""
+        return self._found_after(b"def __post_init__", _FILLED)
 
-def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
-    """The facts in the files at `paths`, up to a bound. Files that cannot be read or are too large are skipped."""
-    found: dict[str, list[Declared]] = {}
-    scripts: list[Script] = []
-    filled: set[str] = set()
-    templates: set[str] = set()
-    refusals: set[str] = set()
-    compared: set[tuple[str, str]] = set()
-    calls_deepspeed = has_loop = fills_context = False
-    room, room_of_scripts = MOST_BYTES_IN_ALL, MOST_BYTES_OF_SCRIPTS
+    @cached_property
+    def templates(self) -> frozenset[str]:
+        """The chat templates that a copy of LLaMA-Factory registers."""
+        return self._found_after(b"register_template(", _TEMPLATE)
+
+    def _found_after(self, word: bytes, pattern: re.Pattern[bytes]) -> frozenset[str]:
+        """What `pattern` finds in the files that have `word`."""
+        texts = (text for _, text in self._texts.get() if word in text)
+        return frozenset(name.decode() for text in texts for name in pattern.findall(text))
+
+    @cached_property
+    def refusals(self) -> frozenset[str]:
+        """The messages of errors that the argument classes of a copy of LLaMA-Factory raise."""
+        texts = (text for path, text in self._texts.get() if "/hparams/" in path)
+        return frozenset(words.decode("utf-8", "replace") for text in texts for words in _REFUSAL.findall(text))
+
+    @cached_property
+    def compared(self) -> frozenset[tuple[str, str]]:
+        """(argument, word) of each comparison in the code: ("adapter", "llora")."""
+        return frozenset(pair for _, text in self._texts.get() for pair in _compared(text))
+
+    @cached_property
+    def calls_deepspeed(self) -> bool:
+        """Whether programs call `deepspeed.initialize` themselves, and none trains with transformers, TRL or
+        accelerate."""
+        texts = [text for _, text in self._texts.get()]
+        return any(_OWN_ENGINE in text for text in texts) and not any(map(_HUGGING_FACE.search, texts))
+
+    @cached_property
+    def fills_context(self) -> bool:
+        """Whether an agent loop writes completions up to the engine's `max_model_len`."""
+        texts = (text for _, text in self._texts.get() if b".max_model_len" in text)
+        return any(map(_AGENT_LOOP.search, texts))
+
+
+def _texts(paths: Iterable[str], read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Path and contents of the files, up to the bounds."""
+    room = MOST_BYTES_IN_ALL
     for path in paths:
         try:
-            data = read(path)
+            text = read(path)
         except OSError:
             continue
-        if len(data) > MOST_BYTES:
+        if len(text) > MOST_BYTES:
             continue
-        room -= len(data)
+        room -= len(text)
         if room < 0:
-            break
-        script = as_script(path, data)
-        if _may_read(script) and len(data) <= room_of_scripts:
-            room_of_scripts -= len(data)
-            scripts.append(script)
-        for name, text in declared(data):
-            found.setdefault(name, []).append(Declared(path, text))
-        if b"def __post_init__" in data:
-            filled |= {name.decode() for name in _FILLED.findall(data)}
-        if b"register_template(" in data:
-            templates |= {name.decode() for name in _TEMPLATE.findall(data)}
-        if "/hparams/" in path:
-            refusals |= {words.decode("utf-8", "replace") for words in _REFUSAL.findall(data)}
-        compared.update(_compared(data))
-        calls_deepspeed = calls_deepspeed or _OWN_ENGINE in data
-        fills_context = fills_context or (b".max_model_len" in data and _AGENT_LOOP.search(data) is not None)
-        has_loop = has_loop or _HUGGING_FACE.search(data) is not None
-    said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
-    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, fills_context)
+            return
+        yield path, text
 
 
 def converts(script: bytes, key: str) -> bool:
@@ -141,31 +152,17 @@ def converts(script: bytes, key: str) -> bool:
 
 def _compared(data: bytes) -> Iterator[tuple[str, str]]:
     """(argument, word) of each comparison: `optim == "own"`, `stage in ("own", "other")`."""
+    if not any(name in data for name in _ARGUMENTS):
+        return
     for name, word, words in _COMPARED.findall(data):
         for one in _IN_QUOTES.findall(word or words):
             yield name.decode(), one.decode()
 
 
-def as_script(path: str, data: bytes) -> Script:
-    """A Python file with the facts about how it reads configs."""
-    parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
-    if parsers and _OMEGACONF + b"(" in data and b".parse_dict(" in data:
-        parsers |= {"OmegaConf"}
-    reads_yaml = any(name in data for name in _READERS) or _OWN_READER.search(data) is not None
-    reads_json = _READS_JSON.search(data) is not None or (b"json.loads(" in data and b".json" in data)
-    return Script(path, data, parsers, reads_yaml, reads_json)
-
-
-def _may_read(script: Script) -> bool:
-    """Whether the file may read a config, or names one."""
-    reads = script.parsers or script.reads_yaml or script.reads_json
-    names = b".yaml" in script.text or b".yml" in script.text
-    return bool(reads) or names or _LOADS.search(script.text) is not None
-
-
 def declared(data: bytes) -> Iterator[tuple[str, str]]:
     """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file; its options."""
-    for name in _OPTION.findall(data):
+    calls = any(call in data for call in _CALLS_WITH_OPTIONS)  # found far faster than the expression
+    for name in _OPTION.findall(data) if calls else ():
         yield f"--{name[2:].decode().replace('-', '_')}", name.decode()
     has_models = b"pydantic" in data
     if has_models or b"@dataclass" in data:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache, partial
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import memlint.file_access as file_access
@@ -33,10 +33,12 @@ MAX_CACHED = 16  # entries per cache: the checked file, and companions that many
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:
+    from memlint.repository.config_reader import ConfigReaders
     from memlint.repository.declared_keys import DeclaredKeys
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.program_modules import Sources
-    from memlint.repository.python_arguments import Python, Script
+    from memlint.repository.python_arguments import Python
+    from memlint.repository.script import Script
 
 
 def read_bytes(path: str) -> bytes:
@@ -80,8 +82,7 @@ class Workspace:
         self._launches = Once(self._launch_index)
         self._sources = Once(self._program_sources)
         self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
-        self._readers: dict[tuple[str, frozenset[str]], ConfigReader] = {}
-        self._loaders: dict[str, Sequence[Script]] = {}
+        self._readers = Once(self._config_readers)
         self._launched: dict[str, tuple[Launch, ...]] = {}
         self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
         self._documents: dict[str, tuple[Document, ...]] = {}
@@ -146,10 +147,9 @@ class Workspace:
         )
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
-        other._sources = self._sources
         names = {path.rpartition("/")[2] for path in changed}  # a quick test: most paths have none of these names
-        if self._launches.is_made and not _any_may_hold_commands(names):
-            other._launches = self._launches
+        if not _any_may_hold_commands(names):
+            other._launches, other._sources, other._readers = self._launches, self._sources, self._readers
         other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
         if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned
@@ -165,8 +165,7 @@ class Workspace:
         absolute = self._files.absolute(path)
         for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
             del self._documents[name]
-        self._readers.clear()  # by the keys of a config
-        self._loaders.clear()
+        self._readers.forget()
         self._launched.clear()
         self._declared.clear()
         self._sources.forget()
@@ -251,7 +250,9 @@ class Workspace:
         pages = self._launches.get().pages_naming(name)
         if interpolated(value) and filled_in.by_substitution(pages):
             return True
-        return filled_in.by_command(name, key, value, pages) or filled_in.by_program(key, value, self._loading(path))
+        if filled_in.by_command(name, key, value, pages):
+            return True
+        return filled_in.by_program(key, value, self._readers.get().loading(name))
 
     def declares(self, document: Document, key: str) -> bool:
         """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
@@ -281,16 +282,6 @@ class Workspace:
 
         return modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
 
-    def _loading(self, path: str) -> Sequence[Script]:
-        """The scripts that load the config at `path`."""
-        if path not in self._loaders:
-            from memlint.repository.config_reader import loading  # as above
-
-            name, index = self._files.name(path), self._launches.get()
-            found = loading(name, index.pages_naming(name), self._survey.get().scripts, self._sources.get())
-            return _kept(self._loaders, path, list(found))
-        return self._loaders[path]
-
     def is_made(self, reference: str) -> bool:
         """Whether a program or a command of the repository writes the file that `reference` names."""
         import memlint.repository.filled_in as filled_in  # as above
@@ -301,40 +292,23 @@ class Workspace:
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
         """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""
-        key = (path, frozenset(keys))
-        if key not in self._readers:
-            from memlint.repository.config_reader import Commands, reader_of  # where keys are the repository's own
-            from memlint.repository.launch.pages import comments  # as above
+        text, launches = self.documents(path)[0].text, self._launches_of(path)
+        found = self._readers.get().reader_of(self._files.name(path), frozenset(keys), launches, text)
+        return found._replace(path=self._files.display_name(found.path)) if found.path else found
 
-            name, index, files = self._files.name(path), self._launches.get(), self._files
-            text = self.documents(path)[0].text
-            commands = Commands(
-                (comments(text), *index.pages()),
-                lambda: (start.program for start in index.starts_with(name, text)),
-                lambda: index.others_naming(name),
-            )
-            scripts = [script._replace(path=files.inner(script.path)) for script in self._survey.get().scripts]
-            found = reader_of(name, key[1], self._launches_of(path), commands, scripts, self._sources.get())
-            return _kept(self._readers, key, found._replace(path=files.display_name(found.path) if found.path else ""))
-        return self._readers[key]
+    def _config_readers(self) -> ConfigReaders:
+        from memlint.repository.config_reader import ConfigReaders  # where keys are the repository's own
+
+        return ConfigReaders(self._survey.get().scripts, self._sources.get(), self._launches.get())
 
     def _program_sources(self) -> Sources:
         """The repository's Python, by names relative to its root, each file read once."""
         from memlint.repository.program_modules import PACKAGE_FILES, Sources, installed_commands  # as above
-        from memlint.repository.python_arguments import as_script
 
         files = self._files
-
-        @cache
-        def script(name: str) -> Script | None:
-            try:
-                return as_script(name, files.tracked_bytes(files.at(name)))
-            except OSError:
-                return None
-
         texts = (files.small_text(files.at(name)) for name in PACKAGE_FILES)
         commands = installed_commands(text for text in texts if text)
-        return Sources(self._launches.get().named, script, commands)
+        return Sources(self._launches.get().named, lambda name: files.tracked_bytes(files.at(name)), commands)
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""
@@ -376,9 +350,9 @@ class Workspace:
         return LaunchIndex(self.root, self._tracked(), self._files.tracked_bytes, self._referenced)
 
     def _surveyed(self) -> Python:
-        from memlint.repository.python_arguments import survey  # where a file has keys of the repository's own
+        from memlint.repository.python_arguments import Python  # where a file has keys of the repository's own
 
-        return survey(self._python.get(), self._files.load_bytes)
+        return Python(self._python.get(), self._files.load_bytes, self._files.inner)
 
     def pins(self, path: str) -> Mapping[str, Pin]:
         """Framework versions that the repository pins for the file at `path`, nearest first."""

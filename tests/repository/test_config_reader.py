@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from memlint.formats.base import ConfigReader
 from memlint.formats.trainer.reader import skips_rule
 from memlint.hardware import find
-from memlint.repository.workspace import in_memory
+from memlint.repository import program_modules
+from memlint.repository.workspace import Workspace, in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN
@@ -301,3 +303,19 @@ def test_a_key_that_the_program_asks_for_is_its_own() -> None:
     workspace = in_memory(files)
     found = Engine(tuple(shipped())).analyse(workspace.documents("ds.json")[0], workspace.context()).findings
     assert [one.message for one in found if one.rule == "CFG001"] == ["unknown key `warmup`"]
+
+
+def test_a_changed_config_does_not_have_the_programs_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+    search = program_modules._words
+    monkeypatch.setattr(program_modules, "_words", lambda script: searched.append(script.path) or search(script))
+    files = {"configs/sft.yaml": CONFIG, "train.py": BY_HELPER, "utils/config.py": LOADER}
+    workspace = in_memory(files)
+
+    def reader(of: Workspace, *more: str) -> ConfigReader:
+        return of.config_reader("configs/sft.yaml", [*(line.partition(":")[0] for line in CONFIG.splitlines()), *more])
+
+    assert reader(workspace).path == "train.py"
+    changed = workspace.overlaid({"configs/sft.yaml": (CONFIG + "packing: true\n").encode()})
+    assert reader(changed, "packing").path == reader(workspace, "packing").path == "train.py"
+    assert sorted(searched) == ["train.py", "utils/config.py"]

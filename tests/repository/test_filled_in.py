@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.repository.filled_in import by_command, by_program, by_substitution, is_made
-from memlint.repository.python_arguments import as_script
+from memlint.repository.script import Script
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.shipped import shipped
@@ -49,7 +49,7 @@ def test_variables_of_a_page_that_substitutes() -> None:
     ],
 )
 def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
-    assert by_program("lora_rank", 8, [as_script("train.py", text.encode())]) is says
+    assert by_program("lora_rank", 8, [Script("train.py", text.encode())]) is says
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_program_that_has_the_key_in_quotes(text: str, says: bool) -> None:
     ],
 )
 def test_files_that_are_made(page: str, script: str, made: bool) -> None:
-    assert is_made("ds.json", [page], [as_script("make.py", script.encode())]) is made
+    assert is_made("ds.json", [page], [Script("make.py", script.encode())]) is made
 
 
 CONFIG = "model_name_or_path: a/b\noutput_dir: o\nper_device_train_batch_size: 1\ndeepspeed: configs/ds.json\n"

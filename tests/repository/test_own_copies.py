@@ -12,7 +12,7 @@ from memlint.formats.axolotl import format as axolotl
 from memlint.formats.deepspeed import format as deepspeed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.formats.trainer import format as trainer
-from memlint.repository.python_arguments import Python, survey
+from memlint.repository.python_arguments import Python
 from memlint.repository.scripts.read import _DIALECTS, _WITH_FILES
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
@@ -23,7 +23,7 @@ KNOWS = "if adapter == \"lora\":\n    pass\nelif adapter == 'llora':\n    pass\n
 
 
 def found(path: str, text: str) -> Python:
-    return survey([path], lambda _: text.encode())
+    return Python([path], lambda _: text.encode())
 
 
 def test_a_refusal_counts_unless_it_is_commented_out() -> None:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from memlint.repository.program_modules import MOST_MODULES, Sources, installed_commands, modules
-from memlint.repository.python_arguments import as_script
 
 
 def names(files: Mapping[str, str], program: str = "train.py") -> list[str]:
     sources = Sources(
         lambda word, seen_from: [word] if word in files else [],
-        lambda name: as_script(name, files[name].encode()),
+        lambda name: files[name].encode(),
         {},
     )
     return [script.path for script in modules([program], sources)]

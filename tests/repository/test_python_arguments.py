@@ -165,7 +165,7 @@ def test_a_tree_of_much_python_is_read_up_to_a_bound(monkeypatch: pytest.MonkeyP
         read.append(path)
         return ARGUMENTS.encode()
 
-    declared.survey(["a.py", "b.py", "c.py"], load)
+    assert declared.Python(["a.py", "b.py", "c.py"], load).fields
 
     assert read == ["a.py", "b.py"]
 

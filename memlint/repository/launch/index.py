@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
 
 MOST_STARTS = 200  # commands of one page
+MOST_KEPT = 64  # configs: the checked one, and those that it names
 
 
 class LaunchIndex:
@@ -48,20 +50,23 @@ class LaunchIndex:
         self._read = read
         self._load = load
         self._others: dict[str, bytes] | None = None
-        self._naming: dict[str, tuple[str, ...]] = {}
+        self._naming = lru_cache(MOST_KEPT)(lambda name: tuple(self.pages_with(name)))
+        self._on_pages = lru_cache(MOST_KEPT)(self._launches_on_pages)
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
+        self._ends: frozenset[str] | None = None  # of the tracked files: see `_ends`
 
     def launches(self, config: str, text: str) -> tuple[Launch, ...]:
         """The commands that launch `config`: those in its own words, then the nearest first. Of a program, those that
         name no config, if there are such: another one's run is that config's."""
-        pages = (name for name, data in self._texts.items() if name in self._open or names_config(data, config))
-        found = (launch for page in pages for launch in self._launches_in(page).get(config, ()))
-        launches = (
-            *in_own_words(config, text, self._names),
-            *by_distance(found, config, lambda launch: launch.path),
-        )
+        launches = (*in_own_words(config, text, self._names), *self._on_pages(config))
         return tuple(one for one in launches if not one.names_config) or launches
+
+    def _launches_on_pages(self, config: str) -> Sequence[Launch]:
+        """The commands on all pages that launch `config`, the nearest first."""
+        pages = self._pages_naming(posixpath.basename(config))
+        found = (launch for page in pages for launch in self._launches_in(page).get(config, ()))
+        return by_distance(found, config, lambda launch: launch.path)
 
     def starts(self, program: str) -> tuple[ProgramStart, ...]:
         """The commands that start the Python program at the path `program`: its docstring's, then the nearest first."""
@@ -107,17 +112,14 @@ class LaunchIndex:
             self._starts[name] = tuple(islice(found, MOST_STARTS))
         return self._starts[name]
 
-    def pages(self) -> Iterator[str]:
-        """The texts that show commands."""
-        return (data.decode("utf-8", "replace") for data in self._texts.values())
+    def pages_with(self, word: str) -> Iterator[str]:
+        """The texts that show commands and contain `word`."""
+        wanted = word.encode("utf-8", "replace")
+        return (data.decode("utf-8", "replace") for data in self._texts.values() if wanted in data)
 
     def pages_naming(self, config: str) -> tuple[str, ...]:
-        """The texts of `pages` that contain the name of `config`."""
-        name = posixpath.basename(config)
-        if name not in self._naming:
-            found = (data for data in self._texts.values() if names_config(data, config))
-            self._naming[name] = tuple(data.decode("utf-8", "replace") for data in found)
-        return self._naming[name]
+        """The texts that show commands and contain the name of `config`."""
+        return self._naming(posixpath.basename(config))
 
     def others_naming(self, config: str) -> Iterator[tuple[str, str]]:
         """(name, text) of programs in other languages, and of files with steps, that name `config`."""
@@ -128,11 +130,19 @@ class LaunchIndex:
 
     def named(self, word: str, config: str) -> tuple[str, ...]:
         """The tracked files that `word` of some page may name: from the root, or from a folder above `config`."""
+        if not self._may_exist(word):
+            return ()
         folders, folder = [""], posixpath.dirname(config)
         while folder:
             folders.append(folder)
             folder = posixpath.dirname(folder)
         return self._names.resolve(word, folders)
+
+    def _may_exist(self, word: str) -> bool:
+        """Whether a tracked file ends as `word` does. Most imports of a program are of packages that lie elsewhere."""
+        if self._ends is None:
+            self._ends = frozenset(end for name in self._names.names for end in _ends(name))
+        return _is_odd(word) or _ends(word)[-1] in self._ends
 
     def files(self, config: str) -> Sequence[str]:
         """The launch files of accelerate, the likeliest for `config` first."""
@@ -170,6 +180,17 @@ class LaunchIndex:
                 by_config.setdefault(config, []).append(launch)
             self._by_page[page] = by_config
         return self._by_page[page]
+
+
+def _ends(path: str) -> tuple[str, ...]:
+    """The last part of a path, and its last two if it has two."""
+    folder, _, name = path.rpartition("/")
+    return (name, f"{folder.rpartition('/')[2]}/{name}") if folder else (name,)
+
+
+def _is_odd(path: str) -> bool:
+    """Whether the last parts of a path are not what it ends with: it begins at the disk's root, or goes upwards."""
+    return path.startswith("/") or path.endswith(("/", ".")) or "./" in path or "//" in path
 
 
 def in_own_words(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, ...]:

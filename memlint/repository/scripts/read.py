@@ -16,7 +16,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
-from memlint.repository.config_reader import has_own_trainer
+from memlint.repository.script import has_own_trainer
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
