@@ -73,8 +73,8 @@ def _saves_input(context: LayerContext, linear: Linear | None, width: int) -> bo
 
 
 def _kept_by_adapters(context: LayerContext, linear: Linear | None, extent: str, count: int, width: int) -> list[Value]:
-    """What `count` adapted layers of each other expert save of their own: the mask, the input after dropout or casts, the
-    low-rank activation, and the factors as autocast casts them (projection.py, _with_lora)."""
+    """What `count` adapted layers of each other expert save beside their input: the mask and the copy after dropout or
+    casts, the low-rank activation, and the factors as autocast casts them (projection.py, _with_lora)."""
     if linear is None or linear.down is None:
         return []
     tape, entering = context.tape, _input_width(context, linear, width)
