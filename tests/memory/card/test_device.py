@@ -251,3 +251,29 @@ def test_threads_may_load_all_weights_before_one_is_quantised(
     found = estimate(one)
     whole = 2 * sum(t.numel * u.repeat for u in units(one) for t in u.tensors if t.kind != "adapter")
     assert ((found.allocated_high_bytes or 0) >= whole) == is_whole
+
+
+ASLEEP = {"rollout.generator": "vllm_colocate", "rollout.sleep_level": 2, "rollout.tensor_parallel_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, 400),
+        ({"rollout.tensor_parallel_size": 1}, 0),
+        ({"rollout.tensor_parallel_size": 8}, 700),
+        ({"rollout.generator": "vllm"}, 0),
+    ],
+)
+def test_an_engine_over_several_gpus_keeps_its_communicator_asleep(changes: dict[str, object], kept: int) -> None:
+    """NVIDIA-NeMo/RL#223; awake it counts it in its share."""
+    assert device.sleeping_engine_bytes(replace(small_run(), {**ASLEEP, **changes})) == kept << 20
+
+
+def test_a_card_that_is_named_holds_the_context_of_the_engine_too() -> None:
+    own, shared = (replace(small_run(), {**ASLEEP, "rollout.own_process": value}) for value in (True, False))
+    gpu = common()[0]
+    on_card = replace(own, {"hardware.gpu": gpu})
+    outside = device._outside_of(gpu, own, device.constants())
+    assert outside == device.outside_allocator(on_card)
+    assert outside > device._outside_of(gpu, shared, device.constants())
