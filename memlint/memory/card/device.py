@@ -202,8 +202,8 @@ def _contexts_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
 
 
 def sleeping_engine_bytes(run: Run, table: Mapping[str, Any] | None = None) -> int:
-    """Bytes of the communication buffers that an engine over several GPUs keeps while it sleeps. Awake it counts them in
-    its share. A process of Llama 3.2 1B asleep showed 774 MiB on one GPU, which is its context, and 2440 on two
+    """Bytes of the communication buffers that an engine over several GPUs keeps while it sleeps. Awake it counts them
+    in its share. A process of Llama 3.2 1B asleep showed 774 MiB on one GPU, which is its context, and 2440 on two
     (NVIDIA-NeMo/RL#223)."""
     rollout, ranks = run.rollout, run.rollout.tensor_parallel_size
     if rollout.generator != "vllm_colocate" or not rollout.sleep_level or not isinstance(ranks, int) or ranks < 2:
@@ -255,7 +255,7 @@ def _nccl_of(gpu: Gpu | None, run: Run, table: Mapping[str, Any]) -> int:
     stated = run.hardware.communication
     if stated is not None and (gpu or not stated.share):
         return stated.of(gpu.nominal_bytes if gpu else 0)
-    return _buffers(world, table)
+    return _buffers(2 if world == 2 else 3, table)
 
 
 def _buffers(ranks: int, table: Mapping[str, Any]) -> int:
