@@ -31,7 +31,7 @@ COVERED = {
         *("formats.axolotl.method", "formats.axolotl.model", "formats.axolotl.parallel", "formats.axolotl.releases"),
         *("formats.axolotl.recognise", "formats.axolotl.training", "formats.axolotl.unmodelled"),
         "formats.axolotl.experts",
-        *("memory.layers.fused_adapter", "memory.layers.moe_loop"),
+        "memory.layers.fused_adapter",
     ),
     "tests/formats/llamafactory/test_semantics.py": (
         *("formats.llamafactory.config", "formats.llamafactory.families", "formats.llamafactory.issues"),

@@ -1,5 +1,5 @@
-"""Figures that maintainers of ms-swift, Unsloth, verl, TRL and OpenRLHF published, beside memlint's interval for the
-same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl and OpenRLHF published, beside memlint's interval
+for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -13,6 +13,9 @@ the longest sequence that fits on a card, with Unsloth and with FlashAttention a
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory,
 which is the card's without the CUDA context; `release` is the Unsloth that printed it.
+
+Rows of Axolotl have `steps`: it resets PyTorch's peaks after loading (utils/bench.py), so the figure is that of the
+steps, which may need less.
 
 Rows with `ran_on_gib` name the cards that the authors ran on: verl's table of the least hardware for a model (commit
 2239fd0ff, docs/perf/device_tuning.rst), examples of ms-swift and OpenRLHF. Their interval must begin below the card.
@@ -44,7 +47,7 @@ CARD = "H200"  # larger than any figure, so that no interval is cut at the card
 ROUNDING = 0.5  # GiB: most comments have whole GiB
 
 
-LENGTHS = ("max_length", "max_completion_length", "max_new_tokens", "response_length", "packing_length")
+LENGTHS = ("max_length", "sequence_len", "max_completion_length", "max_new_tokens", "response_length", "packing_length")
 SHORT = 128  # tokens
 # What marks a row of reinforcement learning, preferences or distillation, in the frameworks' own keys.
 RL_KEYS = ("rlhf_type", "actor_rollout_ref", "num_generations", "actor_num_gpus_per_node", "ref_pretrain")
@@ -72,7 +75,7 @@ def judged(row: dict[str, Any], found: Estimate) -> str:
     if "ran_on_gib" in row:
         return _beside_its_card(row["ran_on_gib"], found)
     where = place(on_card(row, found), found)
-    return "shorter" if where == "below" and _fits_short_samples(row, found) else where
+    return "shorter" if where == "below" and _fits_short_samples(row) else where
 
 
 def _beside_its_card(gib: float, found: Estimate) -> str:
@@ -82,12 +85,14 @@ def _beside_its_card(gib: float, found: Estimate) -> str:
     return "ran" if low / GIB <= gib else "OVER ITS CARD"
 
 
-def _fits_short_samples(row: dict[str, Any], found: Estimate) -> bool:
+def _fits_short_samples(row: dict[str, Any]) -> bool:
     """Whether samples far shorter than their bound explain a figure below the interval."""
     settings = row["files"][MAIN]
+    if settings.get("sample_packing"):
+        return False
     shorter = {key: min(SHORT, value) for key, value in settings.items() if key in LENGTHS and isinstance(value, int)}
-    low = _estimate({**row, "files": {MAIN: {**settings, **shorter}}}).device_low_bytes or 0
-    return low / GIB <= on_card(row, found) + ROUNDING
+    short = _estimate({**row, "files": {**row["files"], MAIN: {**settings, **shorter}}})
+    return (short.device_low_bytes or 0) / GIB <= on_card(row, short) + ROUNDING
 
 
 def place(gib: float, found: Estimate) -> str:
@@ -102,7 +107,15 @@ def place(gib: float, found: Estimate) -> str:
 def on_card(row: dict[str, Any], found: Estimate) -> float:
     """The row's figure in GiB of the card: what PyTorch reserved, and memlint's figure of what is beside it."""
     beside = (found.device_bytes or 0) - (found.reserved_bytes or 0)
-    return row["gib"] if "gib" in row else row["reserved_gib"] + beside / GIB
+    gib: float = row["gib"] if "gib" in row else row["reserved_gib"] + beside / GIB
+    return gib + _more_to_load(found) / GIB if "steps" in row else gib
+
+
+def _more_to_load(found: Estimate) -> int:
+    """Bytes that loading needs beyond every step."""
+    by_phase = {phase.name: phase.allocated_bytes for phase in found.phases}
+    load = by_phase.pop("load", 0)
+    return max(0, load - max(by_phase.values(), default=load))
 
 
 def main() -> int:

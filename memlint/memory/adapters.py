@@ -60,6 +60,37 @@ _STACKED = {
 }
 
 
+# The linear layers of an expert before transformers 5 where a family's row names none: gate, up, down.
+_EXPERT_LINEARS = ("gate_proj", "up_proj", "down_proj")
+_OF_STACK = {"gate_up_proj": slice(0, 2), "up_proj": slice(1, 2), "down_proj": slice(2, 3)}
+
+
+def branches_of_expert_linears(
+    weight: Weight, method: Method, names: tuple[str, ...], layer_index: int
+) -> tuple[AdapterTensor, ...]:
+    """The adapters of all experts of a layer where each expert is a module of linear layers, which PEFT adapts like any
+    other (transformers 4.57 models/qwen3_moe/modeling_qwen3_moe.py:198). `weight`: the experts' matrices in one stack,
+    (experts, outputs, inputs); `names`: of an expert's linear layers, gate, up, down."""
+    prefix, _, stack = weight.name.rpartition(".")
+    parts = (names or _EXPERT_LINEARS)[_OF_STACK.get(stack, slice(0))]
+    modules = [f"{prefix}.0.{name}" for name in parts]
+    adapted = [module for module in modules if _is_linear_target(module, method, layer_index)]
+    if not adapted or method.kind not in LORA_KINDS:
+        return ()
+    experts, rows, columns = weight.shape
+    rank = rank_of(adapted[0], method) * experts
+    outputs = rows * len(adapted) // len(parts)
+    return AdapterTensor("lora_A", (rank * len(adapted), columns)), AdapterTensor("lora_B", (outputs, rank))
+
+
+def _is_linear_target(module: str, method: Method, layer_index: int) -> bool:
+    if method.layers_to_transform and layer_index not in method.layers_to_transform:
+        return False
+    if method.exclude_modules and matches(module, method.exclude_modules):
+        return False
+    return method.targets == ("all-linear",) or matches(module, method.targets)
+
+
 # Routers that are nn.Linear in transformers 5.23 (AFMoE, DBRX, Gemma 4, HunYuan, JetMoE, LongCat): "all-linear" takes
 # them. Others are parameters of a class of their own, which it leaves alone.
 LINEAR_ROUTERS = ("router.gate", "router.layer", "router.classifier", "router.proj", "gate.wg")
@@ -76,14 +107,11 @@ def is_target(weight: Weight, method: Method, layer_index: int) -> bool:
         return True
     if weight.kind not in ("linear", "head", "embedding", "conv", "router") or not weight.name.endswith("weight"):
         return False
-    if method.layers_to_transform and layer_index not in method.layers_to_transform:
-        return False
     module = weight.name[: -len(".weight")]
-    if method.exclude_modules and matches(module, method.exclude_modules):
+    takes_all = method.targets == ("all-linear",)
+    if takes_all and weight.kind != "linear" and not (weight.kind == "router" and matches(module, LINEAR_ROUTERS)):
         return False
-    if method.targets == ("all-linear",):
-        return weight.kind == "linear" or (weight.kind == "router" and matches(module, LINEAR_ROUTERS))
-    return matches(module, method.targets)
+    return _is_linear_target(module, method, layer_index)
 
 
 def matches(module: str, names: tuple[str, ...]) -> bool:

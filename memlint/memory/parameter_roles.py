@@ -112,6 +112,7 @@ class Roles(NamedTuple):
     router: Parameter | None = None
     convolution: Parameter | None = None
     scale: Parameter | None = None  # LayerScale: a vector that multiplies the output of attention and MLP (`lambda_1`)
+    expert_linears: tuple[tuple[str, Linear], ...] = ()  # adapted; read where experts are linear layers
 
 
 def part_of(name: str) -> str:
@@ -306,10 +307,17 @@ def _roles(tensors: tuple[Tensor, ...], dropout: bool) -> Roles:
         for key, kind in kinds.items()
         if kind == "experts"
     )
+    expert_linears = tuple(
+        (key, _linear(key, weights, dropout, dtypes[key]))
+        for key, kind in kinds.items()
+        if kind == "experts" and key + ".lora_A" in weights
+    )
     router = _with_adapter(ROUTER, weights) if ROUTER in weights else None
     convolution = next((weights[key] for key, kind in kinds.items() if kind == "conv"), None)
     scale = weights.get("lambda_1")
-    return Roles(linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale)
+    return Roles(
+        linears, weights.get("norm"), weights.get("head_norm"), experts, router, convolution, scale, expert_linears
+    )
 
 
 def _adapted_routers(tensors: tuple[Tensor, ...]) -> tuple[str, ...]:

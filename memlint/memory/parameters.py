@@ -181,6 +181,7 @@ class _UnitBuilder:
         self.unquantized = architecture.stored.skipped if quantization.prequantized else quantization.skipped
         self.quantizes = quantization.method != "none"
         self.experts_are_stacked = stacks_experts(run)
+        self.expert_linears = families.of(architecture).experts.peft_stacked_targets
         self.embeddings_dtype = run.precision.embeddings_dtype
         self.selects_weights = (
             bool(method.trainable_patterns) or method.kind == "freeze" or method.bias == "all" or blockwise
@@ -275,13 +276,16 @@ class _UnitBuilder:
         return "all" in names or weight.name.split(".")[0] in names
 
     def _add_adapter(self, found: list[Tensor], weight: Weight, index: int) -> None:
-        if not adapters.is_target(weight, self.method, index):
-            return
         dtype = self.run.method.adapter_dtype
-        for branch in adapters.branches(weight, self.method):
+        for branch in self._branches(weight, index):
             count = numel(branch.shape)
             name = f"{weight.name}.{branch.suffix}"
             found.append(Tensor(name, count, branch.shape, "adapter", True, dtype, count * BYTES[dtype], weight.copies))
+
+    def _branches(self, weight: Weight, index: int) -> tuple[adapters.AdapterTensor, ...]:
+        if weight.kind == "experts" and not self.experts_are_stacked:
+            return adapters.branches_of_expert_linears(weight, self.method, self.expert_linears, index)
+        return adapters.branches(weight, self.method) if adapters.is_target(weight, self.method, index) else ()
 
     def _base_tensor(self, weight: Weight, trained: bool) -> Tensor:
         quantization = self.run.model.quantization

@@ -17,6 +17,7 @@ from memlint.run import Run, Stack, Unknown
 
 # From these releases on nothing in this folder changes for any model. `_last_transformers_change` has transformers.
 _LAST_CHANGES: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
+_LOADS_IN_ORDER: Version = (5, 4)  # what is quantised on the fly (card/interval.py, _loads_faster_than_it_quantises)
 _MIXERS_THAT_SETTLED = ("attention", "mla")
 
 
@@ -48,13 +49,16 @@ def _canonical(stack: Stack, transformers: Version | None) -> Stack:
 def _last_transformers_change(run: Run) -> Version | None:
     """The release of transformers from which on nothing changes for the models of this run.
 
-    Of attention and dense MLPs alone it is 4.52, or the last that a family's row names. None where any release may
+    Of attention and dense MLPs alone it is 4.52, or the last that a family's row names; of weights that are quantised
+    5.4 at least. None where any release may
     matter: state-space layers, experts and adapters that PEFT moves to them, and every model under Unsloth
     (unsloth.py, `_loss_in_chunks`).
     """
     if run.stack.use_unsloth:
         return None
     settled = [_last_change(model.architecture) for model in (run.model, *run.method.extra_models)]
+    if run.model.quantization.method != "none":
+        settled.append(_LOADS_IN_ORDER)
     return None if None in settled else max(release for release in settled if release is not None)
 
 

@@ -173,8 +173,9 @@ def with_engine_beside(found: Estimate, run: Run, engine_phases: tuple[Phase, ..
     """
     peak = max(engine_phases, key=lambda phase: phase.allocated_bytes)
     usable = device.usable_bytes(run)
-    shown = peak.allocated_bytes + device.outside_allocator(run)
-    most = max(shown + beyond_the_share(peak), woken + device.outside_allocator(run) if woken else 0)
+    outside = device.outside_allocator(run) - device.sleeping_engine_bytes(run)
+    shown = peak.allocated_bytes + outside
+    most = max(shown + beyond_the_share(peak), woken + outside if woken else 0)
     low, high = max(shown, found.device_low_bytes or 0), max(most, found.device_high_bytes or 0)
     reaches = fits_beside_engine(run, engine_phases)
     verdict = device.verdict(low, high, usable)
@@ -257,7 +258,8 @@ def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bo
         others = writing.allocated_bytes - writing.components[ENGINE] + beyond_the_share(writing)
         share = device.engine_share(run, gpu, writing.components["weights"])
         on_card = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
-        return others + share + device.outside_allocator(on_card) <= gpu.usable_bytes
+        outside = device.outside_allocator(on_card) - device.sleeping_engine_bytes(on_card)
+        return others + share + outside <= gpu.usable_bytes
 
     return fits
 

@@ -10,9 +10,9 @@ from memlint.formats.fields import Fields
 _KEY = "quantize_moe_experts"
 # Since then the key is there; before, Axolotl drops it with every other key that it does not know.
 PACKS_SINCE = (0, 15)
-# Loads one tensor at a time where weights are packed as they come (core_model_loading.py:1117, v5.5.0); before, threads
+# Loads one tensor at a time where weights are packed as they come (core_model_loading.py:1106, v5.4.0); before, threads
 # put them on the card faster than they are packed.
-_IN_ORDER = (5, 5)
+_IN_ORDER = (5, 4)
 # Pins the first bitsandbytes whose hooks run when a recomputation stops early (0.50.2 nn/parametrize.py:126-133; 0.49.1
 # nn/parametrize.py:152); the hooks of 8 bits are Axolotl's own and do not (0.19.0 monkeypatch/moe_quant.py:65).
 _ALWAYS_CALLED = (0, 19)
@@ -65,7 +65,7 @@ def unknown_of_packing(fields: Fields, config: AxolotlConfig) -> str:
     if config.own.get("lora_target_parameters") and not runs_scattermoe(config):
         return "what adapters on packed experts make whole"
     if config.versions["transformers"] < _IN_ORDER:
-        return "before transformers 5.5 experts load in threads, faster than they are packed"
+        return "before transformers 5.4 experts load in threads, faster than they are packed"
     if runs_scattermoe(config):  # unpacks them itself, past the cache (libs/scattermoe_lora/experts.py:510)
         return ""
     return _reason_they_stay_unpacked(fields, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
 import memlint.memory.families.lookup as families
+import memlint.memory.host as host
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.sharding.unsharded import weight_bytes
@@ -37,6 +38,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
         low = min(low, max(_after_loading(run, units), *(_allocated(one) for one in found if one.name != "load")))
     if _loads_packed_weights_whole(run):
         high = max(high, sum(weight_bytes(unit) * unit.repeat for unit in units))
+    if _loads_faster_than_it_quantises(run):
+        high = max(high, host.base_elements(units) * BYTES.get(str(run.model.weights_dtype), 2))
     if run.stack.expert_kernel:
         high += _TUNING_BUFFER
     if run.stack.use_ktransformers:
@@ -86,6 +89,24 @@ def _loads_packed_weights_whole(run: Run) -> bool:
     fsdp = run.parallelism.engine == "fsdp" and not run.parallelism.fsdp.loads_packed_on_host
     older = () < run.stack.transformers < _PACKS_ON_THE_CARD
     return fsdp and run.model.quantization.method == "bnb" and not older
+
+
+_LOADS_IN_THREADS = ((5,), (5, 4))
+
+
+def _loads_faster_than_it_quantises(run: Run) -> bool:
+    """Whether threads may have put the whole checkpoint on the card before its first weights are quantised.
+
+    transformers 5.0 to 5.3 give every tensor to a pool of threads, each of which ends on the card, and then quantise
+    one after another (5.3.0 core_model_loading.py:1110 and :1199). 5.4 reads them one after another again
+    (core_model_loading.py:1106; huggingface/transformers#43032: a model that loaded in 9 GB died above 15).
+    """
+    quantization, parallel = run.model.quantization, run.parallelism
+    since, until = _LOADS_IN_THREADS
+    meta = parallel.engine == "deepspeed" and parallel.zero.stage == 3
+    on_host = parallel.engine == "fsdp" and parallel.fsdp.loads_packed_on_host
+    on_the_fly = quantization.method in ("bnb", "hqq", "eetq", "quanto") and not quantization.prequantized
+    return on_the_fly and not meta and not on_host and since <= run.stack.transformers < until
 
 
 def peak_with_images(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> int:

@@ -27,7 +27,7 @@ Recording = tuple[Tape, Value, Value, tuple[Value, ...]]  # the input, the outpu
 def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode, grad: bool) -> Recording:
     tape = kernels.tape(grad)
     cos, sin = Value.external("rope", mode.width), Value.external("rope", mode.width)
-    linears = mark_fused(dict(roles.linears), kernels, shape)
+    linears = mark_fused(dict(roles.linears), kernels, shape) | dict(roles.expert_linears)
     context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new(_input_extent(shape), mode.width, mode.input_needs_gradient)
     if grad and mode.checkpoint and mode.reentrant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
-from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer
 
 
 class Tokens:
@@ -170,6 +170,17 @@ def _mlp(found: dict[str, int], layer: DecoderLayer, count: int, hidden: int) ->
     found["intermediate*2"] = 2 * count * shape.intermediate_size
     found["shared_intermediate"] = count * shape.shared_intermediate_size
     found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size
+
+
+def of_expert_adapters(counts: dict[str, int], shape: Mlp, tokens: Tokens) -> dict[str, int]:
+    """Extents of the low-rank activations of adapted experts that are linear layers: of the last expert's tokens, and
+    of all others' (moe_loop.py). Their factors stand in one pair for all experts, whose rank is the sum of theirs."""
+    found = {}
+    for extent in (name for name in counts if name.startswith("rank:expert_")):
+        rank = counts[extent] // (tokens.count * max(1, shape.experts))
+        found[extent] = rank * counts["expert"]
+        found["others_" + extent] = rank * (counts["chosen"] - counts["expert"])
+    return found
 
 
 def _expert_share(found: dict[str, int], experts: int, matrix: int) -> None:

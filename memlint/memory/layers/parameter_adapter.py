@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 
-_FACTORS = (".lora_A", ".lora_B")
+FACTORS = (".lora_A", ".lora_B")
 
 
 def with_adapter(tape: Tape, weight: Parameter, autocast_width: int = 0) -> Value:
@@ -12,9 +12,9 @@ def with_adapter(tape: Tape, weight: Parameter, autocast_width: int = 0) -> Valu
     tuners/lora/layer.py:2513, ParamWrapper.get_delta_factors; of a router, whose factors autocast casts, :2530)."""
     width = autocast_width or weight.width
     casts = weight.adapter_width != width
-    factors = [tape.new(weight.extent + factor, width) for factor in _FACTORS if casts]
+    factors = [tape.new(weight.extent + factor, width) for factor in FACTORS if casts]
     merged = tape.new(weight.extent, weight.width, requires_grad=True)
-    gradients = tuple(ParameterGradient(weight.extent + factor, width, weight.adapter_width) for factor in _FACTORS)
+    gradients = tuple(ParameterGradient(weight.extent + factor, width, weight.adapter_width) for factor in FACTORS)
     tape.node((merged,), (), factors, weights=gradients)
     tape.drop(*factors)
     return merged

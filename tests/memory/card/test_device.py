@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 from memlint.hardware import common
 from memlint.hardware.model import Gpu
 from memlint.memory.card import device
+from memlint.memory.estimate import estimate
+from memlint.memory.parameters import units
 from memlint.run import Amount, Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack, replace
+from tests.memory.runs import run as small_run
 
 GIB = 1 << 30
 A100 = Gpu("A100-80GB", 80 * GIB, int(79.15 * GIB), context_bytes=1268 << 20)
@@ -224,3 +227,53 @@ def test_all_kernels_are_resident_before_lazy_loading() -> None:
     new = Run("test", "test.yaml", stack=Stack(torch=(2, 4)), hardware=Hardware(A100))
     assert device.context_bytes(old) == 1200 << 20
     assert device.context_bytes(new) == 480 << 20
+
+
+@pytest.mark.parametrize(
+    ("version", "changes", "is_whole"),
+    [
+        ((4, 57), {}, False),
+        ((5, 0), {}, True),
+        ((5, 3), {}, True),
+        ((5, 4), {}, False),
+        ((), {}, False),
+        ((5, 3), {"model.quantization.prequantized": True}, False),
+        ((5, 3), {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3}, False),
+    ],
+)
+def test_threads_may_load_all_weights_before_one_is_quantised(
+    version: tuple[int, ...], changes: dict[str, object], is_whole: bool
+) -> None:
+    """transformers 5.0 to 5.3; huggingface/transformers#43032."""
+    packed = {"model.quantization": Quantization("bnb", 4, "nf4"), "method.kind": "lora", "method.rank": 8}
+    wide = {"hidden_size": 2048, "intermediate_size": 8192, "vocab_size": 100}
+    one = replace(small_run(wide), {**packed, "method.targets": ("q_proj",), "stack.transformers": version, **changes})
+    found = estimate(one)
+    whole = 2 * sum(t.numel * u.repeat for u in units(one) for t in u.tensors if t.kind != "adapter")
+    assert ((found.allocated_high_bytes or 0) >= whole) == is_whole
+
+
+ASLEEP = {"rollout.generator": "vllm_colocate", "rollout.sleep_level": 2, "rollout.tensor_parallel_size": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, 400),
+        ({"rollout.tensor_parallel_size": 1}, 0),
+        ({"rollout.tensor_parallel_size": 8}, 700),
+        ({"rollout.generator": "vllm"}, 0),
+    ],
+)
+def test_an_engine_over_several_gpus_keeps_its_communicator_asleep(changes: dict[str, object], kept: int) -> None:
+    """NVIDIA-NeMo/RL#223; awake it counts it in its share."""
+    assert device.sleeping_engine_bytes(replace(small_run(), {**ASLEEP, **changes})) == kept << 20
+
+
+def test_a_card_that_is_named_holds_the_context_of_the_engine_too() -> None:
+    own, shared = (replace(small_run(), {**ASLEEP, "rollout.own_process": value}) for value in (True, False))
+    gpu = common()[0]
+    on_card = replace(own, {"hardware.gpu": gpu})
+    outside = device._outside_of(gpu, own, device.constants())
+    assert outside == device.outside_allocator(on_card)
+    assert outside > device._outside_of(gpu, shared, device.constants())
