@@ -24,9 +24,10 @@ def is_before_0_4(config: VerlConfig) -> bool:
 
 
 def sleeps_in_any_case(config: VerlConfig) -> bool:
-    """Whether the engine sleeps while the model trains whatever `free_cache_engine` says. From 0.3 to 0.4.1 the sharding
-    managers put vLLM since 0.7 and SGLang to sleep after each rollout (0.3.0 workers/sharding_manager/fsdp_vllm.py:123,
-    0.4.1 :215); the key was for vLLM up to 0.6.3 alone (0.4.1 vllm_rollout_spmd.py:364). 0.5.0 asks it."""
+    """Whether the engine sleeps while the model trains whatever `free_cache_engine` says. From 0.3 to 0.4.1 the
+    sharding managers put vLLM since 0.7 and SGLang to sleep after each rollout (0.3.0
+    workers/sharding_manager/fsdp_vllm.py:123, 0.4.1 :215); the key was for vLLM up to 0.6.3 alone (0.4.1
+    vllm_rollout_spmd.py:364). 0.5.0 asks it."""
     if () < config.context.versions.get("vllm", ()) < _VLLM_SLEEPS:
         return False
     pinned = config.context.versions.get("verl")

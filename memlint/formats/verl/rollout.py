@@ -40,7 +40,9 @@ def read_generator(fields: Fields, config: VerlConfig) -> None:
 def _read_sleep(fields: Fields, config: VerlConfig) -> None:
     key = f"{ROLLOUT}.free_cache_engine"
     if not config.flag(key) and sleeps_in_any_case(config):
-        fields.infer("rollout.sleep_level", 1, "verl 0.3 to 0.4 put the engine to sleep whatever `free_cache_engine` says")
+        fields.infer(
+            "rollout.sleep_level", 1, "verl 0.3 to 0.4 put the engine to sleep whatever `free_cache_engine` says"
+        )
         return
     fields.put("rollout.sleep_level", 2 if config.flag(key) else 0, config.origin(key))
 

@@ -15,6 +15,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.repository.scripts.commands import Option, options
 from memlint.repository.scripts.completeness import nodes
+from memlint.repository.scripts.reached import unreached
 from memlint.source.shell.text import Word
 
 TYPE_CHECKING = False
@@ -47,7 +48,8 @@ def changes(
     """The changes that a program makes. `trees`: path and syntax tree of its modules, the program first; `own`: parts
     of names of classes that are models."""
     has_reward_models = any(_REWARD in name for name in flags)
-    return tuple(found for one in _all(trees, classes, own) if (found := _placed(one, has_reward_models)) is not None)
+    found = _within_reach(list(_all(trees, classes, own)), trees)
+    return tuple(one for each in found if (one := _placed(each, has_reward_models)) is not None)
 
 
 def happening(
@@ -78,6 +80,10 @@ class _Found(NamedTuple):
     node: ast.AST
     tree: ast.Module
 
+    @property
+    def line(self) -> int:
+        return getattr(self.node, "lineno", 0)
+
 
 def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], own: Sequence[str]) -> Iterator[_Found]:
     for path, tree in trees:
@@ -93,6 +99,14 @@ def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], ow
                 yield _Found("freezes parameters of its own choice", False, True, False, path, node, tree)
 
 
+def _within_reach(found: list[_Found], trees: Sequence[tuple[str, ast.Module]]) -> list[_Found]:
+    """Without what stands in code that the program imports and never names: the other trainers of a package."""
+    if all(one.path == trees[0][0] for one in found):
+        return found
+    left_out = unreached(trees)
+    return [one for one in found if not any(one.line in lines for lines in left_out.get(one.path, ()))]
+
+
 def _extends(owner: str, classes: Mapping[str, Any]) -> bool:
     """Whether a class of the repository stands on a language model of transformers."""
     bases = [_name(base) for base in classes[owner][0].bases] if classes[owner] else []
@@ -103,8 +117,7 @@ def _placed(found: _Found, has_reward_models: bool) -> ModelChange | None:
     tests = list(_tests_around(found.node, found.tree))
     if found.is_classifier and not has_reward_models and any(_asks_for_text(test) for test in tests):
         return None
-    line = getattr(found.node, "lineno", 0)
-    what = f"{posixpath.basename(found.path)}:{line} {found.what}"
+    what = f"{posixpath.basename(found.path)}:{found.line} {found.what}"
     switch = next((flag for test in tests if (flag := _switch(test))), "")
     return ModelChange(what, switch, found.freezes, found.extends)
 

@@ -275,7 +275,9 @@ def test_verl_0_3_and_0_4_put_the_engine_to_sleep_whatever_the_key_says(
 
 
 @pytest.mark.parametrize(("rollout", "level"), [({"use_fire_sampling": False}, 1), ({"agent": {}}, 0)])
-def test_a_copy_of_the_trainers_file_tells_whether_the_engine_always_sleeps(rollout: dict[str, Any], level: int) -> None:
+def test_a_copy_of_the_trainers_file_tells_whether_the_engine_always_sleeps(
+    rollout: dict[str, Any], level: int
+) -> None:
     awake = changed(GRPO, actor_rollout_ref__rollout__free_cache_engine=False)
     assert _over(awake, rollout=rollout).rollout.sleep_level == level
 

@@ -28,6 +28,15 @@ def test_a_class_of_the_repository_and_a_classifier_are_told_with_their_lines() 
     ]
 
 
+def test_a_trainer_that_a_package_has_besides_changes_nothing() -> None:
+    program = ast.parse("from own import Supervised\nSupervised()")
+    others = ast.parse("class Reward:\n  def load(self): AutoModelForSequenceClassification.from_pretrained('x')")
+    trees = [("/repo/train.py", program), ("/repo/own/reward.py", others)]
+    assert changes(trees, {}, MODELS, {}) == ()
+    named = ast.parse("from own import Reward\nReward()")
+    assert len(changes([("/repo/train.py", named), *trees[1:]], {}, MODELS, {})) == 1
+
+
 REWARDS = """
 for i, reward in enumerate(rewards):
     if isinstance(reward, str):
