@@ -28,6 +28,7 @@ _LOOKED_UP = rb"""(?:\[|\.get\(\s*)["'](%b)["']|\b(?:cfg|config|conf)\.(?:\w+\.)
 _ASKED_FOR = rb"""["'](%b)["'][ \t]+in\b"""
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
+_FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w.-])""")  # `root / "games" / "configs"`
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -182,7 +183,8 @@ class _Config(NamedTuple):
         return ConfigReader()
 
     def _of_keys(self) -> ConfigReader:
-        """The script that reads most of the file's keys one by one; a module that it imports may load the file."""
+        """The script that reads most of the file's keys one by one; a module that it imports may load the file. One that
+        loads such files by itself comes first."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
@@ -192,7 +194,7 @@ class _Config(NamedTuple):
             own = has_own_trainer(script.text)
             return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks([script]))
 
-        return _one_of(map(reader, self.scripts))
+        return _one_of(map(reader, sorted(self.scripts, key=lambda script: not self.loads(script))))
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
@@ -284,6 +286,7 @@ def _names_folder(script: Script, config: str) -> bool:
     beside = posixpath.dirname(script.path)
     name = posixpath.basename(config).encode("utf-8", "replace")
     texts = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == name else b"", script.text)
+    texts = _FOLDER_IN_FOLDER.sub(b"/", texts)
     for word in _QUOTED.findall(texts):
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):

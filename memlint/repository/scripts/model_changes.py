@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAY_FREEZE = "which may freeze parts of itself"
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_LIBRARIES = ("transformers", "trl", "peft", "unsloth", "optimum", "auto_gptq", "awq")  # with classes of models
 _REWARD = "reward_model"  # part of a flag's name: the program can take its rewards from a model
 _OFF = frozenset({"false", "0", "no", "none", "off"})
 
@@ -93,10 +94,25 @@ def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], ow
             if owner in classes and any(part in owner for part in own):
                 what = f"loads `{owner}`, a class of the repository"
                 yield _Found(what, False, False, _extends(owner, classes), path, node, tree)
+            elif any(part in owner for part in own) and _comes_with_all(node, owner, tree):
+                yield _Found(f"loads `{owner}`, a class of the repository", False, False, False, path, node, tree)
             elif owner.endswith(_CLASSIFIERS):
                 yield _Found(f"loads `{owner}`, a classifier", True, False, False, path, node, tree)
             elif decides and _freezes(node):
                 yield _Found("freezes parameters of its own choice", False, True, False, path, node, tree)
+
+
+def _comes_with_all(node: ast.AST, name: str, tree: ast.Module) -> bool:
+    """Whether a module of the repository brings a bare name: nothing but `from own.model import *` can (LLaVA's
+    packages import their classes by `exec`)."""
+    imports = [one for one in nodes(tree) if isinstance(one, ast.ImportFrom)]
+    bound = {alias.asname or alias.name for one in imports for alias in one.names}
+    of_all = [one.module or "." for one in imports if any(alias.name == "*" for alias in one.names)]
+    is_bare = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+    )
+    is_own = bool(of_all) and not any(one.partition(".")[0] in _LIBRARIES for one in of_all)
+    return is_bare and is_own and name not in bound
 
 
 def _within_reach(found: list[_Found], trees: Sequence[tuple[str, ast.Module]]) -> list[_Found]:
