@@ -29,6 +29,7 @@ _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
+_FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w.-])""")  # `root / "games" / "configs"`
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
@@ -238,7 +239,8 @@ class _Config(NamedTuple):
         return ConfigReader()
 
     def _of_keys(self) -> ConfigReader:
-        """The script that reads most of the file's keys one by one; a module that it imports may load the file."""
+        """The script that reads most of the file's keys one by one; a module that it imports may load the file. One that
+        loads such files by itself comes first."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
@@ -247,7 +249,8 @@ class _Config(NamedTuple):
             own = script.has_own_trainer
             return ConfigReader("script", script.path, has_own_trainer=own, names=script.frameworks)
 
-        return _one_of(map(reader, self.repository.reading(self.keys, fewest)))
+        reading = self.repository.reading(self.keys, fewest)
+        return _one_of(map(reader, sorted(reading, key=lambda script: not self.loads(script))))
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""
@@ -303,6 +306,7 @@ def _words_beside(script: Script, name: str) -> frozenset[str]:
     `name`: `join("configs", "app.yaml")` is about one file of the folder."""
     config = name.encode("utf-8", "replace")
     text = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)
+    text = _FOLDER_IN_FOLDER.sub(b"/", text)
     return frozenset(word.removeprefix("./").rstrip("/") for word in quoted(text))
 
 

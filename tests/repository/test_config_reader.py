@@ -241,6 +241,26 @@ def test_a_script_means_the_file_of_its_own_folder() -> None:
     assert rules(found) == JUDGED
 
 
+def test_a_folder_within_another_is_not_the_configs_of_that_name() -> None:
+    loads = "import yaml\nfrom pathlib import Path\nROOT = Path('.')\n"
+    games = loads + "def game(name):\n    return yaml.safe_load(open(ROOT / 'games' / 'configs' / name))\n"
+    assert not _reader(games_py=games)
+    assert _reader(any_py=loads + "def of(name):\n    return yaml.safe_load(open(ROOT / 'configs' / name))\n")
+
+
+def _reader(**files: str) -> str:
+    """Who is said to read the config."""
+    return next((one.message for one in analysed(**files).findings if one.rule == "CFG013"), "")
+
+
+def test_of_scripts_that_ask_for_its_keys_the_one_that_loads_files_is_named() -> None:
+    keys = "def of(config):\n    return config['model_name_or_path'], config['learning_rate'], config['eval_steps']\n"
+    more = "    more = config['per_device_train_batch_size'], config['output_dir'], config['max_length']\n"
+    asks = keys.replace("):\n", "):\n" + more)
+    loads = f"import yaml\n{asks}def load(path):\n    return yaml.safe_load(open(path))\n"
+    assert "z_main.py" in _reader(a_extended_py=f"from z_main import load\n{asks}", z_main_py=loads)
+
+
 def test_of_scripts_that_read_a_folder_the_one_called_after_the_config_is_named() -> None:
     hydra = 'import hydra\n@hydra.main(config_path="../configs", config_name="config")\ndef main(cfg): pass\n'
     files = {f"scripts/{name}.py": hydra for name in ("evaluate", "train_grpo", "train_sft")}

@@ -149,7 +149,7 @@ def spreads_layers(config: SwiftConfig, fields: Fields) -> bool:
     if start is None or start.launcher not in ("swift", "python", "torchrun") or sharded:
         return False
     processes = config.environment("NPROC_PER_NODE") if start.launcher == "swift" else start.machine.gpus_per_node
-    if start.launcher == "python":
+    if start.launcher == "python" or processes is None:
         processes = 1 if config.visible_cards else None
     if processes is not None:
         return len(config.visible_cards) >= 2 * processes > 0

@@ -1,4 +1,4 @@
-"""Whether a run is of verl before 0.4: by the release that a repository pins, or by its own copy of verl's file."""
+"""Which release of verl runs: by the release that a repository pins, or by its own copy of verl's file."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from memlint.formats.verl.config import VerlConfig
 
 _SINCE = (0, 4)
 _ACTOR = ("actor_rollout_ref", "actor")
+_ROLLOUT = ("actor_rollout_ref", "rollout")
+_ALWAYS_SLEEPS = ((0, 3), (0, 5))
+_VLLM_SLEEPS = (0, 7)
+_KEY_UNTIL_0_4_1 = "use_fire_sampling"  # a key of the rollout from 0.3.0 to 0.4.1 trainer/config/ppo_trainer.yaml
 _KEY_SINCE_0_4_1 = "entropy_from_logits_with_chunking"  # a key of the actor in 0.4.1 trainer/config/ppo_trainer.yaml
 
 
@@ -17,6 +21,20 @@ def is_before_0_4(config: VerlConfig) -> bool:
         return pinned < _SINCE
     actor = value_at(config.base.value, _ACTOR) if config.base is not None else None
     return isinstance(actor, dict) and "ppo_mini_batch_size" in actor and _KEY_SINCE_0_4_1 not in actor
+
+
+def sleeps_in_any_case(config: VerlConfig) -> bool:
+    """Whether the engine sleeps while the model trains whatever `free_cache_engine` says. From 0.3 to 0.4.1 the
+    sharding managers put vLLM since 0.7 and SGLang to sleep after each rollout (0.3.0
+    workers/sharding_manager/fsdp_vllm.py:123, 0.4.1 :215); the key was for vLLM up to 0.6.3 alone (0.4.1
+    vllm_rollout_spmd.py:364). 0.5.0 asks it."""
+    if () < config.context.versions.get("vllm", ()) < _VLLM_SLEEPS:
+        return False
+    pinned = config.context.versions.get("verl")
+    if pinned:
+        return _ALWAYS_SLEEPS[0] <= pinned < _ALWAYS_SLEEPS[1]
+    rollout = value_at(config.base.value, _ROLLOUT) if config.base is not None else None
+    return isinstance(rollout, dict) and _KEY_UNTIL_0_4_1 in rollout
 
 
 def has_fused_kernels(config: VerlConfig) -> bool:

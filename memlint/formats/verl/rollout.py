@@ -6,7 +6,7 @@ from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.families import SCALES_LOGITS
-from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4
+from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4, sleeps_in_any_case
 from memlint.run import UNKNOWN, Origin
 
 _MIB = 1 << 20
@@ -32,10 +32,19 @@ def read_generator(fields: Fields, config: VerlConfig) -> None:
     if config.word(key) == "sglang":
         source = "verl sglang_rollout/async_sglang_server.py:317: mem_fraction_static, a share of what is free"
         fields.infer("rollout.share_of_free", True, source)
-    key = f"{ROLLOUT}.free_cache_engine"
-    fields.put("rollout.sleep_level", 2 if config.flag(key) else 0, config.origin(key))
+    _read_sleep(fields, config)
     if is_before_0_4(config):
         _before_0_4(fields)
+
+
+def _read_sleep(fields: Fields, config: VerlConfig) -> None:
+    key = f"{ROLLOUT}.free_cache_engine"
+    if not config.flag(key) and sleeps_in_any_case(config):
+        fields.infer(
+            "rollout.sleep_level", 1, "verl 0.3 to 0.4 put the engine to sleep whatever `free_cache_engine` says"
+        )
+        return
+    fields.put("rollout.sleep_level", 2 if config.flag(key) else 0, config.origin(key))
 
 
 def _before_0_4(fields: Fields) -> None:

@@ -205,10 +205,12 @@ def _whole_name(name: str, program: TrainingProgram, schema: Mapping[str, Any]) 
 
 def at_flag(option: Option) -> Where | None:
     """The place of the flag, without the value after its `=`."""
-    at, text = option.flag.at, option.flag.text
-    if at is None or not option.is_joined or at.end - at.start < len(text):
-        return at
-    return at._replace(end=at.start + text.index("="))
+    first = option.flag.pieces[0] if option.flag.pieces else None
+    if not option.is_joined or first is None or first.at is None or "=" not in first.text:
+        return option.flag.at
+    if first.at.end - first.at.start < len(first.text):
+        return option.flag.at
+    return first.at._replace(end=first.at.start + first.text.index("="))
 
 
 def has_known_name(word: Word) -> bool:

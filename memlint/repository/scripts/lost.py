@@ -29,6 +29,8 @@ def with_lost_flags(document: Document, of: Invocation, invocations: Iterable[In
     for word in below:
         if word.at is None or word.at.path != end.path or word.at.start <= end.end:
             continue
+        if document.text[word.at.start] != "-":  # `\--flag`, which nobody writes
+            continue
         between = _BETWEEN.fullmatch(document.text[end.end : word.at.start].lstrip(" \t"))
         if between is not None:
             line = Lines(document.text).position(end.end)[0]

@@ -15,6 +15,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.repository.scripts.commands import Option, options
 from memlint.repository.scripts.completeness import nodes
+from memlint.repository.scripts.reached import unreached
 from memlint.source.shell.text import Word
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MAY_FREEZE = "which may freeze parts of itself"
 _CLASSIFIERS = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
+_LIBRARIES = ("transformers", "trl", "peft", "unsloth", "optimum", "auto_gptq", "awq")  # with classes of models
 _REWARD = "reward_model"  # part of a flag's name: the program can take its rewards from a model
 _OFF = frozenset({"false", "0", "no", "none", "off"})
 
@@ -47,7 +49,8 @@ def changes(
     """The changes that a program makes. `trees`: path and syntax tree of its modules, the program first; `own`: parts
     of names of classes that are models."""
     has_reward_models = any(_REWARD in name for name in flags)
-    return tuple(found for one in _all(trees, classes, own) if (found := _placed(one, has_reward_models)) is not None)
+    found = _within_reach(list(_all(trees, classes, own)), trees)
+    return tuple(one for each in found if (one := _placed(each, has_reward_models)) is not None)
 
 
 def happening(
@@ -78,6 +81,10 @@ class _Found(NamedTuple):
     node: ast.AST
     tree: ast.Module
 
+    @property
+    def line(self) -> int:
+        return getattr(self.node, "lineno", 0)
+
 
 def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], own: Sequence[str]) -> Iterator[_Found]:
     for path, tree in trees:
@@ -87,10 +94,33 @@ def _all(trees: Sequence[tuple[str, ast.Module]], classes: Mapping[str, Any], ow
             if owner in classes and any(part in owner for part in own):
                 what = f"loads `{owner}`, a class of the repository"
                 yield _Found(what, False, False, _extends(owner, classes), path, node, tree)
+            elif any(part in owner for part in own) and _comes_with_all(node, owner, tree):
+                yield _Found(f"loads `{owner}`, a class of the repository", False, False, False, path, node, tree)
             elif owner.endswith(_CLASSIFIERS):
                 yield _Found(f"loads `{owner}`, a classifier", True, False, False, path, node, tree)
             elif decides and _freezes(node):
                 yield _Found("freezes parameters of its own choice", False, True, False, path, node, tree)
+
+
+def _comes_with_all(node: ast.AST, name: str, tree: ast.Module) -> bool:
+    """Whether a module of the repository brings a bare name: nothing but `from own.model import *` can (LLaVA's
+    packages import their classes by `exec`)."""
+    imports = [one for one in nodes(tree) if isinstance(one, ast.ImportFrom)]
+    bound = {alias.asname or alias.name for one in imports for alias in one.names}
+    of_all = [one.module or "." for one in imports if any(alias.name == "*" for alias in one.names)]
+    is_bare = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name)
+    )
+    is_own = bool(of_all) and not any(one.partition(".")[0] in _LIBRARIES for one in of_all)
+    return is_bare and is_own and name not in bound
+
+
+def _within_reach(found: list[_Found], trees: Sequence[tuple[str, ast.Module]]) -> list[_Found]:
+    """Without what stands in code that the program imports and never names: the other trainers of a package."""
+    if all(one.path == trees[0][0] for one in found):
+        return found
+    left_out = unreached(trees)
+    return [one for one in found if not any(one.line in lines for lines in left_out.get(one.path, ()))]
 
 
 def _extends(owner: str, classes: Mapping[str, Any]) -> bool:
@@ -103,8 +133,7 @@ def _placed(found: _Found, has_reward_models: bool) -> ModelChange | None:
     tests = list(_tests_around(found.node, found.tree))
     if found.is_classifier and not has_reward_models and any(_asks_for_text(test) for test in tests):
         return None
-    line = getattr(found.node, "lineno", 0)
-    what = f"{posixpath.basename(found.path)}:{line} {found.what}"
+    what = f"{posixpath.basename(found.path)}:{found.line} {found.what}"
     switch = next((flag for test in tests if (flag := _switch(test))), "")
     return ModelChange(what, switch, found.freezes, found.extends)
 

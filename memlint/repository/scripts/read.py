@@ -380,7 +380,7 @@ class _Reader:
             self._started(launched, definitions, format_name, invocation, run),
             self._machine(invocation, size, file),
             ValueSources(named=partial(self._named, invocation.folder, dict(invocation.files))),
-            _accepted(launched, definitions, format_name),
+            _accepted(launched, definitions, format_name, self.path if invocation.is_of_script else ""),
         )
 
     def _started(
@@ -500,7 +500,9 @@ class _Reader:
         return self.repository.find(path, "file") == path
 
 
-def _accepted(launched: LaunchCommand, definitions: TrainingProgram, format_name: str) -> AcceptedArguments:
+def _accepted(
+    launched: LaunchCommand, definitions: TrainingProgram, format_name: str, only_in: str
+) -> AcceptedArguments:
     given = definitions.flags.items()
     return AcceptedArguments(
         defined=frozenset(definitions.flags),
@@ -509,7 +511,7 @@ def _accepted(launched: LaunchCommand, definitions: TrainingProgram, format_name
         makes_adapter=bool(definitions.parses or definitions.constants) and "ModelConfig" not in definitions.classes,
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
         dashed=frozenset(name for name, one in given if one.is_dashed),
-        refused=refused_flags(launched, definitions),
+        refused=refused_flags(launched, definitions, only_in),
         names=flag_names(launched, definitions),
         spelled=spelled(launched, definitions, keys_of(format_name)),
     )

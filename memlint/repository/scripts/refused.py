@@ -29,12 +29,18 @@ _GONE = frozenset(
 )
 
 
-def refused_flags(command: LaunchCommand, program: TrainingProgram) -> frozenset[str]:
-    """The flags of the command that the program refuses; none if its definition is incomplete."""
+def refused_flags(command: LaunchCommand, program: TrainingProgram, only_in: str = "") -> frozenset[str]:
+    """The flags of the command that the program refuses; none if its definition is incomplete. `only_in`: the file that
+    they must stand in, where the command is another script's, which is told of its own flags."""
     if not program.is_complete or not (program.flags or program.classes):
         return frozenset()
     known = frozenset(takes(program))
-    return frozenset(one.name for one in options(command.arguments)[0] if _is_refused(one, program, known))
+    given = (one for one in options(command.arguments)[0] if not only_in or _stands_in(one, only_in))
+    return frozenset(one.name for one in given if _is_refused(one, program, known))
+
+
+def _stands_in(option: Option, path: str) -> bool:
+    return option.flag.at is not None and option.flag.at.path == path
 
 
 def takes(program: TrainingProgram) -> Iterator[str]:
@@ -47,7 +53,15 @@ def takes(program: TrainingProgram) -> Iterator[str]:
 
 def _is_refused(option: Option, program: TrainingProgram, known: Collection[str]) -> bool:
     """Whether no flag has this name, nor begins with it: argparse completes an unambiguous prefix."""
-    if option.flag.unknown or not option.flag.text.startswith("--") or not option.name.replace(".", "_").isidentifier():
+    if not _is_named(option) or not option.name.replace(".", "_").isidentifier():
         return False
     plain = option.name.removeprefix("no_") if program.parses != "argparse" else option.name
     return not any(name.startswith((option.name, plain)) for name in known)
+
+
+def _is_named(option: Option) -> bool:
+    """Whether the flag's name is known: that of `--name=$VALUE` is, too."""
+    first = option.flag.pieces[0] if option.flag.pieces else None
+    if not option.flag.text.startswith("--") or first is None:
+        return False
+    return not option.flag.unknown or (option.is_joined and not first.unknown and "=" in first.text)

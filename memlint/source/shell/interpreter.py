@@ -64,6 +64,7 @@ class Interpreter:
         self._depth = 0
         self._at = Where(path, 0, 0)  # the place of the current command in this file
         self._rounds = 0
+        self._scripts = 0  # other scripts that the current command stands in
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
@@ -78,7 +79,7 @@ class Interpreter:
         """Like `follow`, for several texts that one shell reads in sequence; each is parsed separately."""
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
-            self.invocations, self._steps, self._depth, self._rounds = [], 0, 0, 0
+            self.invocations, self._steps, self._depth, self._rounds, self._scripts = [], 0, 0, 0, 0
             self.expander.start()
             try:
                 states = [State((Word(literal(self.path)), *arguments), folder)]
@@ -506,9 +507,9 @@ class Interpreter:
         one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
         one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}
         one.exported, one.files = state.exported, dict(state.files)
-        self._depth += 3
+        self._depth, self._scripts = self._depth + 3, self._scripts + 1
         self._script(source, one)
-        self._depth -= 3
+        self._depth, self._scripts = self._depth - 3, self._scripts - 1
 
     def _file(self, path: str | None) -> Source | None:
         """A script of the repository, to be followed; None if it does not exist, or if scripts call each other."""
@@ -587,6 +588,7 @@ class Interpreter:
                 state.conditions,
                 is_outside,
                 self._rounds > 0,
+                self._scripts > 0,
             )
         )
 

@@ -39,11 +39,12 @@ def read(value: Any, gpus: int = 4) -> Run:
     return run_of(swift.parse(document(value), known(gpus=gpus, gpus_per_node=gpus)))
 
 
-def launched(text: str) -> Run:
+def launched(text: str, on: int = 0) -> Run:
+    """The run of a script, `on` a machine with so many GPUs where the user says so."""
     repository = Repository("/repo", lambda path: None, lambda path, kind: None, lambda name, folder: None, {})
     (found,) = documents("/repo/run.sh", text, repository)
     assert found.start is not None and found.start.format == "swift"
-    gpus = found.start.machine.gpus or None
+    gpus = on or found.start.machine.gpus or None
     return run_of(swift.parse(found, known(**({"gpus": gpus, "gpus_per_node": gpus} if gpus else {}))))
 
 
@@ -348,6 +349,7 @@ def test_words_for_shipped_deepspeed_files(name: str, stage: int, offloads: str)
         ("CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=2", "", True),
         ("CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=2", "", False),
         ("NPROC_PER_NODE=2", "", False),
+        ("CUDA_VISIBLE_DEVICES=0,1", "", True),
         ("CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=2", "--deepspeed zero3", False),
     ],
 )
@@ -357,6 +359,12 @@ def test_more_visible_cards_than_processes_share_the_layers_of_one(
     """ms-swift 4.6.0 utils/env.py, is_mp."""
     found = launched(f"{environment} swift sft --model a/b --dataset d --max_length 1024 {options}\n")
     assert ("spread over the cards" in str(found.stack.unmodelled)) is spreads
+
+
+def test_one_visible_card_holds_the_whole_model_however_many_a_machine_has() -> None:
+    script = "CUDA_VISIBLE_DEVICES=7 swift sft --model a/b --dataset d --max_length 1024\n"
+    assert not launched(script, on=8).stack.unmodelled
+    assert "spread over the cards" in str(launched(script.partition(" ")[2], on=8).stack.unmodelled)
 
 
 @pytest.mark.parametrize(

@@ -240,16 +240,46 @@ def test_before_0_4_a_rank_makes_no_adapter(release: tuple[int, ...] | None, kin
     assert read(asked, versions={"verl": release} if release else {}).method.kind == kind
 
 
+def _over(own: dict[str, Any], **policy: dict[str, Any]) -> Run:
+    """The run of overrides over a repository's own copy of the trainer's file."""
+    base = document({"actor_rollout_ref": policy}, path="base.yaml")
+    named = ValueSources(named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
+    start = Start("verl", "python", values=named)
+    return run_of(verl.parse(document(own)._replace(start=start), known()))
+
+
 def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
     def with_base(actor: dict[str, Any]) -> Run:
-        base = document({"actor_rollout_ref": {"actor": {"ppo_mini_batch_size": 256, **actor}}}, path="base.yaml")
-        own = document(GRPO)
-        named = ValueSources(named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
-        start = Start("verl", "python", values=named)
-        return run_of(verl.parse(own._replace(start=start), known()))
+        return _over(GRPO, actor={"ppo_mini_batch_size": 256, **actor})
 
     assert with_base({}).rollout.wakes_at_once
     assert not with_base({"entropy_from_logits_with_chunking": False}).rollout.wakes_at_once
+
+
+@pytest.mark.parametrize(
+    ("versions", "level"),
+    [
+        ({"verl": (0, 2)}, 0),
+        ({"verl": (0, 3)}, 1),
+        ({"verl": (0, 4, 1)}, 1),
+        ({"verl": (0, 4, 1), "vllm": (0, 6, 3)}, 0),
+        ({"verl": (0, 5)}, 0),
+        ({}, 0),
+    ],
+)
+def test_verl_0_3_and_0_4_put_the_engine_to_sleep_whatever_the_key_says(
+    versions: dict[str, tuple[int, ...]], level: int
+) -> None:
+    awake = changed(GRPO, actor_rollout_ref__rollout__free_cache_engine=False)
+    assert read(awake, versions=versions).rollout.sleep_level == level
+
+
+@pytest.mark.parametrize(("rollout", "level"), [({"use_fire_sampling": False}, 1), ({"agent": {}}, 0)])
+def test_a_copy_of_the_trainers_file_tells_whether_the_engine_always_sleeps(
+    rollout: dict[str, Any], level: int
+) -> None:
+    awake = changed(GRPO, actor_rollout_ref__rollout__free_cache_engine=False)
+    assert _over(awake, rollout=rollout).rollout.sleep_level == level
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memlint.repository.workspace import in_memory
@@ -56,6 +56,7 @@ def test_it_is_said_once_as_a_warning() -> None:
 
 
 @given(st.text(" \t\\\n#-ax", max_size=12))
+@example("\n \\--")
 def test_the_problem_lies_at_a_flag_whatever_stands_between(between: str) -> None:
     script = LAUNCH + between + REST
     for document in in_memory({"go.sh": script}).documents("go.sh"):

@@ -28,6 +28,25 @@ def test_a_class_of_the_repository_and_a_classifier_are_told_with_their_lines() 
     ]
 
 
+def test_a_class_that_a_package_brings_under_no_name_is_of_the_repository() -> None:
+    """LLaVA-NeXT llava/model/__init__.py imports its classes by `exec`."""
+    loads = "LlavaMistralForCausalLM.from_pretrained(name)"
+    (found,) = changes_of(f"from llava.model import *\n{loads}")
+    assert found.what == "train.py:2 loads `LlavaMistralForCausalLM`, a class of the repository"
+    assert changes_of(f"from transformers import *\n{loads}") == ()
+    assert changes_of(f"from llava.model import *\ntransformers.{loads}") == ()
+    assert changes_of(f"from llava.model import *\nfrom other import LlavaMistralForCausalLM\n{loads}") == ()
+
+
+def test_a_trainer_that_a_package_has_besides_changes_nothing() -> None:
+    program = ast.parse("from own import Supervised\nSupervised()")
+    others = ast.parse("class Reward:\n  def load(self): AutoModelForSequenceClassification.from_pretrained('x')")
+    trees = [("/repo/train.py", program), ("/repo/own/reward.py", others)]
+    assert changes(trees, {}, MODELS, {}) == ()
+    named = ast.parse("from own import Reward\nReward()")
+    assert len(changes([("/repo/train.py", named), *trees[1:]], {}, MODELS, {})) == 1
+
+
 REWARDS = """
 for i, reward in enumerate(rewards):
     if isinstance(reward, str):

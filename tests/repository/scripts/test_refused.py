@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.findings import Finding
+from memlint.repository.workspace import in_memory
 from tests.repository.scripts.test_documents import FLAGS, analysed
 
 CLASSES = """\
@@ -47,6 +48,25 @@ def test_a_flag_that_no_class_defines_is_an_error_at_the_flag() -> None:
     text = f"torchrun --nproc_per_node 1 train.py {FLAGS} --gradient_acumulation_steps 4\n"
     start = found.location.start
     assert text[start:].startswith("--gradient_acumulation_steps")
+
+
+def test_the_name_of_a_flag_is_known_beside_an_unknown_value() -> None:
+    (found,) = refused(CLASSES, f"{FLAGS} --gradient_acumulation_steps=$STEPS")
+    assert "did you mean `--gradient_accumulation_steps`" in found.message
+
+
+def told(wrapper: str) -> list[str]:
+    """The files with a finding of a refused flag: a script with such a flag, and one that runs it."""
+    inner = f'torchrun --nproc_per_node 1 train.py {FLAGS} --typo_of_inner 4 "$@"\n'
+    workspace = in_memory({"train.py": CLASSES, "inner.sh": inner, "outer.sh": f"# python, training\n{wrapper}\n"})
+    documents = [one for path in ("inner.sh", "outer.sh") for one in workspace.documents(path)]
+    return [one.path for one in documents if one.start is not None and one.start.accepted.refused]
+
+
+def test_a_flag_of_another_script_is_told_there_alone() -> None:
+    assert told("bash inner.sh") == ["inner.sh"]
+    assert told("bash inner.sh --typo_of_outer 4") == ["inner.sh", "outer.sh"]
+    assert told("source ./inner.sh") == ["inner.sh", "outer.sh"]
 
 
 def test_a_class_that_is_imported_under_a_librarys_name_has_its_own_fields() -> None:

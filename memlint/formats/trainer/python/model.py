@@ -186,6 +186,17 @@ def spreads_layers(model: Value) -> bool:
     return any(isinstance(word, Known) and word.value in _SPREAD for word in words)
 
 
+# What loads the class that a checkpoint's config names, or is patched in: `AutoModelForCausalLM`, `FastLanguageModel`.
+_LOADERS = ("Auto", "Fast")
+
+
+def is_unbound(model: Made) -> bool:
+    """Whether a language model's class has a name that the code neither defines nor imports: a package brings it by
+    `import *` after importing it by `exec`, as LLaVA-NeXT does (llava/model/__init__.py)."""
+    name, _, rest = model.name.partition(".")
+    return rest == "from_pretrained" and name.endswith(_LANGUAGE_MODELS) and not name.startswith(_LOADERS)
+
+
 def is_language_model(model: Value) -> bool:
     """Whether this loads a language model: `AutoModelForCausalLM.from_pretrained(...)`."""
     if not isinstance(model, Made) or model.last not in ("from_pretrained", "from_config"):

@@ -22,6 +22,7 @@ from memlint.formats.trainer.python.loop import GENERATES, freezes, is_prepared,
 from memlint.formats.trainer.python.model import (
     Keys,
     adapter_keys,
+    is_unbound,
     merged,
     model_keys,
     origin_of,
@@ -459,6 +460,8 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     own = loaded.attributes.get(OWN_CLASS)
     if isinstance(own, Known):
         return f"loads `{own.value}`, a class of the repository"
+    if is_unbound(loaded):
+        return f"loads `{loaded.name.partition('.')[0]}`, a class that nothing imports by its name"
     name = _class_of(loaded)
     is_head = name.endswith((*_SCORING, _SEVERAL_TEXTS)) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""

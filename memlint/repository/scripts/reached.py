@@ -1,0 +1,77 @@
+"""Finds the parts of a program's modules that it cannot reach: a package imports all its trainers, a program makes one.
+
+A class or function at the top of a module is reached where reached code names it, as a name, an attribute or a text
+(`registry["own"]`), or where a decorator may register it. What runs when a module is imported is always reached.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from memlint._record import NamedTuple
+
+_Defined = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class _Top(NamedTuple):
+    """A class or function at the top of a module: where it stands, and the names that its code has."""
+
+    path: str
+    node: ast.AST
+    names: frozenset[str]
+
+    @property
+    def lines(self) -> range:
+        return range(self.node.lineno, (self.node.end_lineno or 0) + 1)  # type: ignore[attr-defined]
+
+
+def unreached(trees: Sequence[tuple[str, ast.Module]]) -> Mapping[str, list[range]]:
+    """The lines of each module that the program does not reach. `trees`: path and syntax tree of the modules, the
+    program first."""
+    waiting = {name for tree in trees for name in _at_import(tree[1], tree is trees[0])}
+    defined = [top for path, tree in trees[1:] for top in _tops(path, tree)]
+    left = [top for top in defined if not _is_registered(top.node)]
+    for top in defined:
+        if _is_registered(top.node):
+            waiting |= top.names
+    while reached := [top for top in left if _defines(top.node) in waiting]:
+        waiting |= {name for top in reached for name in top.names}
+        left = [top for top in left if _defines(top.node) not in waiting]
+    found: dict[str, list[range]] = {}
+    for top in left:
+        found.setdefault(top.path, []).append(top.lines)
+    return found
+
+
+def _tops(path: str, tree: ast.Module) -> Iterator[_Top]:
+    for node in tree.body:
+        if isinstance(node, _Defined):
+            yield _Top(path, node, frozenset(_names(ast.walk(node))))
+
+
+def _at_import(tree: ast.Module, is_program: bool) -> Iterator[str]:
+    """The names of the code that runs when the module is imported; of all code, for the program itself."""
+    for node in tree.body:
+        if is_program or not isinstance(node, _Defined):
+            yield from _names(ast.walk(node))
+
+
+def _names(found: Iterable[ast.AST]) -> Iterator[str]:
+    for node in found:
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.alias) and node.asname:  # `from x import Own as Other`
+            yield node.name
+
+
+def _is_registered(node: ast.AST) -> bool:
+    return bool(getattr(node, "decorator_list", ()))
+
+
+def _defines(node: ast.AST) -> str:
+    return str(getattr(node, "name", ""))
