@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
-from memlint.repository.launch.pages import OTHER_LANGUAGES
+from memlint.repository.launch.pages import OTHER_LANGUAGES, docstring
 from memlint.repository.program_modules import Sources, module_files, modules
 from memlint.repository.python_arguments import Script, as_script
 
@@ -34,6 +34,8 @@ _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _LOADS = re.compile(r"(?i)yaml|json|toml")  # of a program in another language
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
+# `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
+_SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Frameworks that a program may hand a file to, by the words that it has for them.
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
@@ -106,7 +108,7 @@ class _Config(NamedTuple):
     def readers(self, commands: Commands, by_folder: bool) -> Iterator[ConfigReader]:
         """The reader according to each kind of evidence, strongest first. `by_folder`: whether naming the folder
         counts; not for JSON, as the files of a folder may be data."""
-        for line in _commands(self.path, commands.pages):
+        for line in _commands(self.path, chain(commands.pages, self._docstrings())):
             yield from self._of_command(line)
         yield from map(self._of_program, commands.starts())
         naming = (script for script in self.scripts if self._is_named(script))
@@ -118,6 +120,11 @@ class _Config(NamedTuple):
         yield self._of_keys()
         for name, text in commands.others():
             yield from self._of_other(name, text)
+
+    def _docstrings(self) -> Iterator[str]:
+        """The docstrings of the scripts with the config's name in them: they show how a script is started."""
+        name = posixpath.basename(self.path).encode("utf-8", "replace")
+        return (docstring(one.text.decode("utf-8", "replace")) for one in self.scripts if name in one.text)
 
     def _is_named(self, script: Script) -> bool:
         """Whether the script names the config. A bare name that it joins to a folder from elsewhere may mean any file
@@ -170,9 +177,10 @@ class _Config(NamedTuple):
         return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
-        """The reader among scripts that are tied to the config. One with an argument parser outweighs the others."""
+        """The reader among scripts that are tied to the config. One with an argument parser outweighs the others,
+        unless it loads such files itself and sets what it finds in them on its arguments."""
         for script in tied:
-            if script.parsers:
+            if script.parsers and not (self.loads(script) and _SETS_ATTRIBUTES.search(script.text)):
                 return ConfigReader("framework", script.path, script.parsers, has_own_trainer(script.text))
         any_loads = is_given or any(self.loads(script) and not script.parsers for script in self.scripts)
         for script in tied:

@@ -75,8 +75,8 @@ class Python(NamedTuple):
     `filled`: arguments that a `__post_init__` tests for None, to replace them. `templates`: chat templates that a copy
     of LLaMA-Factory registers. `refusals`: the messages of errors that its argument classes raise. `compared`:
     (argument, word) of comparisons in the code, ("adapter", "llora"). `calls_deepspeed`: programs call
-    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate. `fills_context`: an agent
-    loop writes completions up to the engine's `max_model_len`.
+    `deepspeed.initialize` themselves, and none trains with transformers, TRL or accelerate; `leaves_deepspeed`: the
+    other way round. `fills_context`: an agent loop writes completions up to the engine's `max_model_len`.
     """
 
     fields: Mapping[str, list[Declared]]
@@ -86,6 +86,7 @@ class Python(NamedTuple):
     refusals: frozenset[str] = frozenset()
     compared: frozenset[tuple[str, str]] = frozenset()
     calls_deepspeed: bool = False
+    leaves_deepspeed: bool = False
     fills_context: bool = False
 
     @property
@@ -131,7 +132,8 @@ def survey(paths: Iterable[str], read: Callable[[str], bytes]) -> Python:
         fills_context = fills_context or (b".max_model_len" in data and _AGENT_LOOP.search(data) is not None)
         has_loop = has_loop or _HUGGING_FACE.search(data) is not None
     said = frozenset(filled), frozenset(templates), frozenset(refusals), frozenset(compared)
-    return Python(found, tuple(scripts), *said, calls_deepspeed and not has_loop, fills_context)
+    who = calls_deepspeed and not has_loop, has_loop and not calls_deepspeed
+    return Python(found, tuple(scripts), *said, *who, fills_context)
 
 
 def converts(script: bytes, key: str) -> bool:

@@ -33,11 +33,15 @@ DIALECT = "yaml12"
 # Rules about what transformers and accelerate make of the file: DeepSpeed itself drops `auto` and takes its default
 # (deepspeed 0.19.8 runtime/config_utils.py:56).
 _HUGGING_FACE_RULES = frozenset({"DSP001"})
+# Rules about deepspeed.checkpointing, which Hugging Face's trainers and models never call.
+_CHECKPOINTING_RULES = frozenset({"DSP014"})
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of a lone file: the repository's programs hand theirs to DeepSpeed itself, or one
-    loads it and fills in what it likes."""
+    loads it and fills in what it likes; or none calls what the rule is about."""
+    if rule in _CHECKPOINTING_RULES:
+        return context.leaves_deepspeed()
     if rule not in _HUGGING_FACE_RULES:
         return False
     keys = frozenset(key for key in document.value if isinstance(key, str)) if isinstance(document.value, dict) else ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.formats.trainer.python.runs import PythonRun
 from memlint.repository.config_reader import has_own_trainer
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.commands import LaunchCommand, command, options
@@ -379,9 +380,20 @@ class _Reader:
             launched.launcher,
             self._started(launched, definitions, format_name, invocation, run),
             self._machine(invocation, size, file),
-            ValueSources(named=partial(self._named, invocation.folder, dict(invocation.files))),
+            ValueSources(
+                named=partial(self._named, invocation.folder, dict(invocation.files)),
+                in_other_file={} if run is None else dict.fromkeys(self._in_a_config(run.run, invocation), False),
+            ),
             _accepted(launched, definitions, format_name),
         )
+
+    def _in_a_config(self, run: PythonRun, invocation: Invocation) -> Iterator[str]:
+        """The arguments that the program takes from a config of the repository, which is linted by itself."""
+        for key, value in run.keys.items():
+            source = source_of(value)
+            path = posixpath.normpath(posixpath.join(self.repository.root, source.path))
+            if source.how == "config" and path not in dict(invocation.files):
+                yield key
 
     def _started(
         self,
