@@ -117,6 +117,7 @@ class AcceptedArguments(NamedTuple):
     defined: frozenset[str] = frozenset()
     is_closed: bool = False  # it accepts only its own arguments and those of the libraries' classes
     is_own: bool = False  # it accepts only its own arguments
+    overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
     makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens

@@ -19,7 +19,7 @@ from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.formats.trainer.python.runs import PythonRun
 from memlint.repository.config_reader import has_own_trainer
 from memlint.repository.scripts import slurm
-from memlint.repository.scripts.commands import LaunchCommand, command, options
+from memlint.repository.scripts.commands import LaunchCommand, command, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Placed, Values, flags, keys_of, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
@@ -521,6 +521,7 @@ def _accepted(launched: LaunchCommand, definitions: TrainingProgram, format_name
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions),
+        overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),
         names=flag_names(launched, definitions),
         spelled=spelled(launched, definitions, keys_of(format_name)),
     )
