@@ -146,7 +146,8 @@ class Context(NamedTuple):
     `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
     `converts(program, key)`: whether the program makes a number of `key` (`float(args.learning_rate)`).
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
-    `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's.
+    `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's;
+    `leaves_deepspeed()`: whether they leave that to Hugging Face's trainers.
     `fills_context()`: whether an agent loop of the repository writes completions until the engine's context is full.
     `is_filled_in(path, key, value)`: whether a program or a command of the repository sets `key` of the config at
     `path`, or replaces its `value`, before a framework reads it.
@@ -186,6 +187,7 @@ class Context(NamedTuple):
     own_refusals: Callable[[], frozenset[str]] = frozenset
     own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
     calls_deepspeed: Callable[[], bool] = bool
+    leaves_deepspeed: Callable[[], bool] = bool
     fills_context: Callable[[], bool] = bool
     is_filled_in: Callable[[str, str, Any], bool] = _never
     declares: Callable[[Document, str], bool] = _never

@@ -17,7 +17,7 @@ from itertools import accumulate, chain, islice
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
 from memlint.repository.launch.index import LaunchIndex
-from memlint.repository.launch.pages import OTHER_LANGUAGES, comments
+from memlint.repository.launch.pages import OTHER_LANGUAGES, comments, docstring
 from memlint.repository.program_modules import Sources, module_files, modules
 from memlint.repository.script import OtherProgram, Script, quoted
 
@@ -30,11 +30,15 @@ _WORD = re.compile(r"[\w.-]+")
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
 _FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w.-])""")  # `root / "games" / "configs"`
+_MOST_OF_DOCSTRING = 16_384  # bytes of a script that may hold its docstring
+_NAMES_FILE = re.compile(r"\.(?:ya?ml|json|toml)\b")
 _HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
+# `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
+_SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
@@ -115,6 +119,12 @@ class ConfigReaders:
                 found.setdefault(word, []).append(number)
         return found
 
+    @cached_property
+    def docstrings(self) -> Sequence[str]:
+        """The docstrings of the scripts that name a file of settings."""
+        found = (docstring(script.text[:_MOST_OF_DOCSTRING].decode("utf-8", "replace")) for script in self.scripts)
+        return [text for text in found if _NAMES_FILE.search(text)]
+
     def near(self, config: str) -> Sequence[Script]:
         """The scripts that name the config's folder."""
         folder, name = posixpath.split(config)
@@ -158,7 +168,7 @@ class _Config(NamedTuple):
         """The reader according to each kind of evidence, strongest first. Naming the folder does not count for JSON, as
         the files of a folder may be data. `own_words`: the config's comments."""
         repository, index = self.repository, self.repository.index
-        for line in _commands(self.path, chain((own_words,), index.pages_with(self._stem))):
+        for line in _commands(self.path, chain((own_words,), index.pages_with(self._stem), self._docstrings())):
             yield from self._of_command(line)
         yield from (self._of_program(start.program) for start in index.starts_with(self.path, own_words))
         yield from map(self._of_program, [script.path for script in self._naming()])
@@ -173,6 +183,11 @@ class _Config(NamedTuple):
     @property
     def _stem(self) -> str:
         return posixpath.basename(self.path).rpartition(".")[0]
+
+    def _docstrings(self) -> Iterator[str]:
+        """The docstrings of scripts with the config's name in them: they show how a script is started."""
+        name = posixpath.basename(self.path)
+        return (text for text in self.repository.docstrings if name in text)
 
     def _naming(self) -> Iterator[Script]:
         """The scripts that name the config. A bare name that one joins to a folder from elsewhere may mean any file of
@@ -227,9 +242,10 @@ class _Config(NamedTuple):
         return reader._replace(makes_adapter=makes_adapter, leaves_out=_left_out(program))
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
-        """The reader among scripts that are tied to the config. One with an argument parser outweighs the others."""
+        """The reader among scripts that are tied to the config. One with an argument parser outweighs the others,
+        unless it loads such files itself and sets what it finds in them on its arguments."""
         for script in tied:
-            if script.parsers:
+            if script.parsers and not (self.loads(script) and _SETS_ATTRIBUTES.search(script.text)):
                 return ConfigReader("framework", script.path, script.parsers, script.has_own_trainer)
         any_loads = is_given or self.repository.has_loader(self.loads)
         for script in tied:
@@ -239,8 +255,8 @@ class _Config(NamedTuple):
         return ConfigReader()
 
     def _of_keys(self) -> ConfigReader:
-        """The script that reads most of the file's keys one by one; a module that it imports may load the file. One that
-        loads such files by itself comes first."""
+        """The script that reads most of the file's keys one by one; a module that it imports may load the file. One
+        that loads such files by itself comes first."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:

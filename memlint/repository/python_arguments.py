@@ -115,12 +115,24 @@ class Python:
         """(argument, word) of each comparison in the code: ("adapter", "llora")."""
         return frozenset(pair for _, text in self._texts.get() for pair in _compared(text))
 
-    @cached_property
+    @property
     def calls_deepspeed(self) -> bool:
         """Whether programs call `deepspeed.initialize` themselves, and none trains with transformers, TRL or
         accelerate."""
-        texts = [text for _, text in self._texts.get()]
-        return any(_OWN_ENGINE in text for text in texts) and not any(map(_HUGGING_FACE.search, texts))
+        return self._calls_engine and not self._trains_with_hugging_face
+
+    @property
+    def leaves_deepspeed(self) -> bool:
+        """Whether programs train with transformers, TRL or accelerate, and none calls `deepspeed.initialize`."""
+        return self._trains_with_hugging_face and not self._calls_engine
+
+    @cached_property
+    def _calls_engine(self) -> bool:
+        return any(_OWN_ENGINE in text for _, text in self._texts.get())
+
+    @cached_property
+    def _trains_with_hugging_face(self) -> bool:
+        return any(_HUGGING_FACE.search(text) for _, text in self._texts.get())
 
     @cached_property
     def fills_context(self) -> bool:

@@ -188,7 +188,8 @@ class Workspace:
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converts": self.converts}
-        functions |= {"calls_deepspeed": self.calls_deepspeed, "is_filled_in": self.is_filled_in}
+        functions |= {"calls_deepspeed": self.calls_deepspeed, "leaves_deepspeed": self.leaves_deepspeed}
+        functions |= {"is_filled_in": self.is_filled_in}
         functions["fills_context"] = self.fills_context
         functions |= {"is_made": self.is_made, "declares": self.declares}
         functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
@@ -237,6 +238,10 @@ class Workspace:
         """Whether the repository's programs call `deepspeed.initialize` themselves, without a trainer of Hugging
         Face."""
         return self._survey.get().calls_deepspeed
+
+    def leaves_deepspeed(self) -> bool:
+        """Whether the repository's programs train with a trainer of Hugging Face, and none calls DeepSpeed itself."""
+        return self._survey.get().leaves_deepspeed
 
     def fills_context(self) -> bool:
         """Whether an agent loop of the repository writes completions up to the engine's `max_model_len`."""

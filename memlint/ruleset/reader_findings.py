@@ -111,13 +111,13 @@ def _unjudged_note(format_: Format, document: Document, context: Context) -> Iss
 
 
 def _is_skipped(finding: Finding, format_: Format, document: Document, context: Context) -> bool:
-    """Whether the format excludes the rule for this document, or the finding is about a value that the command of
-    another file gives: then it is reported there."""
+    """Whether the format excludes the rule for this document, or the finding is about a value in another file (a
+    command or a config): then it is reported there."""
     skips = getattr(format_, "skips_rule", None)
     if skips is not None and skips(finding.rule, document, context):
         return True
-    commanded = document.start.values.by_command if document.start is not None else {}
-    return bool(commanded) and _is_about_command_argument(finding, commanded)
+    others = document.start.values.in_other_file if document.start is not None else {}
+    return bool(others) and _is_of_other_file(finding, others)
 
 
 def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -> bool:
@@ -145,14 +145,13 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     return context.is_filled_in(place.path, key, value)
 
 
-def _is_about_command_argument(finding: Finding, commanded: Mapping[str, bool]) -> bool:
-    """Whether the finding is about an argument that the command of another file gives.
+def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:
+    """Whether the finding is reported at the other file that gives the argument.
 
-    `commanded`: argument -> whether all findings about it are reported at the command; if False (the command stands on
-    a page), only those of _ARGUMENT_RULES are.
+    `others`: argument -> whether all findings about it are reported there; if False, only those of _ARGUMENT_RULES are.
     """
     key = str(finding.location.pointer[0]) if finding.location.pointer else ""
-    return key in commanded and (commanded[key] or finding.rule.startswith(_ARGUMENT_RULES))
+    return key in others and (others[key] or finding.rule.startswith(_ARGUMENT_RULES))
 
 
 def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:

@@ -107,9 +107,9 @@ class ValueSources(NamedTuple):
     files: Mapping[str, Any] = {}
     named: Callable[[str], Any] | None = None  # reads a file that the program gets by name: a Document, or None
     reread: Callable[[str], tuple[Any, ...]] | None = None  # makes the script's documents again from a changed text
-    # In Python: key whose value is in a command of another file -> whether that file is a script. In a script, all
-    # findings about the key are reported there.
-    by_command: Mapping[str, bool] = {}
+    # Key whose value is in another file -> whether all findings about it are reported there (in a script's command), or
+    # only those about arguments as such: in a command on a page, or in the config that a script's program loads.
+    in_other_file: Mapping[str, bool] = {}
     is_commanded: bool = False  # a command of the repository passes options to a Python script: others give other runs
 
 
@@ -120,6 +120,7 @@ class AcceptedArguments(NamedTuple):
     defined: frozenset[str] = frozenset()
     is_closed: bool = False  # it accepts only its own arguments and those of the libraries' classes
     is_own: bool = False  # it accepts only its own arguments
+    overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
     makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens

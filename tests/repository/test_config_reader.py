@@ -261,6 +261,28 @@ def test_of_scripts_that_ask_for_its_keys_the_one_that_loads_files_is_named() ->
     assert "z_main.py" in _reader(a_extended_py=f"from z_main import load\n{asks}", z_main_py=loads)
 
 
+SETS = """parser = HfArgumentParser(Arguments)
+args = parser.parse_args_into_dataclasses()[0]
+for key, value in yaml.safe_load(open(args.config_file)).items():
+    if getattr(args, key) is None:
+        setattr(args, key, value)
+"""
+SHOWN = '"""accelerate launch train.py --config_file config/sft.yaml"""\n'
+
+
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        (SHOWN + "import yaml\n" + SETS, []),
+        (SHOWN + PARSER, JUDGED),  # HfArgumentParser reads the file itself
+        (SHOWN + "import yaml\n" + SETS.replace("setattr(args, key, value)", "pass"), JUDGED),
+    ],
+)
+def test_a_docstring_names_the_config_wherever_it_lies_now(script: str, found: list[str]) -> None:
+    """A script with a parser that sets a file's items on its arguments reads that file by itself."""
+    assert [one for one in rules(analysed(train_py=script)) if one != "CFG013"] == found
+
+
 def test_of_scripts_that_read_a_folder_the_one_called_after_the_config_is_named() -> None:
     hydra = 'import hydra\n@hydra.main(config_path="../configs", config_name="config")\ndef main(cfg): pass\n'
     files = {f"scripts/{name}.py": hydra for name in ("evaluate", "train_grpo", "train_sft")}

@@ -116,6 +116,13 @@ def test_a_loop_that_hands_its_file_to_deepspeed_itself(source: str, skipped: bo
     assert not _skips(deepspeed, "DSP002", config, files)
 
 
+@pytest.mark.parametrize(("source", "skipped"), [(TRAINER, True), (OWN_LOOP + TRAINER, False), ("", False)])
+def test_checkpoints_of_deepspeed_under_a_trainer(source: str, skipped: bool) -> None:
+    """transformers' models never call deepspeed.checkpointing."""
+    config = {"train_batch_size": 8, "activation_checkpointing": {"contiguous_memory_optimization": True}}
+    assert _skips(deepspeed, "DSP014", config, {"trainer.py": source}) is skipped
+
+
 @pytest.mark.parametrize(("loss", "skipped"), [("sigmoid", True), ("hinge", False)])
 def test_a_trainer_that_computes_the_loss_itself(loss: str, skipped: bool) -> None:
     files = {"dpo.py": 'if self.loss_type == "sigmoid":\n    losses = smoothed(self.label_smoothing)\n'}

@@ -303,6 +303,7 @@ def test_a_script_whose_files_lie_in_another_folder_reads_none_of_this_one(tmp_p
         (', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', "", True),
         (', peft_config=LoraConfig(r=64, target_modules=["q_proj"])', ", peft_config=unseen()", False),
         ('"Qwen/Qwen2.5-7B", ', '"somebody/an-adapter", ', False),
+        ('"Qwen/Qwen2.5-7B", ', '"somebody/qwen2.5-7b-an-adapter", ', False),
     ],
 )
 def test_quantised_weights_without_an_adapter_are_refused(tmp_path: Path, old: str, new: str, is_refused: bool) -> None:

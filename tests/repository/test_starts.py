@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.repository.launch.pages import TrackedNames
-from memlint.repository.launch.starts import ProgramStart, docstring, starts_in_text
+from memlint.repository.launch.pages import TrackedNames, docstring
+from memlint.repository.launch.starts import ProgramStart, starts_in_text
 from memlint.source.python.values import Known
 
 NAMES = TrackedNames("/r", frozenset({"train.py", "src/pkg/fit.py", "conf/a.yaml", "conf/b.json", "README.md"}))

@@ -26,6 +26,8 @@ MATCHED: Mapping[str, str] = {
     "scheduler.params.warmup_max_lr": "learning_rate",
 }
 
+_SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
+
 
 def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
     """Sizes that do not multiply in a lone file. With training arguments, differences from them are refused.
@@ -125,7 +127,7 @@ def _copies(view: DeepSpeedConfig, world: Any) -> int:
 def _compare(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: str, argument: str) -> None:
     """HfTrainerDeepSpeedConfig.fill_match: a value that is not `auto` must equal the argument's."""
     here, there = as_number(view.raw(key)), args.number(argument)
-    if here is None or there is None or here == there or args.flag("auto_find_batch_size"):
+    if args.is_open(argument) or args.flag("auto_find_batch_size") or None in (here, there) or here == there:
         return
     note = "" if args.written(argument) else " (its default)"
     message = (
@@ -146,7 +148,8 @@ def _compare_betas(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> No
     if not isinstance(betas, list) or len(betas) != 2 or any(as_number(beta) is None for beta in betas):
         return
     wanted = [args.number("adam_beta1"), args.number("adam_beta2")]
-    if None not in wanted and betas != wanted:
+    is_open = args.is_open("adam_beta1") or args.is_open("adam_beta2")
+    if not is_open and None not in wanted and betas != wanted:
         message = (
             f"`{key}: {betas}` contradicts `adam_beta1` and `adam_beta2`: {wanted}: "
             'transformers raises ValueError; write "auto" here'
@@ -192,7 +195,7 @@ def _warmup_steps(args: Arguments) -> int | None:
 def _compare_step(fields: Fields, view: DeepSpeedConfig, args: Arguments, key: str, argument: str, steps: int) -> None:
     """No warm-up is 1 step since transformers 5 and 0 before."""
     here = view.integer(key)
-    if here is None or here == steps or {here, steps} <= {0, 1}:
+    if args.is_open(argument) or here is None or here == steps or {here, steps} <= {0, 1}:
         return
     other = f"`{argument}: {steps}`" if args.written(argument) else f"`{argument}`, which is not set"
     message = f'`{key}: {here}` contradicts {other}: transformers raises ValueError; write "auto" here'
@@ -211,8 +214,8 @@ def _related(args: Arguments, argument: str) -> tuple[Related, ...]:
 
 def _compare_total(fields: Fields, view: DeepSpeedConfig, args: Arguments) -> None:
     total, world = view.integer(TOTAL), fields.get("parallelism.world_size", None)
-    micro, steps = args.integer("per_device_train_batch_size"), args.integer("gradient_accumulation_steps")
-    if total is None or not micro or not steps or args.flag("auto_find_batch_size"):
+    micro, steps = map(args.integer, _SIZES)
+    if total is None or not micro or not steps or args.flag("auto_find_batch_size") or any(map(args.is_open, _SIZES)):
         return
     wanted = micro * steps * world if isinstance(world, int) and world else 0
     if (wanted and total != wanted) or total % (micro * steps):

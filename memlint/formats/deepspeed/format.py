@@ -33,11 +33,15 @@ DIALECT = "yaml12"
 # Rules about what transformers and accelerate make of the file: DeepSpeed itself drops `auto` and takes its default
 # (deepspeed 0.19.8 runtime/config_utils.py:56).
 _HUGGING_FACE_RULES = frozenset({"DSP001"})
+# Rules about deepspeed.checkpointing, which Hugging Face's trainers and models never call.
+_CHECKPOINTING_RULES = frozenset({"DSP014"})
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of a lone file: the repository's programs hand theirs to DeepSpeed itself, or one
-    loads it and fills in what it likes."""
+    loads it and fills in what it likes; or none calls what the rule is about."""
+    if rule in _CHECKPOINTING_RULES:
+        return context.leaves_deepspeed()
     if rule not in _HUGGING_FACE_RULES:
         return False
     keys = frozenset(key for key in document.value if isinstance(key, str)) if isinstance(document.value, dict) else ()
@@ -61,11 +65,19 @@ def config_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     """The schema's issues of a DeepSpeed mapping. Keys that start with `_` or `comment` are remarks."""
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     found = tuple(issue for issue in found if not _is_of_a_program(issue, section, context))
+    autos = tuple(issue for issue in found if _is_auto(issue, section))
+    if autos and not skips_rule("DSP001", section.document, context):
+        found = tuple(issue for issue in found if issue not in autos)
     refused = tuple(scheduler_issues(section))
     said = {issue.pointer for issue in refused if issue.code == "unknown-key"}
     kept = [issue for issue in found if issue.pointer not in said and not _harmless(issue, section)]
     kept = [issue._replace(severity="warning") if _is_taken_as_it_is(issue) else issue for issue in kept]
     return tuple(issue._replace(pointer=section.pointer + issue.pointer) for issue in (*kept, *refused))
+
+
+def _is_auto(issue: Issue, section: Section) -> bool:
+    """Whether a value of another type is the word `auto`: rule DSP001 says who fills it in."""
+    return issue.code == "wrong-type" and value_at(section.value, issue.pointer) == AUTO
 
 
 def _is_of_a_program(issue: Issue, section: Section, context: Context) -> bool:

@@ -125,8 +125,8 @@ def _contradictions(fields: Fields, view: DeepSpeedConfig) -> None:
         enabled_here = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
         if args is None or enabled_here is None or enabled_here == _is_requested(view, key):
             continue
-        if interpolated(args.section.value.get(key)):
-            continue  # a file that is not here says it
+        if interpolated(args.section.value.get(key)) or args.is_open(key):
+            continue  # a file or a program that is not here says it
         word, requested = str(enabled_here).lower(), str(not enabled_here).lower()
         theirs = f"`{key}: {requested}` in the training arguments"
         message = f"`{key}.enabled: {word}` here and {theirs}: transformers refuses both"

@@ -11,6 +11,7 @@ from posixpath import isabs
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.architectures.names import TUNED
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
@@ -77,7 +78,7 @@ def read(document: Document, context: Context) -> ReadFile:
     """The file's fields. A framework that trains with the Trainer reads its own keys after these."""
     companions = companions_of(context)
     config = config_of(root(document), context, companions.precision())
-    config = config._replace(architecture=_architecture(config))
+    config = _with_model(config)
     fields = Fields()
     sections = _fill(fields, config, companions)
     read_own_batch(fields, document, context)
@@ -150,9 +151,12 @@ def _is_for_trl(section: Section) -> bool:
     return start.program.framework == "trl" if start is not None and start.program.framework else is_trl(section.value)
 
 
-def _architecture(config: TrainerConfig) -> Any:
+def _with_model(config: TrainerConfig) -> TrainerConfig:
     name, _ = model_name(config)
-    return config.context.find_model(name, config.section.document.path).architecture if name else None
+    if not name:
+        return config
+    found = config.context.find_model(name, config.section.document.path)
+    return config._replace(architecture=found.architecture, may_be_adapter=TUNED in found.inferred)
 
 
 def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tuple[Section, ...]:

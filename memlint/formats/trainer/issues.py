@@ -96,11 +96,13 @@ def own_file_issues(document: Document) -> Iterator[Issue]:
 def _is_programs_own(issue: Issue, document: Document) -> bool:
     """Whether the issue is of an argument that is not written here. A value that the program, a file or the command of
     another file brings is judged there; a flag that a program with argparse defines has a name of its own, and may
-    be off at 0 (`--lora_rank 0`)."""
+    be off at 0 (`--lora_rank 0`); what Hydra's `key=value` sets is a key of the program's own configuration."""
     start = document.start
     if start is None or not issue.pointer:
         return False
     key = str(issue.pointer[0])
+    if key in start.accepted.overridden:
+        return True
     is_own_flag = document.syntax == "shell" and start.accepted.is_own and key in start.accepted.defined
     if issue.code in _OUTDATED:
         return is_brought(document, (key,)) or is_own_flag

@@ -46,7 +46,8 @@ REFUSED = (
 def trains_quantised_weights(config: TrainerConfig) -> str:
     """The key that quantises the base model of a program whose trainer gets no adapter; "" where nothing is refused.
 
-    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known may be an adapter's own folder, TRL's
+    source: transformers 5.23.0 trainer_utils.py:130-136. A name that is not known, or only by the model that it was
+    tuned from, may be an adapter's own folder (unsloth 2026.8 models/loader.py loads it to be trained on). TRL's
     PPOTrainer does not start as a Trainer does, and one of another library may hide from it that the model is
     quantised (adapters 1.2.0 trainer.py:56-58).
     """
@@ -60,7 +61,9 @@ def trains_quantised_weights(config: TrainerConfig) -> str:
         or config.stage == "ppo"
     ):
         return ""
-    if config.architecture is None or ("use_peft",) in start.values.unknown or adapter_key(config):
+    if config.architecture is None or config.may_be_adapter:
+        return ""
+    if ("use_peft",) in start.values.unknown or adapter_key(config):
         return ""
     return next((key for key in ("load_in_4bit", "load_in_8bit") if value.get(key) is True), "")
 

@@ -35,6 +35,11 @@ class Arguments(NamedTuple):
             return key if given.get(key) is not None else None
         return next((name for name in self.spellings[key] if given.get(name) is not None), None)
 
+    def is_open(self, key: str) -> bool:
+        """Whether a program that is not in the repository may set `key`, which its command does not give."""
+        start = self.section.document.start
+        return self.written(key) is None and start is not None and start.program.is_foreign
+
     def get(self, key: str) -> Any:
         """The file's value of `key`, else the default, else None."""
         return self.values.get(key)

@@ -19,6 +19,7 @@ from memlint.repository.launch.pages import (
     by_distance,
     command_texts,
     comments,
+    docstring,
     may_launch_any,
     names_config,
     other_texts,
@@ -73,8 +74,6 @@ class LaunchIndex:
         stem = posixpath.basename(program).removesuffix(".py")
         stem = posixpath.basename(posixpath.dirname(program)) if stem == "__main__" else stem
         found = (one for page in self._pages_naming(stem) for one in self._starts_in(page) if one.program == program)
-        from memlint.repository.launch.starts import docstring  # where a script has a command line
-
         said = self._starts_in_own(program, lambda: docstring(self._text(program) or ""))
         own = (one for one in said if one.program == program)
         return (*own, *by_distance(found, program, lambda start: start.written_at))
@@ -201,7 +200,6 @@ def in_own_words(name: str, text: str, tracked: TrackedNames) -> tuple[Launch, .
     if not says_launchers(text):
         return ()
     from memlint.repository.launch.parse import launches_in_text  # where a launcher is named
-    from memlint.repository.launch.starts import docstring
 
     known = tracked if name in tracked.names else tracked._replace(names=tracked.names | {name})
     said = (comments(text), docstring(text) if name.endswith(".py") else "")

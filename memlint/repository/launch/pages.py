@@ -36,6 +36,8 @@ _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in
 
+_DOCSTRING = re.compile(r"""\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1""", re.DOTALL)
+
 _OWN_NAME = 16  # letters of a program's name that is no `run_sft.py` of other repositories
 
 
@@ -79,6 +81,12 @@ def says_launchers(text: str) -> bool:
 def comments(text: str) -> str:
     """The lines of a text that are comments, each on its own line."""
     return "\n".join(line if line.startswith("#") else "" for line in text[:MOST_BYTES].split("\n"))
+
+
+def docstring(text: str) -> str:
+    """A module's docstring with blanks in place of the text before it, so that offsets stay; "" without one."""
+    match = _DOCSTRING.match(text)
+    return re.sub(r"[^\n]", " ", text[: match.start(2)]) + match[2] if match else ""
 
 
 def is_script(name: str) -> bool:

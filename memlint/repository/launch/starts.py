@@ -25,7 +25,6 @@ from memlint.source.shell.text import Word
 FILES = (".yaml", ".yml", ".json", ".toml")
 COMMAND = re.compile(rf"\bpython[\d.]*[ \t]|\buv run\b|{HINTS}|\.(?:sh|bash|slurm|sbatch)\b|(?m:^[$#> \t]{{0,8}}cd )")
 _PYTHON = re.compile(r"python[\d.]*")
-_DOCSTRING = re.compile(r"""\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1""", re.DOTALL)
 
 
 class ProgramStart(NamedTuple):
@@ -66,12 +65,6 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
 def _is_open(word: Word) -> bool:
     """Whether a word is unknown. `"$@"` is not: it is empty when a script is started without arguments."""
     return any(piece.unknown and not piece.is_unset for piece in word.pieces)
-
-
-def docstring(text: str) -> str:
-    """A module's docstring with blanks in place of the text before it, so that offsets stay; "" without one."""
-    match = _DOCSTRING.match(text)
-    return re.sub(r"[^\n]", " ", text[: match.start(2)]) + match[2] if match else ""
 
 
 def _launched(words: tuple[Word, ...], is_whole: bool) -> LaunchCommand | None:

@@ -305,7 +305,7 @@ def document_of(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
         dict(_written_at(run, repository)),
-        by_command=dict(_by_command(run, line)),
+        in_other_file=dict(_in_other_file(run, line)),
         is_commanded=line.is_given,
     )
     return Document(
@@ -353,7 +353,7 @@ def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
     )
 
 
-def _by_command(run: PythonRun, line: CommandLine) -> Iterator[tuple[str, bool]]:
+def _in_other_file(run: PythonRun, line: CommandLine) -> Iterator[tuple[str, bool]]:
     """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's."""
     for key, value in run.keys.items():
         source = source_of(value)

@@ -16,9 +16,10 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.formats.trainer.python.runs import PythonRun
 from memlint.repository.script import has_own_trainer
 from memlint.repository.scripts import slurm
-from memlint.repository.scripts.commands import LaunchCommand, command, options
+from memlint.repository.scripts.commands import LaunchCommand, command, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Placed, Values, flags, keys_of, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
@@ -379,9 +380,20 @@ class _Reader:
             launched.launcher,
             self._started(launched, definitions, format_name, invocation, run),
             self._machine(invocation, size, file),
-            ValueSources(named=partial(self._named, invocation.folder, dict(invocation.files))),
+            ValueSources(
+                named=partial(self._named, invocation.folder, dict(invocation.files)),
+                in_other_file={} if run is None else dict.fromkeys(self._in_a_config(run.run, invocation), False),
+            ),
             _accepted(launched, definitions, format_name, self.path if invocation.is_of_script else ""),
         )
+
+    def _in_a_config(self, run: PythonRun, invocation: Invocation) -> Iterator[str]:
+        """The arguments that the program takes from a config of the repository, which is linted by itself."""
+        for key, value in run.keys.items():
+            source = source_of(value)
+            path = posixpath.normpath(posixpath.join(self.repository.root, source.path))
+            if source.how == "config" and path not in dict(invocation.files):
+                yield key
 
     def _started(
         self,
@@ -512,6 +524,7 @@ def _accepted(
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions, only_in),
+        overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),
         names=flag_names(launched, definitions),
         spelled=spelled(launched, definitions, keys_of(format_name)),
     )

@@ -12,6 +12,7 @@ from memlint.formats.deepspeed import format as deepspeed
 from memlint.formats.deepspeed.batch import check_batch
 from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.deepspeed.keys import KEYS
+from memlint.formats.deepspeed.precision import apply_precision
 from memlint.formats.deepspeed.zero import stage_of
 from memlint.formats.fields import Fields, root
 from memlint.formats.training_arguments import apply, arguments
@@ -20,6 +21,8 @@ from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run, get
 from memlint.source.document import Start, StartedProgram
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
+
+FOREIGN = StartedProgram("train.py", is_foreign=True)
 
 ZERO3 = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -471,6 +474,8 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
             False,
         ),
         ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate"), True),
+        ({"gradient_accumulation_steps": 1}, Start("trainer", "", FOREIGN), True),
+        ({"learning_rate": 1}, Start("trainer", "", FOREIGN), False),  # what the command leaves out the program may set
         ({}, None, True),
     ],
 )
@@ -479,6 +484,22 @@ def test_only_training_arguments_are_compared_with(values: dict[str, int], start
     fields, section = Fields(), root(document({"zero_optimization": {}, "gradient_accumulation_steps": 8}, "ds.json"))
     check_batch(fields, DeepSpeedConfig(section, KEYS, arguments(root(command))))
     assert bool(fields.issues) is said
+
+
+@pytest.mark.parametrize(("program", "said"), [(StartedProgram(), True), (FOREIGN, False)])
+def test_a_precision_that_a_program_elsewhere_may_set_is_no_conflict(program: StartedProgram, said: bool) -> None:
+    command = document({"output_dir": "out"}, "run.sh")._replace(start=Start("trainer", "", program))
+    section, fields = root(document({"bf16": {"enabled": True}}, "ds.json")), Fields()
+    apply_precision(fields, DeepSpeedConfig(section, KEYS, arguments(root(command))))
+    assert bool(fields.issues) is said
+
+
+@pytest.mark.parametrize(("program", "code"), [("accelerate", ()), ("deepspeed", ("wrong-type",))])
+def test_an_auto_that_nobody_fills_in_is_said_once(program: str, code: tuple[str, ...]) -> None:
+    """Rule DSP001 says it, except where the repository's programs hand the file to DeepSpeed themselves."""
+    around = context()._replace(calls_deepspeed=lambda: program == "deepspeed")
+    section = root(document({"steps_per_print": "auto"}, "ds.json"))
+    assert tuple(issue.code for issue in deepspeed.config_issues(section, around)) == code
 
 
 def test_a_batch_of_null_is_no_batch() -> None:

@@ -259,6 +259,20 @@ def test_an_override_is_the_place_of_its_value() -> None:
     assert text[place.value.start : place.value.end] == "4"
 
 
+def test_an_override_has_a_name_and_values_of_the_program_s_own() -> None:
+    """Neither a slip of `use_dora` nor refused by TrainingArguments: `config.save_steps == "last"` is the program's."""
+    found = analysed("torchrun train.py save_steps=last use_LoRA=false", COMPOSED).findings
+    assert [one.rule for one in found if one.rule.startswith("CFG")] == []
+
+
+@pytest.mark.parametrize(("words", "said"), [("", []), ("model.path=somebody/else", ["MOD001"])])
+def test_what_a_config_says_is_told_there(words: str, said: list[str]) -> None:
+    """The config is linted by itself; what the command gives is told at the command."""
+    files = {**COMPOSED, "config/model/small.yaml": "path: nobody/knows\n"}
+    found = analysed(f"python train.py {words}", files).findings
+    assert [one.rule for one in found if one.rule == "MOD001"] == said
+
+
 UNSEEN = """\
 import argparse
 from elsewhere import prepare
