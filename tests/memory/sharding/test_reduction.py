@@ -34,11 +34,11 @@ def test_without_contiguous_gradients_the_copy_stands_beside_them() -> None:
     assert found[3].live == 0
 
 
-def test_buffers_are_gone_below_the_last_trained_tensor() -> None:
-    """Frozen layers run backward beside the rank's own gradients alone."""
+def test_buffers_stay_until_the_backward_has_ended() -> None:
+    """Frozen layers run backward beside the buffer and the gradients in it."""
     frozen = ((), (), *(gradient for gradient in FOUR[:2]))
     found = replay(frozen, knobs(shares=(100,)))
-    assert [moment.live for moment in found[:2]] == [200, 200]
+    assert [moment.live for moment in found[:2]] == [400, 400]
     assert found[2].end > 200
 
 
