@@ -119,7 +119,9 @@ def run_of(setting: dict[str, Any]) -> Run:
         ),
         batch=Batch(setting.get("micro_batch_size", 1), setting.get("accumulation", 1)),
         sequence=Sequence(setting.get("sequence", 64)),
-        checkpointing=Checkpointing("full" if setting.get("checkpointing", True) else "none"),
+        checkpointing=Checkpointing(
+            "full" if setting.get("checkpointing", True) else "none", reentrant=setting.get("reentrant", False)
+        ),
         optimizer=_optimizer(kind),
         parallelism=_parallelism(setting, lora),
         offload=_offload(setting.get("zero", {})),

@@ -28,7 +28,9 @@ MIXTRAL = Family(
     model_types=("mixtral",),
     classes=("Mixtral",),
     attention=AttentionTraits(sdpa=since(4, 37)),
-    experts=ExpertTraits(routers.KEEPS_FP32, linears_in_4=True, peft_stacked_targets=("w1", "w3", "w2", "gate")),
+    experts=ExpertTraits(
+        routers.KEEPS_FP32, linears_in_4=True, peft_stacked_targets=("w1", "w3", "w2", "gate"), zero3_leaf=True
+    ),
     liger=LigerTraits(supported=True),
 )
 MISTRAL3 = Family(

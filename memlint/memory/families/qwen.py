@@ -29,7 +29,9 @@ QWEN2 = Family(
     unsloth=UnslothTraits(own_forward=True, query_bias=True),
 )
 QWEN2_MOE = Family(
-    model_types=("qwen2_moe",), classes=("Qwen2Moe",), experts=ExpertTraits(shared_first=True, linears_in_4=True)
+    model_types=("qwen2_moe",),
+    classes=("Qwen2Moe",),
+    experts=ExpertTraits(shared_first=True, linears_in_4=True, zero3_leaf=True),
 )
 QWEN3 = Family(
     model_types=("qwen3",),
@@ -38,7 +40,7 @@ QWEN3 = Family(
 )
 QWEN3_MOE = Family(
     model_types=("qwen3_moe",),
-    experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS),
+    experts=ExpertTraits(linears_in_4=True, peft_stacked_targets=_STACKED_TARGETS, zero3_leaf=True),
     liger=_LIGER,
 )
 QWEN3_NEXT = Family(

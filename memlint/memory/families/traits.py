@@ -145,6 +145,9 @@ class ExpertTraits(NamedTuple):
     # Names of expert projections for which PEFT turns target modules into target parameters (peft 0.21.2
     # utils/transformers_weight_conversion.py:333; transformers 5.23 conversion_mapping.py).
     peft_stacked_targets: tuple[str, ...] = ()
+    # DeepSpeed gathers the block of router and experts as one from 0.18.1 on (0.19.8 runtime/zero/
+    # leaf_module_config.py:11, DEFAULT_LEAF_MODULE_CLASSES).
+    zero3_leaf: bool = False
 
 
 class LossTraits(NamedTuple):

@@ -34,11 +34,11 @@ def test_without_contiguous_gradients_the_copy_stands_beside_them() -> None:
     assert found[3].live == 0
 
 
-def test_buffers_are_gone_below_the_last_trained_tensor() -> None:
-    """Frozen layers run backward beside the rank's own gradients alone."""
+def test_buffers_stay_until_the_backward_has_ended() -> None:
+    """Frozen layers run backward beside the buffer and the gradients in it."""
     frozen = ((), (), *(gradient for gradient in FOUR[:2]))
     found = replay(frozen, knobs(shares=(100,)))
-    assert [moment.live for moment in found[:2]] == [200, 200]
+    assert [moment.live for moment in found[:2]] == [400, 400]
     assert found[2].end > 200
 
 
@@ -46,6 +46,13 @@ def test_stage_3_copies_a_bucket_unless_one_gradient_is_alone() -> None:
     third = knobs(stage=3, shares=())
     assert max(moment.end for moment in replay(FOUR, third)) == 200 + 400
     assert max(moment.end for moment in replay(FOUR, third._replace(bucket=50))) == 200 + 200
+
+
+def test_stage_3_multiplies_what_it_reduced_in_place_into_a_copy() -> None:
+    """Beside it the fp32 copy of all ranks' gradients, where they accumulate so."""
+    in_place = knobs(stage=3, shares=(), scatters=False, bucket=1000)
+    assert replay(FOUR, in_place)[0].end == 4 * 200
+    assert replay(FOUR, in_place._replace(wide=True))[0].end == 4 * 200 + 4 * 400
 
 
 def test_stage_1_keeps_gradients_until_the_end() -> None:

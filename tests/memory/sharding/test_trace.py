@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -58,11 +60,44 @@ def test_a_head_that_the_model_reads_counts_once_between_two_uses() -> None:
     assert replay((layers(3),), within, ReadByModel(70)).at_loss == 70
 
 
+def test_frozen_parameters_stay_through_a_recomputation() -> None:
+    """All 40 of the layer, until the backward of its last module has ended; trainable ones are released one by one."""
+    modules = (ModuleCall(()), ModuleCall((30,), depth=1, frozen=True), ModuleCall((10,), depth=1, frozen=True))
+    frozen = replay((RepeatedUnit(modules, 1, checkpointed=True),), ON_DEMAND).units[0]
+    trained = tuple(module._replace(frozen=False) for module in modules)
+    alone = replay((RepeatedUnit(trained, 1, checkpointed=True, reentrant=True),), ON_DEMAND).units[0]
+    assert (frozen.backward, alone.backward) == (40, 30)
+
+
+def test_the_last_module_waits_for_the_recomputation() -> None:
+    """Its hook before the backward comes first, so that its 10 are there while the 30 are used again."""
+    modules = (ModuleCall(()), ModuleCall((30,), depth=1), ModuleCall((10,), depth=1))
+    assert replay((RepeatedUnit(modules, 1, checkpointed=True),), ON_DEMAND).units[0].each_backward == ((40, 30),)
+
+
+def _nested(modules: list[ModuleCall]) -> tuple[ModuleCall, ...]:
+    """The modules, none more than one deeper than the one before it."""
+    found = modules[:1]
+    for module in modules[1:]:
+        found.append(module._replace(depth=min(module.depth, found[-1].depth + 1)))
+    return tuple(found)
+
+
 SIZES = st.lists(st.integers(1, 40), max_size=3).map(tuple)
-CALLS = st.builds(ModuleCall, SIZES, st.sampled_from((0, 3)), st.just(False), st.booleans())
-UNITS = st.builds(
-    RepeatedUnit, st.lists(CALLS, min_size=1, max_size=4).map(tuple), st.integers(1, 6), st.booleans(), st.booleans()
+CALLS = st.builds(
+    ModuleCall,
+    SIZES,
+    st.sampled_from((0, 3)),
+    st.just(False),
+    st.booleans(),
+    st.integers(1, 3),
+    st.booleans(),
+    st.sampled_from(("both", "both", "forward", "backward")),
 )
+MODULES = st.builds(lambda others: _nested([ModuleCall(()), *others]), st.lists(CALLS, min_size=1, max_size=4)).filter(
+    lambda modules: all(any(one.passes != other for one in modules[1:]) for other in ("forward", "backward"))
+)
+UNITS = st.builds(RepeatedUnit, MODULES, st.integers(1, 6), st.booleans(), st.booleans(), st.booleans())
 AMOUNTS = st.sampled_from((0, 7, 30, 90, 400, LARGE))
 SETTINGS = st.builds(PrefetchSettings, st.sampled_from((1, 3)), AMOUNTS, AMOUNTS, AMOUNTS)
 
@@ -74,41 +109,54 @@ READ = st.builds(ReadByModel, st.integers(0, 40), st.just(False))
 def test_the_replay_holds_what_the_rules_say(
     units: tuple[RepeatedUnit, ...], settings: PrefetchSettings, ties: bool, read: ReadByModel
 ) -> None:
-    if ties and len(units[0].modules[0].gathered) == 1 and len(units) > 1:
-        units = (*units[:-1], RepeatedUnit((*units[-1].modules, ModuleCall((), tied=True))))
+    if ties:
+        embedding = RepeatedUnit((ModuleCall((25,)),))
+        units = (embedding, *units, RepeatedUnit((*units[-1].modules, ModuleCall((), tied=True))))
         read = NOTHING_READ
     found = replay(units, settings, read)
     assume(all(len(one.each_backward) == unit.repeat for one, unit in zip(found.units, units, strict=True)))
     assert found == _by_the_rules(units, settings, read, found)
 
 
-# Parameters, the elements that count for the reuse distance, whether autograd keeps what was gathered.
-Call = tuple[tuple[int, ...], int, bool]
+class Call(NamedTuple):
+    """`own`: parameters; `numel`: elements that count for the reuse distance; `outlive`: autograd keeps what was
+    gathered; `stays`: none of them is released; `freed`: what is released whatever is used again."""
+
+    own: tuple[int, ...]
+    numel: int
+    outlive: bool = False
+    stays: bool = False
+    freed: tuple[int, ...] = ()
 
 
 def _by_the_rules(
     units: tuple[RepeatedUnit, ...], settings: PrefetchSettings, read: ReadByModel, like: Replay
 ) -> Replay:
     """The same from `_Rules`, with every repetition of every unit."""
-    repetitions: list[tuple[int, list[Call]]] = []
+    repetitions: list[tuple[RepeatedUnit, list[Call]]] = []
+    numbers = []
     sizes = [read.elements] if read.elements else []
-    model: Call = ((0,), read.elements, False) if read.elements else ((), 0, False)
+    model = Call((0,), read.elements) if read.elements else Call((), 0)
     for number, unit in enumerate(units):
         for _ in range(unit.repeat):
             calls = []
             for module in unit.modules:
                 own = (0,) if module.tied else tuple(range(len(sizes), len(sizes) + len(module.gathered)))
                 sizes += module.gathered
-                numel = module.persistent + sum(sizes[parameter] for parameter in own)
-                calls.append((own, numel, module.outlive))
-            repetitions.append((number, calls))
+                calls.append(Call(own, module.persistent + sum(sizes[parameter] for parameter in own), module.outlive))
+            repetitions.append((unit, calls))
+            numbers.append(number)
     order = [(("forward", 0), model)] if read.elements else []
-    order += [(("forward", place), call) for place, (_, calls) in enumerate(repetitions) for call in calls]
+    order += [
+        (("forward", place), call)
+        for place, (unit, calls) in enumerate(repetitions)
+        for call, module in zip(calls, unit.modules, strict=True)
+        if module.passes != "backward"
+    ]
     turn = len(order)
     order.append((("model", 0), model))
-    for place, (number, calls) in reversed(list(enumerate(repetitions))):
-        order += [(("again", place), call) for call in calls if units[number].checkpointed]
-        order += [(("own", place), (*call[:2], False)) for call in reversed(calls) if units[number].backward]
+    for place, (unit, calls) in reversed(list(enumerate(repetitions))):
+        order += [((name, place), call) for name, call in _backward(unit, calls)] if unit.backward else []
     rules = _Rules(sizes, [call for _, call in order], settings, stays=0 if read.elements else None)
     held: dict[tuple[str, int], int] = {}
     at_loss = 0
@@ -117,11 +165,45 @@ def _by_the_rules(
         held[place] = max(held.get(place, 0), rules.call(index))
     found = []
     for number in range(len(units)):
-        places = [place for place, (owner, _) in enumerate(repetitions) if owner == number]
+        places = [place for place, owner in enumerate(numbers) if owner == number]
         each = tuple((held.get(("again", place), 0), held.get(("own", place), 0)) for place in reversed(places))
         forward = max(held[("forward", place)] for place in places)
         found.append(like.units[number]._replace(forward=forward, backward=max(map(max, each)), each_backward=each))
     return Replay(tuple(found), at_loss, held[("model", 0)])
+
+
+def _backward(unit: RepeatedUnit, calls: list[Call]) -> list[tuple[str, Call]]:
+    """The hooks of a unit's backward; with its place, `again` for those until the layer was computed again."""
+    modules, without = unit.modules, [call._replace(outlive=False) for call in calls]
+    order = [place for place in _last_first(modules) if modules[place].passes != "forward"]
+    if not unit.checkpointed:
+        return [("own", without[place]) for place in order]
+    rooted = order[:1] == [0] and len(order) > 1
+    again = [place for place in range(rooted, len(modules)) if modules[place].passes != "backward"]
+    frozen = tuple(one for place in again if modules[place].frozen for one in calls[place].own)
+    recomputed = [without[place]._replace(stays=modules[place].frozen) for place in again]
+    if unit.reentrant:
+        later = [without[place]._replace(stays=modules[place].frozen) for place in order[rooted:]]
+        later[-1] = later[-1]._replace(freed=frozen)
+        return [("again", one) for one in [without[0]] * rooted + recomputed] + [("own", one) for one in later]
+    opening = 1
+    while opening < len(order) and modules[order[opening]].depth > modules[order[opening - 1]].depth:
+        opening += 1
+    waiting = [without[place]._replace(stays=True) for place in order[:opening]]
+    closing = recomputed.pop()._replace(stays=False, freed=frozen)
+    own = [closing, *(without[place] for place in order[opening:])]
+    return [("again", one) for one in (*waiting, *recomputed)] + [("own", one) for one in own]
+
+
+def _last_first(modules: tuple[ModuleCall, ...]) -> list[int]:
+    """Every module after what contains it, and after its later siblings with all that they contain."""
+    above: list[int] = []
+    key: dict[int, tuple[int, ...]] = {}
+    for place, module in enumerate(modules):
+        above = [one for one in above if modules[one].depth < module.depth]
+        above.append(place)
+        key[place] = tuple(-one for one in above)
+    return sorted(key, key=lambda place: key[place])
 
 
 class _Rules:
@@ -152,7 +234,7 @@ class _Rules:
             self.gathers.append((together, set()))
 
     def call(self, index: int) -> int:
-        parameters, _, outlive = self.calls[index]
+        parameters, _, outlive, stays, freed = self.calls[index]
         self._gather([parameter for parameter in parameters if parameter not in self._known()])
         most = self.held()
         for parameter in parameters:
@@ -165,10 +247,12 @@ class _Rules:
         if outlive:
             self.storages |= dict.fromkeys(parameters, 0)
         for parameter in parameters:
-            if parameter == self.stays:
+            if parameter == self.stays or stays:
                 continue
             if not self._is_used_soon(index, parameters) and self.passed[parameter] <= index + 1:
                 del self.storages[parameter]
+        for parameter in freed:
+            self.storages.pop(parameter, None)
         return most
 
     def _wait(self, parameter: int) -> int:
@@ -195,7 +279,7 @@ class _Rules:
 
     def _is_used_soon(self, index: int, parameters: tuple[int, ...]) -> bool:
         distance = 0
-        for own, numel, _ in self.calls[index + 1 :]:
+        for own, numel, *_ in self.calls[index + 1 :]:
             if own == parameters:
                 return distance < self.settings.max_reuse_distance
             distance += numel

@@ -10,11 +10,12 @@ Stages 1 and 2, deepspeed 0.19.8 runtime/zero/stage_1_and_2.py. What decides the
   contiguous gradients they stay where they are. Others are freed, with `overlap_comm` and without contiguous
   gradients only at the next reduction (:2261-2267).
 - Stage 1 without `overlap_comm` reduces at the end of the backward, parameter group by parameter group (:973-978).
-- What is left in the bucket is reduced when the last gradient has come, and the buffers are freed (:1016-1060).
+- What is left in the bucket is reduced at the end of the backward, by a callback of autograd's engine (runtime/
+  base_optimizer.py:193), and the buffers are freed (:1016-1060).
 
 Stage 3, runtime/zero/stage3.py: the bucket's buffer is there all the time, as are the partitions that gradients end in.
-A reduction copies the whole bucket, unless one gradient that divides evenly is alone in it, or it is reduced in place
-without `reduce_scatter` (:1682, runtime/comm/coalesced_collectives.py:102).
+A reduction copies the whole bucket, unless one gradient that divides evenly is alone in it (:1682, runtime/comm/
+coalesced_collectives.py:102). Without `reduce_scatter` it is reduced in place, and multiplied into a copy (:1883).
 """
 
 from __future__ import annotations
@@ -153,14 +154,12 @@ class _Reduction:
     def backward(self) -> list[Moment]:
         """The moments of all units, in the order of the forward."""
         found = []
-        missing = sum(map(len, self.units))
-        for unit in reversed(self.units):
+        for place in range(len(self.units) - 1, -1, -1):
             begin = self.peak = self.peak_with_arriving = self._now()
-            if not self._joins_at_once(unit):
-                self._arrive_in_turn(unit)
-            missing -= len(unit)
+            if not self._joins_at_once(self.units[place]):
+                self._arrive_in_turn(self.units[place])
             live = self.peak
-            if unit and not missing:
+            if not place and any(self.units):
                 self._finish()
             found.append(Moment(live, max(self.peak_with_arriving, self._now()), begin=begin))
         return found[::-1]
@@ -203,7 +202,7 @@ class _Reduction:
         raise NotImplementedError
 
     def _finish(self) -> None:
-        """The last gradient has come."""
+        """The backward has ended, whether the last units have gradients or not."""
         raise NotImplementedError
 
     def _wait(self, gradient: Gradient, moves: bool) -> None:
@@ -252,7 +251,7 @@ class _Scattered(_Reduction):
         in_place = settings.contiguous and not settings.scatters and self.filled <= settings.bucket
         alone = len(sizes) == 1 and sizes[0] == self.filled
         cast = 4 * sum(sizes) // (1 if in_place else settings.ranks) if settings.wide else 0
-        self._touch((0 if in_place or alone else settings.element * sum(sizes)) + cast)
+        self._touch((0 if alone and not in_place else settings.element * sum(sizes)) + cast)
         self.alive -= sum(stored for _, stored in self.bucket)
         self.bucket = []
         self.filled = 0

@@ -5,6 +5,10 @@ deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import memlint.memory.adapters as adapters
+import memlint.memory.families.lookup as families
 import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.identity_cache import IdentityCache
 from memlint.memory import optimizers as optimizer
@@ -34,7 +38,8 @@ from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, w
 from memlint.run import UNKNOWN, Run
 
 _EXPERTS = ".experts"
-_CONTAINERS_IN_LAYER = 4  # the layer, its attention, its MLP, its activation: visits without parameters
+_OUTER_MODELS = 2  # the causal model and its decoder, which are called before the embedding
+_OF_PEFT = 2  # PeftModel and LoraModel around them
 
 
 def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState:
@@ -312,8 +317,9 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
     checkpointing = run.checkpointing.mode not in ("none", UNKNOWN)
     trained = [any(tensor.trainable for tensor in unit.tensors) for unit in units]
     different = {id(unit.tensors): unit for unit in units}
-    leaves = bool(zero.leaf_modules)
+    leaves = bool(zero.leaf_modules) or _is_leaf_by_default(run)
     outlive = packed_experts.outlive_their_gathering(run)
+    outer = _OUTER_MODELS + (_OF_PEFT if run.method.kind in adapters.PER_WEIGHT_KINDS else 0)
     calls = {key: _module_calls(unit, weights.threshold, leaves, outlive) for key, unit in different.items()}
     segments = [
         RepeatedUnit(
@@ -321,6 +327,7 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
             unit.repeat,
             checkpointing and unit.name == "layer",
             backward=checkpointing or any(trained[: index + 1]),
+            reentrant=run.checkpointing.reentrant,
         )
         for index, unit in enumerate(units)
     ]
@@ -331,7 +338,33 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
     elif tied:
         head = ModuleCall((), tied) if tied <= weights.threshold else ModuleCall((), tied=True)
         segments[-1] = segments[-1]._replace(modules=(*segments[-1].modules, head))
+    segments[0] = segments[0]._replace(modules=_with_outer_models(segments[0].modules, outer))
+    segments[-1] = segments[-1]._replace(modules=_with_decoder(segments[-1].modules, outer))
     return replay(tuple(segments), settings, _read_by_model(run, units, tied, weights.threshold))
+
+
+_DEFAULT_LEAVES = (0, 18, 1)
+
+
+def _is_leaf_by_default(run: Run) -> bool:
+    """Whether DeepSpeed gathers a block of experts as one without being told to."""
+    older = () < run.stack.deepspeed < _DEFAULT_LEAVES
+    return not older and families.of(run.model.architecture).experts.zero3_leaf
+
+
+def _with_outer_models(embedding: tuple[ModuleCall, ...], outer: int) -> tuple[ModuleCall, ...]:
+    """The calls before the first layer: those of `outer` models that contain each other, the embedding, and that of the
+    rotary embedding, which has no backward."""
+    without = ModuleCall((), passes="forward")
+    return (*[without] * outer, *embedding, without)
+
+
+def _with_decoder(tail: tuple[ModuleCall, ...], outer: int) -> tuple[ModuleCall, ...]:
+    """The calls after the last layer, norm and head. The backward of the decoder, which contains the norm, comes after
+    that of the head, and those of the other `outer` models before; the outermost one's is no part of the tail."""
+    decoder = ModuleCall((), passes="backward")
+    norm, others = tail[0]._replace(depth=1), (call._replace(depth=0) for call in tail[1:])
+    return (decoder, norm, *others, *[decoder] * (outer - _OUTER_MODELS))
 
 
 def reads_head(run: Run) -> bool:
@@ -352,35 +385,102 @@ def _read_by_model(run: Run, units: tuple[Unit, ...], tied: int, threshold: int)
 
 
 def _module_calls(unit: Unit, threshold: int, leaves: bool, stacks_outlive: bool) -> tuple[ModuleCall, ...]:
-    """The module calls of a unit in order: containers first, then each module with its parameters. Experts that are
-    modules of their own follow one another, or come all at once as a ZeRO-3 leaf (`set_z3_leaf_modules`).
-    `stacks_outlive`: autograd keeps stacked experts, but with adapters on them a product of its own."""
+    """The module calls of a unit in the order of its forward, each module before those in it. Experts that are modules
+    of their own follow one another. `leaves`: their block comes all at once (`set_z3_leaf_modules`). `stacks_outlive`:
+    autograd keeps stacked experts, but with adapters on them a product of its own."""
     stacks_outlive = stacks_outlive and not any(_EXPERTS in one.name for one in unit.tensors if one.kind == "adapter")
+    leaf = _block_of_experts(unit) if leaves else ""
     by_module: dict[str, list[Tensor]] = {}
     for tensor in unit.tensors:
         if not is_quantized(tensor):
-            by_module.setdefault(_module(tensor, leaves), []).append(tensor)
-    found = [ModuleCall(())] * (_CONTAINERS_IN_LAYER if unit.name == "layer" else 1)
-    for tensors in by_module.values():
-        copies = 1 if leaves else min(t.copies for t in tensors)
-        call = _module_call(tensors, copies, threshold)
+            by_module.setdefault(_module(tensor, leaf), []).append(tensor)
+    adapted = {_base(name) for name, tensors in by_module.items() if tensors[0].kind == "adapter"} - {"", leaf}
+    is_layer = unit.name == "layer"
+    found = [ModuleCall(())] if is_layer else []
+    entered: list[tuple[str, ...]] = [()]
+    for name in _in_call_order(by_module) if is_layer else by_module:
+        tensors = by_module[name]
+        path = _path(name, name != leaf and tensors[0].kind == "adapter", adapted)
+        found += [ModuleCall((), depth=depth) for depth in _called_between(entered, path)]
+        copies = 1 if name == leaf else min(t.copies for t in tensors)
+        call = _module_call(tensors, copies, threshold)._replace(depth=len(path))
         outlives = stacks_outlive and any(one.kind == "experts" for one in tensors)
         found += [call._replace(outlive=True) if outlives else call] * copies
+        entered.append(path)
     return tuple(found)
+
+
+def _base(adapter: str) -> str:
+    """The module that an adapter's tensor adapts: `self_attn.q_proj` of `self_attn.q_proj.weight.lora_A`."""
+    return adapter.rpartition(".")[0].rpartition(".")[0]
+
+
+def _path(name: str, is_adapter: bool, adapted: set[str]) -> tuple[str, ...]:
+    """The modules from the layer's child down to the named one. PEFT's layer contains its base and the adapters."""
+    module = _base(name) if is_adapter else name
+    parts = module.split(".")
+    path = tuple(".".join(parts[:count]) for count in range(1, len(parts) + 1))
+    return (*path, name) if is_adapter or module in adapted else path
+
+
+def _called_between(entered: list[tuple[str, ...]], path: tuple[str, ...]) -> list[int]:
+    """Depths of the modules without parameters that are called after the last of `entered` and before `path`: those
+    that contain it, an MLP's activation after its first projection, the dropout before an adapter."""
+    last = entered[-1]
+    shared = next((depth for depth, pair in enumerate(zip(last, path, strict=False)) if pair[0] != pair[1]), len(last))
+    found = list(range(shared + 1, len(path)))
+    if path[0] in _MLPS and shared == 1 and all(one[:2] == last[:2] for one in entered if one[:1] == path[:1]):
+        found.insert(0, 2)
+    return [*found, len(path)] if last and last[-1] in path[:-1] else found
+
+
+_MLPS = ("mlp", "feed_forward", "ffn")
+
+
+def _in_call_order(modules: Iterable[str]) -> list[str]:
+    """The modules of a layer as its forward calls them: a norm of the layer itself before the attention, at the end, or
+    between attention and MLP, as its name says."""
+    return sorted(modules, key=_place_in_forward)
+
+
+def _place_in_forward(module: str) -> int:
+    """0 to 4. Families of transformers 5.23 agree on these names."""
+    is_norm = "." not in module and ("norm" in module or module.startswith("ln_"))
+    if not is_norm:
+        return 3 if module.partition(".")[0] in (*_MLPS, "block_sparse_moe", "fc1", "fc2") else 1
+    if module.startswith(("post_feedforward", "post_mlp", "post_ff", "output_", "final_")):
+        return 4
+    return 0 if module.startswith(_NORMS_BEFORE_ATTENTION) else 2
+
+
+_NORMS_BEFORE_ATTENTION = (
+    "input_",
+    "ln_1",
+    "norm_1",
+    "operator_norm",
+    "attention_",
+    "attn_norm",
+    "self_attn_layer_norm",
+)
 
 
 def _module_call(tensors: list[Tensor], parts: int, threshold: int) -> ModuleCall:
     """One of `parts` equal modules that own `tensors` together."""
     gathered = [t.numel for t in tensors for _ in range(t.copies // parts) if t.numel > threshold]
     persistent = sum(t.numel * t.copies // parts for t in tensors if t.numel <= threshold)
-    return ModuleCall(tuple(gathered), persistent)
+    return ModuleCall(tuple(gathered), persistent, frozen=not any(tensor.trainable for tensor in tensors))
 
 
-def _module(tensor: Tensor, leaves: bool) -> str:
-    """The module that owns a tensor; an adapter matrix is a module of its own."""
-    if leaves and _EXPERTS in tensor.name:
-        return tensor.name.partition(_EXPERTS)[0]
+def _module(tensor: Tensor, leaf: str) -> str:
+    """The module that owns a tensor; an adapter matrix is a module of its own, but for those in a `leaf`."""
+    if leaf and tensor.name.startswith(leaf + "."):
+        return leaf
     return tensor.name if tensor.kind == "adapter" else tensor.name.rpartition(".")[0]
+
+
+def _block_of_experts(unit: Unit) -> str:
+    """The module of a layer that contains its experts; "" where there are none."""
+    return next((one.name.partition(".")[0] for one in unit.tensors if _EXPERTS in one.name), "")
 
 
 def _elements(unit: Unit) -> int:

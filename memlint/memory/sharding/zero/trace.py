@@ -1,17 +1,20 @@
 """A replay of ZeRO-3's fetch, prefetch and release rules: how many gathered elements are alive during a step.
 
-DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py. Three facts decide the peak:
+DeepSpeed 0.19.8 runtime/zero/partitioned_param_coordinator.py. Four facts decide the peak:
 - Each call of a module prefetches another `prefetch_bucket_size` elements, however much is in flight already, until
   `max_live_parameters` are available (:453-454). Only prefetching obeys that limit.
 - A parameter stays gathered after its use if it is used again within `max_reuse_distance` elements of module calls
   (:654-664), or if the prefetcher has passed its next use (:648-650).
 - Parameters gathered together share one flat buffer, and each is copied out of it. The buffer is freed when the last of
   them was waited for (partition_parameters.py:761-802). A parameter gathered by itself is used in place (:1373-1413).
+- Hooks run in the order of autograd: the backward of a module comes before that of the modules in it, and the hooks of
+  a checkpointed layer, of what its output comes from last and of what contains that run before the layer is computed
+  again, which they wait for. A frozen parameter that is gathered for the recomputation stays until the backward of the
+  module whose backward was the last to begin has ended, and is released then whatever is used again (:389-394, :500).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from itertools import accumulate
 
@@ -22,13 +25,18 @@ class ModuleCall(NamedTuple):
     """One call of a module: elements of each of its own parameters that is gathered, and of all that are persistent.
 
     `tied`: the head of tied embeddings, which uses the first module's parameters again. `outlive`: autograd keeps what
-    was gathered for the forward; from then on it counts as an activation.
+    was gathered for the forward; from then on it counts as an activation. `depth`: a module contains those that follow
+    with a greater depth. `frozen`: none of its parameters trains. `passes`: "both", or the one of "forward" and
+    "backward" in which it is called.
     """
 
     gathered: tuple[int, ...]
     persistent: int = 0
     tied: bool = False
     outlive: bool = False
+    depth: int = 0
+    frozen: bool = False
+    passes: str = "both"
 
 
 class PrefetchSettings(NamedTuple):
@@ -77,13 +85,15 @@ NOTHING_READ = ReadByModel()
 
 
 class RepeatedUnit(NamedTuple):
-    """`repeat` equal units of the model, one after the other. `checkpointed`: their backward runs the forward again.
+    """`repeat` equal units of the model, one after the other. `modules`: in the order of the forward, each before what
+    it contains. `checkpointed`: their backward runs the forward again; `reentrant`: by the older of torch's two ways.
     `backward`: there is one, since something before or in the unit trains."""
 
     modules: tuple[ModuleCall, ...]
     repeat: int = 1
     checkpointed: bool = False
     backward: bool = True
+    reentrant: bool = False
 
 
 def replay(
@@ -106,7 +116,7 @@ def _replay(
     step, owners = _forward(units, settings, read_by_model)
     count, turn = len(owners), len(step.places)
     step.append(_model_call(read_by_model), 0, 0)
-    _append_backward(step, units, owners)
+    _append_backward(step, owners)
     coordinator = _Coordinator(step, settings)
     forward = coordinator.peaks(0, turn, count)
     at_loss = coordinator.held
@@ -140,7 +150,7 @@ def _forward(
         step.sizes += [] if read_by_model.tied else [read_by_model.elements]
     found: list[_Repetition] = []
     for number, unit in enumerate(units):
-        calls = _unit_calls(unit.modules, step.sizes)
+        calls = _unit_calls(unit, step.sizes)
         for _ in range(_replayed(unit, settings)):
             step.append(calls.forward, len(step.sizes), len(found))
             found.append(_Repetition(number, calls, len(step.sizes)))
@@ -148,15 +158,13 @@ def _forward(
     return step, found
 
 
-def _append_backward(step: _Step, units: tuple[RepeatedUnit, ...], repetitions: list[_Repetition]) -> None:
+def _append_backward(step: _Step, repetitions: list[_Repetition]) -> None:
     """Appends the calls of the backward, whose places are the indexes of the repetitions; those of a recomputation come
     after all of them."""
     for place in range(len(repetitions) - 1, -1, -1):
-        number, calls, first = repetitions[place]
-        if units[number].checkpointed:
-            step.append(calls.forward, first, len(repetitions) + place)
-        if units[number].backward:
-            step.append(calls.backward, first, place)
+        _, calls, first = repetitions[place]
+        for section in calls.backward:
+            step.append(section.calls, first, place + (len(repetitions) if section.again else 0))
 
 
 def _replayed(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
@@ -173,55 +181,118 @@ def _units_to_replay(unit: RepeatedUnit, settings: PrefetchSettings) -> int:
     return 8 + 3 * (ahead // size + 1) + settings.max_reuse_distance // size
 
 
-class _Calls(NamedTuple):
-    """Module calls in their order. `parameters`: of all of them, numbered from the unit's first one; `ends`: where
-    those of each call end. `numels`: elements of each call's parameters, persistent ones included. `outlive`: whether
-    autograd keeps what was gathered for the call."""
+class _Call(NamedTuple):
+    """One call. `parameters`: numbered from the unit's first one; `numel`: elements of all its parameters, persistent
+    ones included. `outlive`, `frozen`: as in `ModuleCall`. `stay`: its parameters are not released after it. `freed`:
+    parameters that are released after it, whatever is used again."""
 
     parameters: tuple[int, ...]
+    numel: int
+    outlive: bool = False
+    frozen: bool = False
+    stay: bool = False
+    freed: tuple[int, ...] = ()
+
+
+class _Calls(NamedTuple):
+    """Calls in their order. `parameters`: of all of them; `ends`: where those of each call end. `freed`: the places of
+    calls that free something."""
+
+    calls: tuple[_Call, ...]
+    parameters: tuple[int, ...]
     ends: tuple[int, ...]
-    numels: tuple[int, ...]
-    outlive: tuple[bool, ...]
+    freed: tuple[int, ...]
+
+
+def _in_order(calls: tuple[_Call, ...]) -> _Calls:
+    parameters = tuple(parameter for call in calls for parameter in call.parameters)
+    ends = tuple(accumulate(len(call.parameters) for call in calls))
+    return _Calls(calls, parameters, ends, tuple(place for place, call in enumerate(calls) if call.freed))
 
 
 def _model_call(read: ReadByModel) -> _Calls:
     """The call of the model itself, which has no parameters but the one that it reads, the first of all."""
-    return _Calls((0,), (1,), (read.elements,), (False,)) if read.elements else _Calls((), (0,), (0,), (False,))
+    return _in_order((_Call((0,) if read.elements else (), read.elements),))
+
+
+class _Section(NamedTuple):
+    """Calls of a backward. `again`: their peak counts as the recomputation's."""
+
+    calls: _Calls
+    again: bool = False
 
 
 class _UnitCalls(NamedTuple):
     """The calls of one repetition of a unit. `sizes`: elements of each of its parameters."""
 
     forward: _Calls
-    backward: _Calls
+    backward: tuple[_Section, ...]
     sizes: tuple[int, ...]
 
 
-def _unit_calls(modules: tuple[ModuleCall, ...], before: list[int]) -> _UnitCalls:
+def _unit_calls(unit: RepeatedUnit, before: list[int]) -> _UnitCalls:
     """The calls of a unit. `before`: the sizes of all parameters before its first one."""
     sizes: list[int] = []
-    calls: list[tuple[Iterable[int], int]] = []
-    for module in modules:
-        own = (-len(before),) if module.tied else range(len(sizes), len(sizes) + len(module.gathered))
-        calls.append((own, module.persistent + (before[0] if module.tied else sum(module.gathered))))
+    calls: list[_Call] = []
+    for module in unit.modules:
+        own = (-len(before),) if module.tied else tuple(range(len(sizes), len(sizes) + len(module.gathered)))
+        elements = module.persistent + (before[0] if module.tied else sum(module.gathered))
+        calls.append(_Call(own, elements, module.outlive, module.frozen))
         sizes += module.gathered
-    forward = _in_order(calls, tuple(module.outlive for module in modules))
-    return _UnitCalls(forward, _in_order(calls[::-1], (False,) * len(modules)), tuple(sizes))
+    forward = tuple(call for call, module in zip(calls, unit.modules, strict=True) if module.passes != "backward")
+    return _UnitCalls(_in_order(forward), _backward(unit, calls, forward) if unit.backward else (), tuple(sizes))
 
 
-def _in_order(calls: list[tuple[Iterable[int], int]], outlive: tuple[bool, ...]) -> _Calls:
-    parameters: list[int] = []
-    ends = []
-    for own, _ in calls:
-        parameters += own
-        ends.append(len(parameters))
-    return _Calls(tuple(parameters), tuple(ends), tuple(numel for _, numel in calls), outlive)
+def _backward(unit: RepeatedUnit, calls: list[_Call], forward: tuple[_Call, ...]) -> tuple[_Section, ...]:
+    """The calls of a unit's backward.
+
+    The forward of a layer is checkpointed without the layer's own hooks (transformers 5.23 modeling_layers.py:84). It
+    is computed again when something saved in it is needed: after the hooks of the modules whose output is the layer's.
+    The recomputation ends with the last saved tensor, inside of the last module, whose hook after the forward does not
+    run (torch 2.13 utils/checkpoint.py, early stop). The reentrant one runs all of the forward, and there are no hooks
+    for the backward before it but the layer's.
+    """
+    order = [place for place in _backward_order(unit.modules) if unit.modules[place].passes != "forward"]
+    backward = tuple(calls[place]._replace(outlive=False) for place in order)
+    if not unit.checkpointed:
+        return (_Section(_in_order(backward)),)
+    depths = [unit.modules[place].depth for place in order]
+    has_root = len(depths) > 1 and min(depths[1:]) > depths[0]
+    again = tuple(call._replace(outlive=False, stay=call.frozen) for call in forward[has_root:])
+    frozen = tuple(parameter for call in again if call.frozen for parameter in call.parameters)
+    if unit.reentrant:
+        first, others = backward[:has_root], [call._replace(stay=call.frozen) for call in backward[has_root:]]
+        others[-1] = others[-1]._replace(freed=frozen)
+        return _Section(_in_order((*first, *again)), True), _Section(_in_order(tuple(others)))
+    opening = _opening(depths)
+    first = tuple(call._replace(stay=True) for call in backward[:opening])
+    last = again[-1]._replace(stay=False, freed=frozen)
+    return _Section(_in_order((*first, *again[:-1])), True), _Section(_in_order((last, *backward[opening:])))
+
+
+def _backward_order(modules: tuple[ModuleCall, ...], first: int = 0) -> list[int]:
+    """Places of the modules, the last one first, but each before what it contains. `first`: the place of the first."""
+    found: list[int] = []
+    end = len(modules)
+    for place in range(len(modules) - 1, -1, -1):
+        if modules[place].depth == modules[0].depth:
+            found += [first + place, *_backward_order(modules[place + 1 : end], first + place + 1)]
+            end = place
+    return found
+
+
+def _opening(depths: list[int]) -> int:
+    """How many modules begin with each containing the next, the last of them included."""
+    count = 1
+    while count < len(depths) and depths[count] > depths[count - 1]:
+        count += 1
+    return count
 
 
 class _Step:
     """All calls of a step in their order, in lists by call, by use and by parameter.
 
-    By call: `begins`, its first use; `numels` and `outlive`, as in `_Calls`; `places`, where its peak counts. By use:
+    By call: `begins`, its first use; `calls`; `freed`, by number in the model; `places`, where its peak counts. By use:
     `queue`, its parameter. DeepSpeed's prefetcher goes through these uses once, ahead of the calls. By parameter:
     `sizes`, its elements. `first_stays`: the first parameter is never released.
     """
@@ -231,17 +302,19 @@ class _Step:
         self.sizes: list[int] = []
         self.queue: list[int] = []
         self.begins = [0]
-        self.numels: list[int] = []
-        self.outlive: list[bool] = []
+        self.calls: list[_Call] = []
+        self.freed: dict[int, tuple[int, ...]] = {}
         self.places: list[int] = []
 
     def append(self, calls: _Calls, first: int, place: int) -> None:
         """Appends the calls of a repetition, whose parameters are numbered from `first` on."""
         begin = len(self.queue)
+        for place_of_call in calls.freed:
+            freed = calls.calls[place_of_call].freed
+            self.freed[len(self.calls) + place_of_call] = tuple(first + parameter for parameter in freed)
         self.queue += [first + parameter for parameter in calls.parameters]
         self.begins += [begin + end for end in calls.ends]
-        self.numels += calls.numels
-        self.outlive += calls.outlive
+        self.calls += calls.calls
         self.places += [place] * len(calls.ends)
 
     def passed_when_kept(self, max_reuse_distance: int) -> list[int]:
@@ -253,7 +326,7 @@ class _Step:
         calls up before it compares, so that this one does not count (:648-650).
         """
         never, calls = len(self.queue), len(self.places)
-        elements_before = [0, *accumulate(self.numels)]  # by call
+        elements_before = [0, *accumulate(call.numel for call in self.calls)]  # by call
         next_use, next_call = [never] * len(self.sizes), [calls] * len(self.sizes)  # by parameter
         following, found = [never] * (never + 1), [never] * never  # by use; no use follows the one that never comes
         if self.first_stays:
@@ -320,9 +393,12 @@ class _Coordinator:
             if peak > found[place]:
                 found[place] = peak
             if begin < stop:
-                if self.step.outlive[call]:
+                if self.step.calls[call].outlive:
                     self._leave_to_autograd(begin, stop)
-                self._release(begin, stop)
+                if not self.step.calls[call].stay:
+                    self._release(begin, stop)
+            for parameter in self.step.freed.get(call, ()):
+                self._free(parameter)
         return found
 
     def _leave_to_autograd(self, begin: int, stop: int) -> None:
@@ -391,7 +467,10 @@ class _Coordinator:
         """Releases the parameters of a call that are not kept for their next use."""
         for use in range(begin, stop):
             if self.passed <= self.passed_when_kept[use]:
-                parameter = self.step.queue[use]
-                self.is_gathered[parameter] = False
-                self.live -= self.step.sizes[parameter]
-                self.held -= self.own_elements[parameter]
+                self._free(self.step.queue[use])
+
+    def _free(self, parameter: int) -> None:
+        if self.is_gathered[parameter]:
+            self.is_gathered[parameter] = False
+            self.live -= self.step.sizes[parameter]
+            self.held -= self.own_elements[parameter]
