@@ -26,9 +26,10 @@ def windows(c: ModelConfig) -> list[int]:
     return [window] * count
 
 
-def alternating(c: ModelConfig, every: int) -> list[int]:
-    """Every `every`-th layer attends fully, the others to the window, unless `layer_types` says it."""
+def alternating(c: ModelConfig, every: int, first: int = -1) -> list[int]:
+    """Every `every`-th layer attends fully, the others to the window, unless `layer_types` says it. `first`: the first
+    of them; the last of each group of `every` by default."""
     if c.items("layer_types"):
         return windows(c)
     window = window_size(c)
-    return [0 if (index + 1) % every == 0 else window for index in range(c.layers())]
+    return [0 if (index - first) % every == 0 else window for index in range(c.layers())]

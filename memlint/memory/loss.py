@@ -161,7 +161,8 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     if loss.norm == "layer_no_affine":
         return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if loss.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
+        in_dtype = loss.norm == "layer_in_autocast_dtype"
+        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width, in_dtype)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")

@@ -384,8 +384,28 @@ def _layer(
 ) -> Segment:
     sizes = kind.sizes[autograd_owns_grads(step.run, unit_state)]
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
-    kept = _kept_by_fsdp1(step, unit, mode)
-    return found._replace(kept_after_backward=kept) if kept else found
+    kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode)
+    return found._replace(kept_after_backward=kept, held_until_loss=held) if kept or held else found
+
+
+def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int:
+    """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside the
+    half-precision copies that attention saves.
+
+    Rotated keys are fp32 under autocast where the residual stream is, and values are cached in the dtype of the keys
+    (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast attention saves what is
+    cached. A checkpointed model caches nothing (utils/generic.py:1042).
+    """
+    attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
+    rotary, normed_later = family.rotary, family.attention.norms_after_rotary
+    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
+    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < mode.width
+    caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache
+    if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
+        return 0
+    counts = kind.sizes[0].counts
+    return rounded(counts["key"] * mode.width) + rounded(counts["value"] * mode.width)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
@@ -438,6 +458,7 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
         tied,
         architecture.per_layer_embedding_size > 0,
         max((kind.streams for kind in architecture.layer_types), default=1),
+        _embedding_is_leaf(step, tensor),
     )
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
@@ -454,6 +475,16 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
     if tied:
         return segment(profile, TensorBytes(counts, False), unit_state._replace(gradient_kept=0), 1)
     return segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+
+
+def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
+    """Whether a hook alone makes the output of the embedding require a gradient, and the model changes it before its
+    first layer: the graph holds it, as it holds every leaf. An embedding that scales in its own module gives the hook
+    the scaled output, which the first layer reads."""
+    hooked = step.run.checkpointing.mode not in ("none", "selective") and step.needs_gradient and not tensor.trainable
+    architecture = step.architecture
+    scaled = architecture.embedding_scale and families.of(architecture).scales_after_embedding
+    return hooked and (scaled or architecture.learned_positions or architecture.embedding_dropout > 0)
 
 
 def _own_projection(unit: Unit) -> Parameter | None:
@@ -556,7 +587,12 @@ def _loss_shape(step: TrainingStep) -> LossShape:
 
 def _final_norm(architecture: Architecture) -> str:
     last = architecture.layer_types[architecture.layer_type_ids[-1]]
-    return "centred" if families.of_layer(last.class_name).norm.centred else last.norm
+    traits = families.of_layer(last.class_name).norm
+    if traits.centred:
+        return "centred"
+    if traits.in_autocast_dtype:
+        return "layer_in_autocast_dtype"
+    return "rms_gemma" if traits.scales_in_fp32 and last.norm == "rms" else last.norm
 
 
 # Chosen and rejected sequences go through one forward.

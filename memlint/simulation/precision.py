@@ -134,9 +134,16 @@ def _to_fp32(value: Any) -> Any:
 
 @contextmanager
 def autocast(dtype: torch.dtype | None) -> Iterator[None]:
-    """CPU autocast in `dtype`, none for None. `CudaOperators` adds CUDA's casts."""
-    with torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext():
-        yield
+    """CPU autocast in `dtype`, none for None. `CudaOperators` adds CUDA's casts. Code that asks whether autocast is on
+    means that of CUDA, unless it names a device."""
+    is_enabled = torch.is_autocast_enabled
+    changed: Any = torch
+    changed.is_autocast_enabled = lambda *device: is_enabled(*(device or ("cpu",)))
+    try:
+        with torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext():
+            yield
+    finally:
+        changed.is_autocast_enabled = is_enabled
 
 
 def outputs_in_fp32(forward: Callable[..., Any]) -> Callable[..., Any]:

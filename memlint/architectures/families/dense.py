@@ -198,7 +198,12 @@ def helium(c: ModelConfig) -> Architecture:
 def hyperclovax(c: ModelConfig) -> Architecture:
     post = ("post_norm1", "post_norm2") if c.flag("use_post_norm") else ()
     return standard(
-        c, "HyperCLOVAX", norm_names=(*TWO, *post), layer_traits={"norms": 2 + len(post)}, logits_scale=True
+        c,
+        "HyperCLOVAX",
+        norm_names=(*TWO, *post),
+        layer_traits={"norms": 2 + len(post)},
+        embedding_scale=True,
+        logits_scale=True,
     )
 
 
@@ -331,7 +336,9 @@ def granite_swa(c: ModelConfig) -> Architecture:
 
 
 def cwm(c: ModelConfig) -> Architecture:
-    return standard(c, "Cwm", attention=lambda key: grouped_query(c, window=key), mlp=gated(c), keys=alternating(c, 4))
+    return standard(
+        c, "Cwm", attention=lambda key: grouped_query(c, window=key), mlp=gated(c), keys=alternating(c, 4, first=0)
+    )
 
 
 FAMILIES = {

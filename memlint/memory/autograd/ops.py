@@ -74,6 +74,13 @@ def scale(tape: Tape, x: Value) -> Value:
     return found
 
 
+def scale_in_place(tape: Tape, x: Value) -> Value:
+    """`x *= number`: the result has the input's memory, the gradient memory of its own. Takes over the reference."""
+    found = Value(x.storage, x.extent, x.width, x.requires_grad)
+    tape.node((found,), (x,))
+    return found
+
+
 def scale_by_constant(tape: Tape, x: Value, constant: Value) -> Value:
     """`x * tensor` where the tensor needs no gradient but is saved (cos, sin)."""
     width = max(x.width, constant.width)

@@ -115,6 +115,7 @@ class Segment(NamedTuple):
     concurrent_activations: int = 0  # of another segment, alive while this one runs
     product: HeadProduct = _NO_PRODUCT
     gathered_entering: int = 0
+    held_until_loss: int = 0  # activations that its code holds while the forward goes on and the backward does not
 
     def entering(self) -> int:
         """Bytes when the segment's forward begins: gathered parameters, and the output of the segment before."""
@@ -174,7 +175,8 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
     for index, segment in enumerate(segments):
         sizes, profile = segment.sizes, segment.profile
         saved_by_one = sizes.peak(profile.live_in_forward)
-        other_activations = earlier + (segment.repeat - 1) * saved_by_one + segment.concurrent_activations
+        left_by_one = saved_by_one + segment.held_until_loss
+        other_activations = earlier + (segment.repeat - 1) * left_by_one + segment.concurrent_activations
         other_activations += during_layers if index < len(segments) - 1 else 0
         total = other_activations + sizes.peak(profile.forward) + segment.gathered_forward
         if total > best.total:
@@ -183,7 +185,7 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
             best = _entering(segment, index, other_activations)
         if segment.product is not _NO_PRODUCT:
             best = max(best, _at_product(segment.product, index, other_activations, 0, backward=False), key=_total)
-        earlier += segment.repeat * saved_by_one
+        earlier += segment.repeat * left_by_one
         saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
     return best, saved
 

@@ -34,21 +34,43 @@ EXAONE4 = Family(
     norm=NormTraits(after_blocks=True),
     liger=LigerTraits(supported=True),
 )
-GRANITE = Family(model_types=("granite",), liger=LigerTraits(supported=True, layers="in_place"))
-GRANITE_SWA = Family(model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER))
+# models/granite/modeling_granite.py:386
+GRANITE = Family(
+    model_types=("granite",), scales_after_embedding=True, liger=LigerTraits(supported=True, layers="in_place")
+)
+GRANITE_SWA = Family(
+    model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER), scales_after_embedding=True
+)
+HYPERCLOVAX = Family(model_types=("hyperclovax", "hyperclovax_vision_v2"), code=since(5), scales_after_embedding=True)
 HUNYUAN = Family(
     model_types=("hunyuan_v1_dense",),
     classes=("HunYuan",),
     attention=AttentionTraits(norms_after_rotary=True),
     liger=LigerTraits(supported=True),
 )
-HUNYUAN_VL = HUNYUAN._replace(model_types=("hunyuan_vl",), classes=(), code=since(5), liger=LigerTraits())
-NEMOTRON = Family(model_types=("nemotron",), liger=LigerTraits(supported=True))
+HUNYUAN_VL = HUNYUAN._replace(
+    model_types=("hunyuan_vl",),
+    classes=("HunYuanVL",),
+    code=since(5),
+    rotary=RotaryTraits(in_fp32=True),
+    liger=LigerTraits(),
+)
+# models/nemotron/modeling_nemotron.py, NemotronLayerNorm1P
+NEMOTRON = Family(
+    model_types=("nemotron",),
+    classes=("NemotronDecoder",),
+    norm=NormTraits(in_autocast_dtype=True),
+    liger=LigerTraits(supported=True),
+)
+# models/helium/modeling_helium.py, HeliumRMSNorm
+HELIUM = Family(model_types=("helium",), classes=("Helium",), norm=NormTraits(scales_in_fp32=True))
 PHI = Family(model_types=("phi",), attention=AttentionTraits(sdpa=since(4, 39)))
 PHI3 = Family(model_types=("phi3",), attention=AttentionTraits(sdpa=since(4, 45)), liger=LigerTraits(supported=True))
 PERSIMMON = Family(model_types=("persimmon",), loss=LossTraits(in_own_dtype=before(4, 48)))
 STABLELM = Family(
     model_types=("stablelm",),
+    classes=("StableLm",),
+    norm=NormTraits(holds_first_block=True),
     attention=AttentionTraits(sdpa=since(4, 39)),
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )
@@ -56,7 +78,7 @@ STABLELM = Family(
 # Of these it is only known that they came with transformers 5.
 NEWER = Family(
     model_types=(
-        *("cwm", "hyperclovax", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
+        *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
         *("mellum", "minicpm3", "minimax_m3_vl", "ministral3", "nanochat"),
         *("olmo_hybrid", "youtu"),
     ),
@@ -76,9 +98,11 @@ ROWS = (
     EXAONE4,
     GRANITE,
     GRANITE_SWA,
+    HYPERCLOVAX,
     HUNYUAN,
     HUNYUAN_VL,
     NEMOTRON,
+    HELIUM,
     PHI,
     PHI3,
     PERSIMMON,

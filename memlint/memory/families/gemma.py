@@ -60,6 +60,7 @@ GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
     code=since(5),
     classes=("Gemma4",),
+    scales_output=True,
     rotary=RotaryTraits(one_by_one=True),
     experts=ExpertTraits(routers.KEEPS_FP32),
     liger=LigerTraits(supported=True),
@@ -69,9 +70,9 @@ GEMMA4_TEXT = Family(
 GEMMA4 = GEMMA4_TEXT._replace(
     model_types=("gemma4",),
     classes=(),
-    vision=VisionTraits(PatchPath("rms", pools_by_position=True), patches_per_token=280 / 186),
+    vision=VisionTraits(PatchPath("rms", pools_by_position=True), patches_per_token=280 / 186, passes_use_cache=True),
 )
-GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5))
+GEMMA4_UNIFIED = Family(model_types=("gemma4_unified",), code=since(5), vision=VisionTraits(passes_use_cache=True))
 # models/gemma4/image_processing_gemma4.py, pad_along_first_dim
 GEMMA4_TOWER = Family(
     classes=("Gemma4Vision",),

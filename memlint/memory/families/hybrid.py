@@ -18,12 +18,14 @@ BAMBA = Family(model_types=("bamba",), classes=("Bamba",), attention=AttentionTr
 FALCON_H1 = Family(
     model_types=("falcon_h1",),
     classes=("FalconH1",),
+    scales_after_embedding=True,
     multiplies_projections=True,
     liger=LigerTraits(supported=True),
 )
 GRANITE_HYBRID = Family(
     model_types=("granitemoehybrid",),
     classes=("GraniteMoeHybrid",),
+    scales_after_embedding=True,
     experts=ExpertTraits(routers.CHOSEN_FIRST, stacked=ALWAYS),
 )
 NEMOTRON_H = Family(
@@ -33,6 +35,8 @@ NEMOTRON_H = Family(
     norm=NormTraits(scales_in_fp32=True),
     experts=ExpertTraits(routers.SIGMOID_IN_FP32),
 )
+# models/mamba2/modeling_mamba2.py, Mamba2Block.forward; `residual_in_fp32` is True by default
+MAMBA2 = Family(model_types=("mamba2",), classes=("Mamba2",), fp32_residual=True)
 LFM3 = Family(
     model_types=("lfm3",),
     code=since(5),
@@ -40,4 +44,4 @@ LFM3 = Family(
     rotary=RotaryTraits(fp32_tables=True, casts_back=True, separate_for_windows=True),
 )
 
-ROWS = (BAMBA, FALCON_H1, GRANITE_HYBRID, NEMOTRON_H, LFM3)
+ROWS = (BAMBA, FALCON_H1, GRANITE_HYBRID, NEMOTRON_H, MAMBA2, LFM3)

@@ -36,12 +36,16 @@ LLAVA_NEXT = Family(
     model_types=("llava_next", "llava_next_video"),
     attention=_SDPA,
     loss=_MASKED,
-    vision=VisionTraits(_ANY_RESOLUTION, patches_are_tokens=True, holds_all_layers=True, patches_per_token=4),
+    vision=VisionTraits(
+        _ANY_RESOLUTION, patches_are_tokens=True, holds_all_layers=True, patches_per_token=4, passes_use_cache=True
+    ),
 )
 LLAVA_ONEVISION = Family(
     model_types=("llava_onevision",),
     loss=_MASKED,
-    vision=VisionTraits(_ANY_RESOLUTION, patches_are_tokens=True, holds_all_layers=True, patches_per_token=7),
+    vision=VisionTraits(
+        _ANY_RESOLUTION, patches_are_tokens=True, holds_all_layers=True, patches_per_token=7, passes_use_cache=True
+    ),
 )
 VIPLLAVA = Family(model_types=("vipllava",), attention=_SDPA, loss=_MASKED)
 INTERNVL = Family(
@@ -50,7 +54,14 @@ INTERNVL = Family(
     vision=VisionTraits(PatchPath("layer", norm_first=False, shuffles=2, feature_copies=0), holds_all_layers=True),
 )
 IDEFICS3 = Family(
-    model_types=("idefics3",), loss=LossTraits(copies_logits=before(4, 52)), vision=VisionTraits(PatchPath(shuffles=2))
+    model_types=("idefics3",),
+    loss=LossTraits(copies_logits=before(4, 52)),
+    vision=VisionTraits(PatchPath(shuffles=2), passes_use_cache=True),
+)
+# Of these no more is known.
+OTHERS = Family(
+    model_types=("idefics2", "lighton_ocr", "phi4_multimodal", "video_llava"),
+    vision=VisionTraits(passes_use_cache=True),
 )
 SMOLVLM = IDEFICS3._replace(model_types=("smolvlm",), liger=LigerTraits(supported=True))
 
@@ -68,6 +79,7 @@ ROWS = (
     INTERNVL,
     IDEFICS3,
     SMOLVLM,
+    OTHERS,
     CLIP_TOWER,
     IDEFICS3_TOWER,
     INTERNVL_TOWER,

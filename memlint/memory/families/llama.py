@@ -38,7 +38,7 @@ LLAMA4 = LLAMA4_TEXT._replace(
     model_types=("llama4",),
     classes=(),
     loss=LossTraits(in_own_dtype=Releases((4, 51), (5, 17))),
-    vision=VisionTraits(PatchPath(shuffles=2, feature_copies=0)),
+    vision=VisionTraits(PatchPath(shuffles=2, feature_copies=0), passes_use_cache=True),
 )
 LLAMA4_TOWER = LLAMA4_TEXT._replace(
     model_types=(),

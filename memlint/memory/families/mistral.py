@@ -36,7 +36,9 @@ MIXTRAL = Family(
 MISTRAL3 = Family(
     model_types=("mistral3",),
     loss=LossTraits(in_own_dtype=Releases((4, 50), (4, 52))),
-    vision=VisionTraits(PatchPath("rms", shuffles=2, linears_before_activation=1), holds_all_layers=True),
+    vision=VisionTraits(
+        PatchPath("rms", shuffles=2, linears_before_activation=1), holds_all_layers=True, passes_use_cache=True
+    ),
 )
 PIXTRAL = Family(model_types=("pixtral",), liger=LigerTraits(supported=True))
 # All images of a batch are one sequence, with a mask between them (models/pixtral/modeling_pixtral.py:309,

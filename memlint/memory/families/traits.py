@@ -104,6 +104,10 @@ class NormTraits(NamedTuple):
     after_blocks: bool = False
     # Two more norms: before the output projection of attention and before the down projection of the MLP.
     inside_blocks: bool = False
+    # LayerNorm casts its input and weight to the dtype of autocast, and runs in that.
+    in_autocast_dtype: bool = False
+    # The code's variables hold the first norm's output and that of attention while the MLP runs.
+    holds_first_block: bool = False
 
 
 class RouterTraits(NamedTuple):
@@ -220,6 +224,9 @@ class VisionTraits(NamedTuple):
     patches_per_token: float = 1
     # Why the tokens of a sequence do not bound what the tower encodes.
     unbounded: str = ""
+    # The forward hands the whole model's `use_cache` to the language model. Else the language model reads that of its
+    # own configuration, True by default, since the Trainer only switches off the whole model's (5.23 trainer.py:646).
+    passes_use_cache: bool = False
 
 
 class TowerTraits(NamedTuple):
@@ -267,6 +274,12 @@ class Family(NamedTuple):
     attention: AttentionTraits = AttentionTraits()
     rotary: RotaryTraits = RotaryTraits()
     norm: NormTraits = NormTraits()
+    # The embedded tokens are multiplied by a number outside of the embedding's module.
+    scales_after_embedding: bool = False
+    # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
+    fp32_residual: bool = False
+    # A layer multiplies its output in place by a number.
+    scales_output: bool = False
     # Keys, gates, and the inputs and outputs of the MLP and the state-space scan are multiplied by numbers of the
     # configuration: one more tensor each.
     multiplies_projections: bool = False

@@ -80,8 +80,14 @@ def _recomputation(
     zeros = [tape.new(value.extent, value.width) for value in returned if mode.reentrant]
     if not mode.reentrant:
         tape.drop(y, *returned)
+    # CheckpointFunction.backward holds its arguments; where the output is a sum, its gradient is that of the residual
+    # stream, in which later ones are added (torch 2.13 utils/checkpoint.py).
+    held = [incoming_gradient] if mode.reentrant and families.of_layer(shape.class_name).scales_output else []
+    incoming_gradient.references += len(held)
     tape.backward(y, incoming_gradient)
-    if mode.reentrant:  # unused outputs get zeros as gradients (torch 2.13 utils/checkpoint.py, CheckpointFunction)
+    for storage in held:
+        tape.release(storage)
+    if mode.reentrant:  # unused outputs get zeros as gradients
         tape.drop(y, *returned, *zeros)
     tape.drop(x)
     return tape.take_peaks(), tape.live_now(), y.width

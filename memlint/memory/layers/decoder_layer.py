@@ -24,9 +24,12 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
         return _mixer_or_mlp(context, shape, roles, x)
     if shape.streams > 1:
         return _altup(context, shape, roles, x)
-    normed = _norm(context, shape, roles, x)
-    mixed = _token_mixer(context, shape, roles, normed)
-    tape.drop(normed)
+    first_normed = _norm(context, shape, roles, x)
+    mixed = _token_mixer(context, shape, roles, first_normed)
+    held = (first_normed, mixed) if context.family.norm.holds_first_block else ()
+    for value in held:
+        value.storage.references += 1
+    tape.drop(first_normed)
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
     residual = ops.add(tape, x, mixed)
     tape.drop(mixed)
@@ -39,8 +42,10 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
         mlp_output = _with_experts(context, shape, roles, residual, mlp_output)
     mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
     found = ops.add(tape, residual, mlp_output)
-    tape.drop(residual, mlp_output)
-    return _with_own_embedding(context, shape, roles, found) if shape.per_layer_size else found
+    tape.drop(residual, mlp_output, *held)
+    if shape.per_layer_size:
+        found = _with_own_embedding(context, shape, roles, found)
+    return ops.scale_in_place(tape, found) if context.family.scales_output else found
 
 
 def _plus_cross_attention(
@@ -86,14 +91,12 @@ def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -
 
 
 def _with_own_embedding(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
-    """`x + norm(projection(act(gate(x)) * embedding))`, times a number, with the layer's own token embedding
+    """`x + norm(projection(act(gate(x)) * embedding))` with the layer's own token embedding
     (transformers 5.23 models/gemma4/modeling_gemma4.py, Gemma4TextDecoderLayer.forward)."""
     tape = context.tape
     normed = gated_own_embedding(context, shape, roles, x)
-    summed = ops.add(tape, x, normed)
+    found = ops.add(tape, x, normed)
     tape.drop(x, normed)
-    found = ops.scale(tape, summed)
-    tape.drop(summed)
     return found
 
 
@@ -128,12 +131,16 @@ def _layer_scale(context: LayerContext, roles: Roles, x: Value) -> Value:
 def _mixer_or_mlp(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """A layer with one block, a token mixer or an MLP (Nemotron-H, Mamba 2)."""
     tape = context.tape
-    normed = _norm(context, shape, roles, x)
+    upcasts = context.family.fp32_residual
+    norm_input = ops.cast(tape, x, roles.norm.width if upcasts and roles.norm else x.width)
+    normed = _norm(context, shape, roles, norm_input)
+    tape.drop(norm_input)
+    residual = ops.cast(tape, x, ops.FP32_BYTES if upcasts else x.width)
     block = _mlp_block if shape.attention.kind == "none" else _token_mixer
     mixed = block(context, shape, roles, normed)
     tape.drop(normed)
-    found = ops.add(tape, x, mixed)
-    tape.drop(mixed)
+    found = ops.add(tape, residual, mixed)
+    tape.drop(residual, mixed)
     return found
 
 
@@ -207,7 +214,8 @@ def _norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
     if shape.norm == "layer_no_affine":
         return norm.layer_no_affine(context.tape, x, "rows", context.kernels.autocast_width)
     if shape.norm.startswith("layer"):
-        return norm.layer(context.tape, x, roles.norm, "rows", context.kernels.autocast_width)
+        width, in_dtype = context.kernels.autocast_width, context.family.norm.in_autocast_dtype
+        return norm.layer(context.tape, x, roles.norm, "rows", width, in_dtype)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
     return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))

@@ -120,6 +120,7 @@ def _mamba2(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
     chunks = tokens.sequences * -(-tokens.length // chunk)
     count = chunks * chunk
     inner, grouped = count * shape.heads * shape.head_dim, count * shape.kv_heads * shape.state_size
+    state = shape.heads * shape.head_dim * shape.state_size
     return {
         "ssm_inner": inner,
         "ssm_joined": 2 * inner + 2 * grouped + count * shape.heads,
@@ -127,7 +128,8 @@ def _mamba2(shape: TokenMixer, tokens: Tokens) -> dict[str, int]:
         "ssm_grouped": grouped,
         "ssm_state_rows": count * shape.heads * shape.state_size,
         "ssm_pairs": count * shape.heads * chunk,
-        "ssm_states": chunks * shape.heads * shape.head_dim * shape.state_size,
+        "ssm_states": chunks * state,
+        "ssm_carried": (chunks + tokens.sequences) * state,
         "ssm_rows": count * shape.heads,
     }
 

@@ -20,6 +20,7 @@ class EmbeddingShape(NamedTuple):
     tied: bool = False  # the head's gradient is added to this one
     own_embeddings: bool = False  # a second table gives each layer an embedding of its own
     streams: int = 1  # residual streams, of which the others are projections of the first one (Gemma 3n)
+    leaf: bool = False  # a hook makes the frozen embedding's output require a gradient: the graph holds this leaf
 
 
 @lru_cache(maxsize=64)
@@ -32,7 +33,9 @@ def embedding_profile(
 ) -> Profile:
     """Look-up, scaling, learned positions, dropout. Its backward builds a dense gradient of the whole table."""
     tape = Tape(True, in_place=in_place)
-    x = tape.new("hidden", weight.width, weight.trainable)
+    x = tape.new("hidden", weight.width, weight.trainable or shape.leaf)
+    if shape.leaf:
+        x.storage.references += 1
     gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight.trainable else ()
     summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
     tape.node((x,), (), (), summed, weights=gradients)

@@ -19,9 +19,10 @@ from memlint.memory.layers.projection import project
 from memlint.memory.layers.short_conv import silu_convolution
 
 # Extents (memory/layers/elements.py): what the layer works on, what the convolution reads, B or C of a group and of
-# every head, products of positions of a chunk, states of all chunks, one number a head.
+# every head, products of positions of a chunk, states of all chunks, the same with the state before the first chunk,
+# one number a head.
 INNER, CONVOLVED, GROUPED, STATE_ROWS = "ssm_inner", "ssm_conv", "ssm_grouped", "ssm_state_rows"
-PAIRS, STATES, ROWS = "ssm_pairs", "ssm_states", "ssm_rows"
+PAIRS, STATES, CARRIED, ROWS = "ssm_pairs", "ssm_states", "ssm_carried", "ssm_rows"
 
 
 def mamba2(
@@ -90,10 +91,11 @@ def _scan(context: LayerContext, value: Value, b: Value, c: Value, raw_dt: Value
     decay_to_end = ops.unary_by_result(tape, decay)
     decayed_b = ops.multiply_by_row(tape, b_heads, decay_to_end)
     states = _einsum(context, decayed_b, values, STATES, ("a", "b"))
-    chunk_states = ops.concat(tape, (states,), STATES)
+    chunk_states = ops.concat(tape, (states,), CARRIED)
     tape.drop(states)
-    carried_states = _einsum(context, decay, chunk_states, STATES, ("b",))
-    state_output = _einsum(context, c_heads, carried_states, INNER, ("a", "b"))
+    carried_states = _einsum(context, decay, chunk_states, CARRIED, ("b",))
+    entered_states = ops.slice_of(tape, carried_states, STATES)
+    state_output = _einsum(context, c_heads, entered_states, INNER, ("a", "b"))
     decay_from_start = ops.unary_by_result(tape, decay)
     from_earlier_chunks = ops.multiply_by_row(tape, state_output, decay_from_start)
     both = ops.add(tape, within_chunk, from_earlier_chunks)
@@ -108,6 +110,7 @@ def _scan(context: LayerContext, value: Value, b: Value, c: Value, raw_dt: Value
         state_output,
         decay_from_start,
         carried_states,
+        entered_states,
         chunk_states,
         decay_to_end,
         decayed_b,

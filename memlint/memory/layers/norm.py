@@ -63,9 +63,13 @@ def _scale_then_cast(tape: Tape, normed: Value, weight: Parameter | None, width:
     return found
 
 
-def layer(tape: Tape, x: Value, weight: Parameter | None, rows: str, autocast_width: int) -> Value:
-    """`layer_norm`: saves its input, mean and deviation. Under CUDA autocast it runs in fp32 and returns fp32."""
-    operand = ops.cast(tape, x, FP32_BYTES if autocast_width else x.width)
+def layer(
+    tape: Tape, x: Value, weight: Parameter | None, rows: str, autocast_width: int, in_autocast_dtype: bool = False
+) -> Value:
+    """`layer_norm`: saves its input, mean and deviation. Under CUDA autocast it runs in fp32 and returns fp32, unless
+    the family casts its input to autocast's dtype first."""
+    width = autocast_width if in_autocast_dtype else FP32_BYTES
+    operand = ops.cast(tape, x, width if autocast_width else x.width)
     found = tape.new(x.extent, operand.width)
     mean, deviation = tape.new(rows, FP32_BYTES), tape.new(rows, FP32_BYTES)
     trains = weight is not None and weight.trainable

@@ -1,0 +1,44 @@
+"""Estimates of small members beside the simulated steps that benchmarks/data/families.jsonl keeps: a step for each trait
+that changes a peak."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memlint.memory.estimate import estimate
+from tests.comparisons.families import Step, members, run_of
+
+KEPT = Path(__file__).resolve().parents[3] / "benchmarks" / "data" / "families.jsonl"
+CASES = {
+    "keys and values that the language model of an image-text model caches": ("llava", Step("full", False, "sdpa")),
+    "no cache where the model hands over its own setting": ("llava_next", Step("full", False, "sdpa")),
+    "cached keys that are normed after their rotation": ("hunyuan_vl", Step("full", False, "sdpa")),
+    "an embedding that is scaled outside of its module": ("granite", Step("lora", True, "sdpa")),
+    "the same in a model after Granite": ("hyperclovax", Step("lora", True, "sdpa")),
+    "an embedding that is scaled in its module": ("gemma2", Step("lora", True, "eager")),
+    "positions and dropout after a frozen embedding": ("gpt2", Step("lora", True, "sdpa")),
+    "masks of a model whose first layer attends fully": ("cwm", Step("full", True, "eager")),
+    "variables that hold the first block's tensors": ("stablelm", Step("lora", True, "sdpa")),
+    "RMSNorm that scales in fp32, the last one too": ("helium", Step("pure", False, "sdpa")),
+    "LayerNorm in the dtype of autocast": ("nemotron", Step("lora", False, "sdpa")),
+    "a residual stream in fp32": ("mamba2", Step("pure", True, "sdpa")),
+    "an output that is scaled in place": ("gemma4_text", Step("full", True, "sdpa")),
+}
+
+
+def _kept(family: str, step: Step) -> dict[str, Any]:
+    rows = map(json.loads, KEPT.read_text(encoding="utf-8").splitlines())
+    return next(row for row in rows if (row["family"], row["step"]) == (family, step.name))
+
+
+@pytest.mark.parametrize("family, step", CASES.values(), ids=CASES)
+def test_the_peak_is_that_of_the_simulated_step(family: str, step: Step) -> None:
+    found = estimate(run_of(members()[family], step))
+    ours = {phase.name: phase.allocated_bytes for phase in found.phases}
+    theirs = _kept(family, step)["simulated"]
+    assert max(ours[name] for name in theirs) == pytest.approx(max(theirs.values()), rel=0.01)
+    assert ours["forward"] == pytest.approx(theirs["forward"], rel=0.015)
