@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
@@ -14,7 +16,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes
+from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
 from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
@@ -283,18 +285,18 @@ def segments(
 
 
 class _LayerKind:
-    """The values that equal layers share: code, parameters, and the bytes of their tensors, without and with gradients
-    that stay where autograd made them."""
+    """The values that equal layers share: code, parameters, and the number of elements of their tensors by extent."""
 
-    __slots__ = ("_profiles", "kernels", "roles", "shape", "sizes")
+    __slots__ = ("_profiles", "_sizes", "counts", "kernels", "roles", "shape")
 
     def __init__(
-        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, sizes: tuple[TensorBytes, TensorBytes]
+        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, counts: Mapping[str, int]
     ) -> None:
         self.shape = shape
         self.roles = layer_roles
         self.kernels = kernels
-        self.sizes = sizes
+        self.counts = counts
+        self._sizes: dict[bool, TensorBytes] = {}
         self._profiles: dict[LayerMode, Profile] = {}
 
     def profile(self, mode: LayerMode) -> Profile:
@@ -304,6 +306,13 @@ class _LayerKind:
             found = self._profiles[mode] = layer_profile(self.shape, self.roles, self.kernels, mode)
         return found
 
+    def sizes(self, keeps_gradients: bool) -> TensorBytes:
+        """The bytes of such a layer's tensors, with gradients that stay where autograd made them or without."""
+        found = self._sizes.get(keeps_gradients)
+        if found is None:
+            found = self._sizes[keeps_gradients] = tensor_bytes(self.counts, keeps_gradients)
+        return found
+
 
 def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKind:
     counts = dict(step.counts)
@@ -311,9 +320,8 @@ def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKi
     layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
     counts.update({extent: count // inner for extent, count in layer_counts.items()})
     counts.update(extents(unit.tensors, step.tokens.count))
-    sizes = TensorBytes(counts, False), TensorBytes(counts, True)
     layer_roles = roles(unit.tensors, step.run.method.dropout > 0)
-    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, sizes)
+    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, counts)
 
 
 def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
@@ -381,7 +389,7 @@ def _layer_segments(
 def _layer(
     step: TrainingStep, kind: _LayerKind, mode: LayerMode, unit_state: UnitState, unit: Unit, repeat: int
 ) -> Segment:
-    sizes = kind.sizes[autograd_owns_grads(step.run, unit_state)]
+    sizes = kind.sizes(autograd_owns_grads(step.run, unit_state))
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
     kept = _kept_by_fsdp1(step, unit, mode)
     return found._replace(kept_after_backward=kept) if kept else found
@@ -451,8 +459,8 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
         weight, shape, step.kernels.kernel_memory, projection, step.kernels.autocast_width if projection else 0
     )
     if tied:
-        return segment(profile, TensorBytes(counts, False), unit_state._replace(gradient_kept=0), 1)
-    return segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=0), 1)
+    return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
 
 
 def _own_projection(unit: Unit) -> Parameter | None:
@@ -487,7 +495,7 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
     if step.run.parallelism.engine in ("deepspeed", "fsdp") and loss_kind(step.run) not in FUSED_LOSSES:
         product = _head_product(step, unit_state, kept)
         unit_state = _at_loss(unit_state, state)
-    found = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    found = segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
     return found._replace(kept_after_backward=kept, product=product)
 
 
