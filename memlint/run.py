@@ -535,7 +535,9 @@ class Planning(NamedTuple):
     lora_dropout: float = 0.0  # default dropout of adapters that a plan adds
     liger_kernels_apart: bool = False  # Liger's loss and its other kernels have separate options
     freezes_projector_apart: bool = True  # a vision tower can be frozen while its projector trains
-    stores_4_bits_in_half: bool = False  # the config can say `bnb_4bit_quant_storage`
+    # Whether 4-bit weights can be stored in tensors of the compute dtype: "" (no), "asked" (the config can say
+    # `bnb_4bit_quant_storage`), "always" (the framework does so in bfloat16, whatever the config says).
+    stores_4_bits_in_half: str = ""
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
     # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.

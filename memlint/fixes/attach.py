@@ -115,7 +115,10 @@ def _with_figures(fix: Fix, old: Estimate, new: Estimate) -> Fix:
 
 
 def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
-    """The fix with the table's price, where the table knows of one; a rule may know of more risk."""
+    """The fix with the table's price, where the table knows of one; a rule may know of more risk. The table is about
+    training alone."""
+    if analysis.runs[index].purpose != "train":
+        return fix
     models = (costs.model_of(analysis.estimates[index]), costs.model_of(after.estimates[index]))
     price = costs.between(analysis.runs[index], after.runs[index], models)
     quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)

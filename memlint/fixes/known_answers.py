@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 
-from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, WHOLE_BATCH
+from memlint.fixes.moves.catalog import GRADED_GROUPS, MAY_COST_MEMORY
 from memlint.fixes.proposed_change import ProposedChange
 
 Titles = Mapping[str, str]  # of the changes of a combination, by group
@@ -46,7 +46,7 @@ class KnownAnswers:
         stronger one, and beyond them none that may raise a peak."""
         if not all(group in many and self._is_as_strong(many[group], few[group], group) for group in few):
             return False
-        return not any(group in many and group not in few for group in (*STRUCTURE, WHOLE_BATCH))
+        return not any(group in many and group not in few for group in MAY_COST_MEMORY)
 
     def _is_as_strong(self, title: str, other: str, group: str) -> bool:
         if title == other:

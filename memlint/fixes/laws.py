@@ -6,7 +6,8 @@
 4. idempotent: placing the same edits again gives no patch.
 5. rounds: fixing ends after at most `MAX_ROUNDS` rounds.
 6. finding: the finding is gone, and no new one of equal or higher severity came, but for one that says that there is
-   room to spare now, or that the run is tight where it was out of memory; else this one fix is refused.
+   room to spare now, that a buffer is larger than what is left needs, or that the run is tight where it was out of
+   memory; else this one fix is refused.
 
 Laws 1 - 4 are about one file and are checked here; 5 and 6 need the rule engine (fixes/apply.py, fixes/attempt.py).
 """
@@ -28,7 +29,9 @@ from memlint.source.scalars import same
 MAX_ROUNDS = 10
 Identity = tuple[str, str, str]  # path, rule, key: see `identity`
 _OUT_OF_MEMORY, _AT_FULL_LENGTH, _TIGHT = ("MEM001", "MEM005"), "MEM010", "MEM002"
-_ROOM_TO_SPARE = ("OFF001",)  # offloading is no longer needed: what a fix that frees memory may well bring
+# Offloading is no longer needed, or a reduce bucket is larger than all gradients: what a fix that frees memory may well
+# bring. Each has a fix of its own.
+_ROOM_TO_SPARE = ("OFF001", "PAR002", "PAR006")
 
 
 class BrokenLaw(NamedTuple):

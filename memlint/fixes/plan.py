@@ -13,6 +13,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.costs import QUALITIES, Cost
+from memlint.fixes.moves.catalog import STRUCTURE
 from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
 from memlint.memory.values import Estimate
 from memlint.run import Run
@@ -79,8 +80,9 @@ def kind(plan: Plan) -> Kind:
 
 def in_order(plan: Plan) -> tuple[Any, ...]:
     """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
-    time as far as prices can tell, then those that the card does alone, then by the number of changes. A plan without
-    a risk for which a step takes FAR_SLOWER times as long stands behind those of a low risk that are faster."""
+    time as far as prices can tell, then those that the card does alone, then by the number of changes, then those that
+    shard as before. A plan without a risk for which a step takes FAR_SLOWER times as long stands behind those of a low
+    risk that are faster."""
     host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
     return (
         max(plan.risk, _BEHIND_LOW) if plan.speed >= FAR_SLOWER else plan.risk,
@@ -89,6 +91,7 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
         rounded(with_effort(plan.speed, plan.steps)),
         host,
         len(plan.steps),
+        any(step.group in STRUCTURE for step in plan.steps),
         tuple(step.title for step in plan.steps),
     )
 

@@ -80,9 +80,10 @@ def _counted_seconds(run: Run, model: ParameterCounts) -> float:
     if not (isinstance(size, int) and isinstance(steps, int) and isinstance(length, int)) or not size or not steps:
         return 0.0
     tokens = size * length // _sharing(run)
-    micro = _micro_step(run, model, tokens, _scatters_each_time(run))
-    last = max(_micro_step(run, model, tokens), _reduction(run, model))
-    return ((steps - 1) * micro + last + _optimizer_step(run, model)) / (size * steps * _world(run))
+    last = _micro_step(run, model, tokens)
+    micro = last if _scatters_each_time(run) else _micro_step(run, model, tokens, scatters=False)
+    reduced = max(last, _reduction(run, model))
+    return ((steps - 1) * micro + reduced + _optimizer_step(run, model)) / (size * steps * _world(run))
 
 
 def _sharing(run: Run) -> int:

@@ -37,7 +37,7 @@ def plan_of_tier(search: PlanSearch, quality: str, order: Order, without: str = 
     if on_card is not None and on_card.speed <= MUCH_SLOWER:
         return on_card
     every = strongest(search, quality, (without,))
-    for also in ("", *_MAY_COST_MEMORY):
+    for also in ("", *_TRIED_WITHOUT):
         if also and all(step.group != also for step in every):
             continue  # the same changes again
         changes = strongest(search, quality, (without, also)) if also else every
@@ -93,9 +93,9 @@ def _are_enough(search: PlanSearch, changes: Steps) -> bool:
 
 
 _BY_LENGTH = ("tokens",)  # how far these changes go depends on how long sequences are by then
-# Groups whose strongest change may raise a peak: ZeRO-3 loads quantised weights before it shares them, and 4 bits are
-# not for every engine.
-_MAY_COST_MEMORY = ("zero", "method")
+# Groups whose strongest change may raise a peak, so that a tier is tried without it: ZeRO-3 and FSDP load quantised
+# weights before they share them, and 4 bits are not for every engine.
+_TRIED_WITHOUT = ("zero", "method", "quantization")
 
 
 def strongest(

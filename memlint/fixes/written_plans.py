@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.findings import Edit, Fix
+from memlint.findings import SEVERITIES, Edit, Fix
 from memlint.fixes.attempt import Attempt, attempt, check_finding
 from memlint.fixes.plan import Plan, as_fix, peak
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
@@ -81,8 +81,9 @@ def _objections(analysis: Analysis, index: int, tried: Attempt) -> frozenset[str
 
 
 def main_finding(analysis: Analysis, index: int) -> Found | None:
-    """The finding that the plans of a run solve: the first of a rule with `fix: plan`."""
-    return next((found for found in analysis.found if found.plan and found.run == index), None)
+    """The finding that the plans of a run solve: of those of rules with `fix: plan` the first of the most severe."""
+    of_plans = (found for found in analysis.found if found.plan and found.run == index)
+    return max(of_plans, key=lambda found: SEVERITIES.index(found.finding.severity), default=None)
 
 
 def _culprits(

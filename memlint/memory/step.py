@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
@@ -14,7 +16,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
-from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes
+from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
 from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
@@ -283,18 +285,18 @@ def segments(
 
 
 class _LayerKind:
-    """The values that equal layers share: code, parameters, and the bytes of their tensors, without and with gradients
-    that stay where autograd made them."""
+    """The values that equal layers share: code, parameters, and the number of elements of their tensors by extent."""
 
-    __slots__ = ("_profiles", "kernels", "roles", "shape", "sizes")
+    __slots__ = ("_profiles", "_sizes", "counts", "kernels", "roles", "shape")
 
     def __init__(
-        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, sizes: tuple[TensorBytes, TensorBytes]
+        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, counts: Mapping[str, int]
     ) -> None:
         self.shape = shape
         self.roles = layer_roles
         self.kernels = kernels
-        self.sizes = sizes
+        self.counts = counts
+        self._sizes: dict[bool, TensorBytes] = {}
         self._profiles: dict[LayerMode, Profile] = {}
 
     def profile(self, mode: LayerMode) -> Profile:
@@ -302,6 +304,13 @@ class _LayerKind:
         found = self._profiles.get(mode)
         if found is None:
             found = self._profiles[mode] = layer_profile(self.shape, self.roles, self.kernels, mode)
+        return found
+
+    def sizes(self, keeps_gradients: bool) -> TensorBytes:
+        """The bytes of such a layer's tensors, with gradients that stay where autograd made them or without."""
+        found = self._sizes.get(keeps_gradients)
+        if found is None:
+            found = self._sizes[keeps_gradients] = tensor_bytes(self.counts, keeps_gradients)
         return found
 
 
@@ -312,9 +321,8 @@ def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKi
     counts.update({extent: count // inner for extent, count in layer_counts.items()})
     counts.update(extents(unit.tensors, step.tokens.count))
     counts.update(elements.of_expert_adapters(counts, shape.mlp, step.tokens))
-    sizes = TensorBytes(counts, False), TensorBytes(counts, True)
     layer_roles = roles(unit.tensors, step.run.method.dropout > 0)
-    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, sizes)
+    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, counts)
 
 
 def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
@@ -382,7 +390,7 @@ def _layer_segments(
 def _layer(
     step: TrainingStep, kind: _LayerKind, mode: LayerMode, unit_state: UnitState, unit: Unit, repeat: int
 ) -> Segment:
-    sizes = kind.sizes[autograd_owns_grads(step.run, unit_state)]
+    sizes = kind.sizes(autograd_owns_grads(step.run, unit_state))
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
     kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode)
     return found._replace(kept_after_backward=kept, held_until_loss=held) if kept or held else found
@@ -404,8 +412,7 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache
     if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
         return 0
-    counts = kind.sizes[0].counts
-    return rounded(counts["key"] * mode.width) + rounded(counts["value"] * mode.width)
+    return rounded(kind.counts["key"] * mode.width) + rounded(kind.counts["value"] * mode.width)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
@@ -473,8 +480,8 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
         weight, shape, step.kernels.kernel_memory, projection, step.kernels.autocast_width if projection else 0
     )
     if tied:
-        return segment(profile, TensorBytes(counts, False), unit_state._replace(gradient_kept=0), 1)
-    return segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=0), 1)
+    return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
 
 
 def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
@@ -519,7 +526,7 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
     if step.run.parallelism.engine in ("deepspeed", "fsdp") and loss_kind(step.run) not in FUSED_LOSSES:
         product = _head_product(step, unit_state, kept)
         unit_state = _at_loss(unit_state, state)
-    found = segment(profile, TensorBytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    found = segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
     return found._replace(kept_after_backward=kept, product=product)
 
 

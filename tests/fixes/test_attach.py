@@ -7,19 +7,22 @@ from pathlib import Path
 import pytest
 
 import memlint.fixes.plan_options as plan_options
-from memlint.findings import Finding
+from memlint.findings import Finding, Location
 from memlint.fixes.moves.hardware import advice, can_grow_segments
 from memlint.fixes.plan import Plan
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
-from memlint.fixes.written_plans import Failure
+from memlint.fixes.written_plans import Failure, main_finding
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory import estimate
 from memlint.memory.values import Estimate
+from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
+from memlint.ruleset.found import Found
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, Origin, Quantization, Run, replace
+from memlint.source import load
 from tests.frameworks import AXOLOTL
 from tests.memory.runs import TINY
 from tests.memory.runs import run as small_run
@@ -211,3 +214,21 @@ def test_nothing_is_said_of_hardware_where_the_run_cannot_be_sharded() -> None:
     run = replace(analysis.runs[0], {"parallelism.tensor_parallel_size": 2})
 
     assert not any("ZeRO" in fix.title for fix in advice(run, analysis.estimates[0], estimate))
+
+
+def test_plans_solve_the_most_severe_finding_of_a_run() -> None:
+    """Law 6 allows a plan what is milder than that: a warning that stands before the error does not decide."""
+    place = Location("f.yaml", 1, 1, 1, 2)
+    warning, error = (Finding(rule, "x", level, "m", place) for rule, level in (("A", "warning"), ("B", "error")))
+    analysis = Analysis(load(b"a: 1\n", "f.yaml")[0], None, None, None, (), ())
+    found = (Found(warning, 0, plan=True), Found(error, 0, plan=True), Found(error._replace(rule="C"), 0))
+    main = main_finding(analysis._replace(found=found), 0)
+    assert main is not None and main.finding.rule == "B"
+    assert main_finding(analysis, 0) is None
+
+
+def test_a_fix_of_an_export_has_no_price_of_training() -> None:
+    text = "model_name_or_path: Qwen/Qwen2.5-1.5B\nadapter_name_or_path: a\nquantization_bit: 4\nexport_dir: out\n"
+    analyser = uniform_analyser(Engine(shipped()), {}, workspace=in_memory({"merge.yaml": text + "template: qwen\n"}))
+    (fix,) = (fix for one in analyser.analyse("merge.yaml").findings if one.rule == "LLF004" for fix in one.fixes)
+    assert (fix.speed, fix.quality) == (1.0, "none")

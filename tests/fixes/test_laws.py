@@ -106,6 +106,7 @@ GONE = finding("AAA001")
         ([finding("BBB001", key="other")], ["bring"]),
         ([finding("BBB001", path="g.yaml")], ["bring"]),
         ([finding("OFF001")], []),  # room to spare now
+        ([finding("PAR002"), finding("PAR006")], []),  # a bucket larger than what is left of the gradients
     ],
 )
 def test_the_finding_goes_and_nothing_as_severe_comes(after: list[Finding], says: list[str]) -> None:

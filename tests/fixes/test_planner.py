@@ -459,6 +459,13 @@ def test_another_engine_is_not_first_for_what_other_changes_gain() -> None:
     assert sorted((sharded, smaller, fused), key=in_order) == [fused, smaller, sharded]
 
 
+def test_of_equal_plans_the_one_that_shards_as_before_is_first() -> None:
+    buckets = ProposedChange("smaller ZeRO buckets", {"parallelism.zero.reduce_bucket_size": 5}, "buckets")
+    stage = ProposedChange("ZeRO stage 2 -> 3", {"parallelism.zero.stage": 3}, "zero")
+    equal = [Plan((step,), FULL, toy(30).estimate(FULL)) for step in (stage, buckets)]
+    assert [plan.steps[0] for plan in sorted(equal, key=in_order)] == [buckets, stage]
+
+
 def test_nobody_is_offered_the_host_or_a_high_risk_beside_a_plan_that_is_better_in_all() -> None:
     batch = ProposedChange("micro batch 4 -> 2", {"batch.micro_batch_size": 2}, "batch")
     host = ProposedChange("ZeRO-3 with the host", {"offload.parameters": "cpu"}, "zero")

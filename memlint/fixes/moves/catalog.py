@@ -343,10 +343,10 @@ def four_bits(run: Run) -> dict[str, Any] | None:
     docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md)."""
     if run.model.quantization.method != "none":
         return None
-    if not _divided(run):
-        return quantize_changes()
     storage = host_moves.stored_to_share(run, planned=True)
-    return {**quantize_changes(), **storage} if storage else None
+    if _divided(run):
+        return {**quantize_changes(), **storage} if storage else None
+    return {**quantize_changes(), **storage} if run.planning.stores_4_bits_in_half == "always" else quantize_changes()
 
 
 def _divided(run: Run) -> bool:
@@ -440,6 +440,8 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
 WHOLE_BATCH = "whole batch"
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
+# Groups whose changes may raise a peak: sharded runs load quantised weights whole before they share them.
+MAY_COST_MEMORY = (*STRUCTURE, "quantization", WHOLE_BATCH)
 # Groups whose changes differ in degree alone.
 GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "generations") + (
     "log probabilities",

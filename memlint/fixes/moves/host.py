@@ -126,7 +126,14 @@ def _title(run: Run, placement: Placement) -> str:
         stage = f"shard over the {run.parallelism.world_size} GPUs with ZeRO-{placement.stage}"
         return ", ".join(filter(None, (stage, placement.in_host_memory)))
     stage = f"ZeRO stage {now} -> {placement.stage}" if placement.stage != now else ""
-    return ", ".join(filter(None, (stage, placement.in_host_memory)))
+    return ", ".join(filter(None, (stage, _moved(run, placement).in_host_memory)))
+
+
+def _moved(run: Run, placement: Placement) -> Placement:
+    """The placement with what it moves to host memory, without what is there already."""
+    states = "none" if placement.states == run.offload.optimizer else placement.states
+    parameters = "none" if placement.parameters == run.offload.parameters else placement.parameters
+    return Placement(placement.stage, states, parameters)
 
 
 def _stage(run: Run) -> tuple[int, bool]:
@@ -214,7 +221,9 @@ def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:
     quantization, half = run.model.quantization, run.precision.compute
     if (quantization.method == "none" and not planned) or quantization.storage_dtype == half:
         return {}
-    return {"model.quantization.storage_dtype": half} if run.planning.stores_4_bits_in_half else {}
+    unasked = run.planning.stores_4_bits_in_half == "always" and planned and half == "bfloat16"
+    can = unasked or run.planning.stores_4_bits_in_half == "asked"
+    return {"model.quantization.storage_dtype": half} if can else {}
 
 
 MOVES = (zero, fsdp, checkpoints)

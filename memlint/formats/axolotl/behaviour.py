@@ -11,5 +11,6 @@ BEHAVIOUR = (
     Behaviour("planning.freezes_projector_apart", False, "Axolotl 0.19 utils/freeze.py:29, freeze_mm_modules"),
     Behaviour("planning.sequence_sharing", "parallelism.context_parallel_size", _RING),
     Behaviour("planning.sequence_sharing_needs", "the ring-flash-attn package must be installed", _RING),
+    Behaviour("planning.stores_4_bits_in_half", "always", "Axolotl 0.19 loaders/model.py, _set_quantization_config"),
     Behaviour("planning.pins_transformers", True, "Axolotl 0.19 pyproject.toml: transformers==5.16.1"),
 )

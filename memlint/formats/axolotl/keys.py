@@ -142,7 +142,7 @@ MODEL = (
         "flag",
         "model.quantization.bits",
         default=False,
-        also=tuple(f"model.quantization.{part}" for part in ("method", "kind", "double_quant")),
+        also=tuple(f"model.quantization.{part}" for part in ("method", "kind", "double_quant", "storage_dtype")),
         read=read_quantization,
         write=write_adapter,
         about="Keep the frozen linear layers in 4 bits (bitsandbytes). It counts with `adapter: qlora` alone.",

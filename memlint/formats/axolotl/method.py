@@ -176,7 +176,7 @@ def _without_kernels(config: AxolotlConfig) -> bool:
     return bool(config.rl) or without or sharded or (config.has_experts and config.versions["torch"] < _GROUPED_MM)
 
 
-_QUANTIZATION = ("method", "bits", "kind", "double_quant")
+_QUANTIZATION = ("method", "bits", "kind", "double_quant", "storage_dtype")
 # What picks or packs whole weights in its own way and does not go with a new adapter.
 _WITHOUT_ADAPTERS = ("unfrozen_parameters", "relora", "model_quantization_config", "gptq")
 
@@ -205,7 +205,8 @@ def write_adapter(change: FieldChange) -> Written | None:
 
 
 def _is_nf4(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> bool:
-    return quantized["bits"] == 4 and quantized["kind"] in (None, "nf4") and not config.get("bnb_config_kwargs")
+    is_nf4 = quantized["bits"] == 4 and quantized["kind"] in (None, "nf4")
+    return is_nf4 and quantized["storage_dtype"] in (None, "bfloat16") and not config.get("bnb_config_kwargs")
 
 
 def _loads_on_one_rank(config: Mapping[str, Any]) -> bool:

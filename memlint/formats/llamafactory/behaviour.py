@@ -11,6 +11,9 @@ BEHAVIOUR = (
     Behaviour("method.targets_linear_only", True, "LLaMA-Factory 0.9.5 model/model_utils/misc.py:28"),
     Behaviour("optimizer.projects_head", False, "LLaMA-Factory 0.9.5 train/trainer_utils.py:186-197"),
     Behaviour("sequence.always_has_images", True, "LLaMA-Factory 0.9.5 data/collator.py"),
+    Behaviour(
+        "planning.stores_4_bits_in_half", "always", "LLaMA-Factory 0.9.5 model/model_utils/quantization.py:178-190"
+    ),
     Behaviour("planning.checkpoint_offload", "unsloth", "LLaMA-Factory 0.9.5 model/model_utils/checkpointing.py:43"),
     # Refuses DeepSpeed without torchrun, which its launcher takes for one GPU only when told to (launcher.py:61).
     Behaviour(

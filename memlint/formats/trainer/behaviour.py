@@ -9,7 +9,7 @@ _TRL = (
     Behaviour("planning.checkpoint_offload", "saved_tensors", "trl 1.16 trainer/sft_config.py:291"),
     Behaviour("planning.lora_dropout", 0.05, "trl 1.16 trainer/model_config.py, lora_dropout"),
 )
-_STORES = Behaviour("planning.stores_4_bits_in_half", True, "trl 0.26 trainer/model_config.py")
+_STORES = Behaviour("planning.stores_4_bits_in_half", "asked", "trl 0.26 trainer/model_config.py")
 
 
 def behaviour(trl: tuple[int, ...]) -> tuple[Behaviour, ...]:

@@ -7,13 +7,14 @@ gradients that later segments left. All figures are bytes beyond the resident st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from operator import mul
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
-from memlint.memory.autograd.tape import KEPT_GRADIENT, KERNEL_MEMORY, PeakCandidates, counters
+from memlint.memory.autograd.tape import KEPT_GRADIENT, KERNEL_MEMORY, PeakCandidates, TensorSize, counters
 from memlint.memory.storage import ALIGNMENT, rounded
 from memlint.memory.values import Moment
 
@@ -21,50 +22,56 @@ _LOW_BITS = ALIGNMENT - 1
 
 
 class TensorBytes:
-    """Bytes of the tensors of a recording, for one model, batch and length.
+    """Bytes of the tensors of a recording, for one model, batch and length; made by `tensor_bytes`.
 
     `counts`: number of elements by extent. `keeps_gradients`: gradients of parameters stay where autograd made
     them. Else an engine stores them elsewhere, and they count as 0 here.
     """
 
-    __slots__ = ("_bytes", "_peaks", "counts", "keeps_gradients")
+    __slots__ = ("_bytes", "_components", "_peaks", "counts", "keeps_gradients")
 
-    def __init__(self, counts: dict[str, int], keeps_gradients: bool) -> None:
+    def __init__(self, counts: Mapping[str, int], keeps_gradients: bool) -> None:
         self.counts = counts
         self.keeps_gradients = keeps_gradients
-        self._bytes: dict[int, list[int]] = {}
-        self._peaks: dict[int, int] = {}
+        # By the identity of a recording's parts, which are kept here so that it is not used again.
+        self._bytes: dict[int, tuple[Sequence[TensorSize], list[int]]] = {}
+        self._peaks: dict[int, tuple[PeakCandidates, int]] = {}
+        self._components: dict[int, tuple[PeakCandidates, dict[str, int]]] = {}
 
     def of(self, extent: str, width: int) -> int:
         """Bytes of one tensor."""
         return rounded(self.counts[extent] * width)
 
     def by_size(self, candidates: PeakCandidates) -> list[int]:
-        """Bytes of one tensor of each size in the recording, as the allocator rounds them.
-
-        Profiles outlive `TensorBytes`, so that the identity of their parts can be a key.
-        """
-        found = self._bytes.get(id(candidates.tensor_sizes))
+        """Bytes of one tensor of each size in the recording, as the allocator rounds them."""
+        sizes = candidates.tensor_sizes
+        found = self._bytes.get(id(sizes))
         if found is None:
             counts, keeps = self.counts, self.keeps_gradients
-            found = [
+            each = [
                 (counts[name] * width + _LOW_BITS) & ~_LOW_BITS if keeps or not is_gradient else 0
-                for _, width, name, is_gradient in candidates.tensor_sizes
+                for _, width, name, is_gradient in sizes
             ]
-            self._bytes[id(candidates.tensor_sizes)] = found
-        return found
+            found = self._bytes[id(sizes)] = (sizes, each)
+        return found[1]
 
     def peak(self, candidates: PeakCandidates) -> int:
         """Bytes of the largest of the live sets."""
         found = self._peaks.get(id(candidates))
         if found is None:
             sizes = self.by_size(candidates)
-            found = max(accumulate(map(mul, candidates.pick(sizes), candidates.numbers))) if sizes else 0
-            self._peaks[id(candidates)] = found
-        return found
+            most = max(accumulate(map(mul, candidates.pick(sizes), candidates.numbers))) if sizes else 0
+            found = self._peaks[id(candidates)] = (candidates, most)
+        return found[1]
 
     def peak_components(self, candidates: PeakCandidates) -> dict[str, int]:
         """Bytes of the largest live set by component: gradients, temporaries, logits, activations."""
+        found = self._components.get(id(candidates))
+        if found is None:
+            found = self._components[id(candidates)] = (candidates, self._by_component(candidates))
+        return dict(found[1])
+
+    def _by_component(self, candidates: PeakCandidates) -> dict[str, int]:
         sizes = self.by_size(candidates)
         levels = [0, *accumulate(map(mul, candidates.pick(sizes), candidates.numbers))]
         totals = [levels[end] for end in candidates.ends]
@@ -73,6 +80,17 @@ class TensorBytes:
             if number:
                 found[component(candidates.tensor_sizes[index].extent)] += sizes[index] * number
         return found
+
+
+def tensor_bytes(counts: Mapping[str, int], keeps_gradients: bool) -> TensorBytes:
+    """`TensorBytes` of these values: the same object for equal ones, with what it has added up so far. Most changes
+    that a plan tries (optimizers, sharding, offload) leave the tensors of most segments as they are."""
+    return _of_values(keeps_gradients, tuple(counts), tuple(counts.values()))
+
+
+@lru_cache(maxsize=48)
+def _of_values(keeps_gradients: bool, extents: tuple[str, ...], numbers: tuple[int, ...]) -> TensorBytes:
+    return TensorBytes(dict(zip(extents, numbers)), keeps_gradients)
 
 
 def component(extent: str) -> str:

@@ -16,7 +16,7 @@ import memlint.memory.vision.tower_ends as tower_ends
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Tower
 from memlint.memory.autograd.profile import LayerMode
-from memlint.memory.autograd.walk import Segment, TensorBytes
+from memlint.memory.autograd.walk import Segment, tensor_bytes
 from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
@@ -104,7 +104,7 @@ def image_segments(step: TrainingStep, units: tuple[Unit, ...], state: ModelStat
     profile, width = entry_profile(
         tower_ends.entry(parts.tower, traits, ends.before_layers, output_requires_grad), kernels
     )
-    sizes = TensorBytes(
+    sizes = tensor_bytes(
         {**counts, **tower_ends.entry_extents(ends.before_layers, counts["rows"])},
         autograd_owns_grads(step.run, entry_state),
     )
@@ -231,7 +231,7 @@ def _layers(
     for is_full, group in groupby(range(tower.layers), lambda index: not tower.window or index in tower.full_layers):
         repeat = len(list(group))
         layer_counts["scores"] = _scores(step, parts, counts, _patches_attended(step, tower, counts, is_full), mode)
-        sizes = TensorBytes(dict(layer_counts), autograd_owns_grads(step.run, placed))
+        sizes = tensor_bytes(layer_counts, autograd_owns_grads(step.run, placed))
         if not mode.input_needs_gradient and tower_ends.trains(unit.tensors):
             yield segment(layer_profile(shape, profiled, kernels, mode), sizes, placed)
             mode, repeat = mode._replace(input_needs_gradient=True), repeat - 1
@@ -276,7 +276,7 @@ def _exit(
     )
     sizes = {**counts, **tower_ends.exit_extents(ends.after_layers, unit.tensors, counts["merged"])}
     placed = placed._replace(gradient_kept=placed.gradient_kept + exit_state.gradient_kept)
-    return segment(exit_profile(shape, kernels), TensorBytes(sizes, autograd_owns_grads(step.run, placed)), placed)
+    return segment(exit_profile(shape, kernels), tensor_bytes(sizes, autograd_owns_grads(step.run, placed)), placed)
 
 
 def _padding_mask_bytes(tower: Tower, counts: dict[str, int], ends: tower_ends.TowerEnds) -> int:

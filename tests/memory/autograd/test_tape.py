@@ -6,9 +6,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.memory.autograd.tape import Tape, Value, counters
+from memlint.memory.autograd.walk import tensor_bytes
 
 SIZES = tuple((f"extent{number}", 2) for number in range(4))
 STEPS = st.lists(st.tuples(st.booleans(), st.sampled_from(SIZES)), max_size=40)
+
+
+def test_bytes_are_added_up_once_for_equal_tensors() -> None:
+    """Whoever gets them may change what he got: others do not see it."""
+    tape = Tape()
+    tape.new("hidden", 2)
+    (peaks,) = (tape.take_peaks(),)
+    first, second = (tensor_bytes({"hidden": 100}, keeps_gradients=False) for _ in range(2))
+    first.peak_components(peaks)["activations"] = 0
+    assert first is second
+    assert second.peak(peaks) == second.peak_components(peaks)["activations"] == 512
+    assert tensor_bytes({"hidden": 1000}, keeps_gradients=False).peak(peaks) == 2048
 
 
 @given(STEPS)

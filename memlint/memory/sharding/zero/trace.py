@@ -409,28 +409,40 @@ class _Coordinator:
 
     def _fetch(self, begin: int, stop: int) -> int:
         """Gathers what a call uses and waits for it. Returns the most elements held meanwhile."""
+        if self.passed < stop:
+            self.passed = stop
+        if stop == begin + 1:  # most calls use one parameter
+            parameter = self.step.queue[begin]
+            if not self.is_gathered[parameter]:
+                self._gather_in_place(parameter)
+            elif parameter in self.in_flight:
+                return self._wait(parameter)
+            return self.held
         parameters = self.step.queue[begin:stop]
         missing = [parameter for parameter in parameters if not self.is_gathered[parameter]]
         if missing:
             self._gather(missing)
-        if self.passed < stop:
-            self.passed = stop
         return max(map(self._wait, parameters)) if self.in_flight else 0
 
     def _gather(self, parameters: list[int]) -> None:
-        """Gathers parameters. One alone is gathered in place, and it does not matter when it is waited for."""
+        """Gathers parameters together, into one flat buffer."""
+        if len(parameters) == 1:
+            self._gather_in_place(parameters[0])
+            return
         sizes = self.step.sizes
         for parameter in parameters:
             self.is_gathered[parameter] = True
             self.live += sizes[parameter]
-        if len(parameters) == 1:
-            (alone,) = parameters
-            self.own_elements[alone] = self.padded[alone]
-            self.held += self.padded[alone]
-        else:
-            gather = _AllGather(sum(self.padded[p] for p in parameters), parameters)
-            self.in_flight.update(dict.fromkeys(parameters, gather))
-            self.held += gather.size
+        gather = _AllGather(sum([self.padded[p] for p in parameters]), parameters)
+        self.in_flight.update(dict.fromkeys(parameters, gather))
+        self.held += gather.size
+
+    def _gather_in_place(self, parameter: int) -> None:
+        """Gathers one parameter alone; it does not matter when it is waited for."""
+        self.is_gathered[parameter] = True
+        self.live += self.step.sizes[parameter]
+        self.own_elements[parameter] = self.padded[parameter]
+        self.held += self.padded[parameter]
 
     def _wait(self, parameter: int) -> int:
         """Waits for a parameter: the first wait copies all parameters out of the flat buffer, the last one frees it."""
@@ -465,8 +477,9 @@ class _Coordinator:
 
     def _release(self, begin: int, stop: int) -> None:
         """Releases the parameters of a call that are not kept for their next use."""
+        passed, kept = self.passed, self.passed_when_kept
         for use in range(begin, stop):
-            if self.passed <= self.passed_when_kept[use]:
+            if passed <= kept[use]:
                 self._free(self.step.queue[use])
 
     def _free(self, parameter: int) -> None:
