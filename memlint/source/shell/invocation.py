@@ -27,7 +27,6 @@ class Invocation(NamedTuple):
     files: Mapping[str, Text] = {}
     conditions: tuple[int, ...] = ()
     is_outside: bool = False
-    is_looped: bool = False
 
 
 def _nothing(path: str) -> str | None:
