@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import memlint.report.card_figures as card_figures
 from memlint.findings import Finding, Fix, Location, written_fix
-from memlint.report.model import FileReport, Report, Totals, totals
+from memlint.report.model import FileReport, Report
 from memlint.report.terminal import PLAIN, Style, clean, columns, one_line, starts_safely
+from memlint.report.totals import Totals, totals
 
 TAB = "    "
 WIDEST_LINE = 160
