@@ -9,7 +9,6 @@ from memlint.memory.values import Estimate, UnknownField
 from memlint.report.model import PART, FileReport, HardwareFacts, ModelFacts, Report, RunReport
 from memlint.report.totals import MOST_NOT_ESTIMATED, totals
 
-
 UNKNOWN = Estimate((), "", *[None] * 6, "unknown", unknown=(UnknownField("model", "not in the catalog"),))
 NO_CARD = HardwareFacts(None, None, None)
 
