@@ -19,22 +19,31 @@ VERBS = {
     "plan": ("plan", "the largest batch or longest sequence that fits, and the fastest way there"),
     "fix": ("fix", "apply safe fixes (--unsafe for the rest); --diff prints a patch"),
     "diff": ("diff", "what a branch changes: peaks, findings and verdicts before and after"),
+    "run": ("run", "check what a command would start (sbatch, torchrun, ...), then start it"),
     "map": ("map", "which value of a script or of a file with its own schema becomes which argument"),
     "explain": ("explain", "a rule's page; or, for PATH:LINE, the numbers behind a finding"),
     "rules": ("rules", "the rules in force, and where each setting came from"),
-    "lsp": ("lsp", "the language server for editors (needs the lsp extra)"),
-    "schemas": ("schemas", "where the JSON Schemas of config files lie, for editors"),
+    "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
+    "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
     "cards": ("cards", "the cards and cloud machines that --gpu takes"),
     "models": ("models", "the models that are known by name, with their dimensions"),
     "optimizers": ("optimizers", "the optimizers that are known, and what each keeps of a parameter"),
+    "lsp": ("lsp", "the language server for editors (needs the lsp extra)"),
+    "mcp": ("mcp", "serve estimate, check, plan and explain to agents over stdio (needs the mcp extra)"),
+    "schemas": ("schemas", "where the JSON Schemas of config files lie, for editors"),
     "test": ("test", "run the examples inside rule files"),
     "new-rule": ("new_rule", "write the skeleton of a rule file"),
-    "run": ("run", "check what a command would start (sbatch, torchrun, ...), then start it"),
-    "mcp": ("mcp", "serve estimate, check, plan and explain to agents over stdio (needs the mcp extra)"),
-    "simulate": ("simulate", "one training step on fake tensors (needs the exact extra)"),
-    "calibrate": ("calibrate", "record a measured run, so that intervals narrow"),
     "cache": ("cache", "the results that are kept of checks: where they are; clean deletes them"),
-    "completion": ("completion", "print the completion script of bash, zsh, fish, powershell or tcsh"),
+    "completion": ("completion", "print the completion script of a shell: bash, zsh, fish, powershell, ..."),
+}
+# The first verb of each group in `memlint --help`.
+GROUPS = {
+    "check": "every day",
+    "map": "to understand",
+    "simulate": "when in doubt of a figure",
+    "cards": "names that options and configs take",
+    "lsp": "for other programs",
+    "test": "your own rules, and the rest",
 }
 OF_VERBS = ("completion",)  # their modules are given VERBS
 DEFAULT = "check"
@@ -108,11 +117,14 @@ def _refuse(word: str) -> int:
 def usage() -> str:
     """The text of `memlint --help`."""
     width = max(map(len, VERBS))
-    verbs = "\n".join(f"  {verb:{width}}  {text}" for verb, (_, text) in VERBS.items())
+    verbs = ""
+    for verb, (_, text) in VERBS.items():
+        verbs += f"\n{GROUPS[verb]}:\n" if verb in GROUPS else ""
+        verbs += f"  {verb:{width}}  {text}\n"
     return (
         "usage: memlint [VERB] [PATH ...] [OPTIONS]\n\n"
-        "Lints LLM training configs for GPU memory before a GPU is touched.\n\n"
-        f"{verbs}\n\n"
+        "Lints LLM training configs for GPU memory before a GPU is touched: `memlint train.yaml --gpu H100 --gpus 8`.\n"
+        f"{verbs}\n"
         "`memlint help VERB` lists a verb's options; `memlint --version` prints the version.\n"
     )
 

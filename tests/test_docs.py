@@ -33,6 +33,34 @@ def test_pages_show_commands() -> None:
     assert COMMANDS
 
 
+def _cells(text: str) -> Iterator[list[str]]:
+    """The cells of each row of the tables in a page's text."""
+    for line in text.splitlines():
+        if line.startswith("| "):
+            yield [cell.strip(" *") for cell in line.strip("|").split("|")]
+
+
+def test_readme_has_the_figures_of_the_comparison() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").replace("\n", " ")
+    table = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8").partition("<!-- six-cases: end")[0]
+    (_, *_), (_, *simulated), *others, (_, *memlint) = _cells(table)
+    fourth = [float(row[4]) for row in others]
+    nearest = min(fourth, key=lambda figure: abs(figure - float(simulated[3])))
+
+    assert len(fourth) == 12 and "twelve other estimators" in readme
+    assert f"takes {simulated[3]} GiB. memlint says {memlint[3]};" in readme
+    assert f"say from {min(fourth):g} to {max(fourth):g}, the nearest {nearest:g}." in readme
+
+
+def test_readme_has_the_figures_of_the_accuracy_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8").partition("## Random steps\n")[2]
+    _, steps, median, _, _, worst, _ = next(row for row in _cells(page) if row[0] == "peak")
+
+    assert f"Over {steps} random steps" in readme
+    assert f"by {median.replace('%', ' %')} in the median and by {worst.replace('%', ' %')} at worst" in readme
+
+
 @cache
 def options_of(verb: str) -> str:
     if VERBS.get(verb) is None:

@@ -7,7 +7,6 @@ Prints a table and fails where a parameter count differs. Families without a cla
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
 import warnings
@@ -41,12 +40,6 @@ def real_count(config: dict[str, Any]) -> int | None:
     with torch.device("meta"):
         model = getattr(transformers, names[family])(transformers.CONFIG_MAPPING[family](**values))
     return int(sum(parameter.numel() for parameter in model.parameters()))
-
-
-def billions(identifier: str) -> float | None:
-    """The size that a model's name states, in 10^9 parameters."""
-    found = re.findall(r"(?<![\d.])(\d+(?:\.\d+)?)([bm])(?![a-z])", identifier.lower())
-    return float(found[0][0]) * (1 if found[0][1] == "b" else 0.001) if found else None
 
 
 def main() -> int:

@@ -22,6 +22,7 @@ from memlint.lint.request import LintRequest
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import FileReport, Report, RuleFacts
 from memlint.repository.discovery import FoundFile
+from memlint.settings.model import FileSettings
 
 NEEDS_RULES = ("sarif", "html")
 SHOWS_NO_FIX = ("gitlab", "checkstyle")
@@ -56,19 +57,27 @@ def run(program: str, arguments: list[str]) -> int:
         request = with_model_for_unknown_names(given, request, [file.path for file in files])
     linter = Linter(request)
     reports = with_waiver_findings(merge_files(_linted(given, request, files), len(files)))
-    baseline = (
-        ""
-        if given.no_ignores
-        else given.baseline or linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).baseline
-    )
+    baseline = "" if given.no_ignores else given.baseline or _settings_here(linter).baseline
     if given.write_baseline:
         return _write_baseline(reports, baseline)
     reports, notes = _without_baseline(reports, baseline) if baseline else (reports, ())
     if given.min_severity:
         reports = as_sequence(_severe(reports, given.min_severity), len(reports))
-    report = Report(
+    rules = _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else ()
+    report = _report(given, reports, rules, notes)
+    write(report, pairs, given.colour, files)
+    unmatched = _without_config(given.paths, report.files) if given.strict_files else []
+    if unmatched:
+        raise UsageError(f"{', '.join(unmatched)}: no config that memlint knows")
+    return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
+
+
+def _report(
+    given: options.Options, reports: Sequence[FileReport], rules: tuple[RuleFacts, ...], notes: tuple[str, ...]
+) -> Report:
+    return Report(
         reports,
-        _rule_facts(linter) if any(name in NEEDS_RULES for name, _ in pairs) else (),
+        rules,
         __version__,
         notes=notes,
         statistics=given.statistics,
@@ -76,11 +85,11 @@ def run(program: str, arguments: list[str]) -> int:
         quiet=given.quiet,
         verbose=given.verbose,
     )
-    write(report, pairs, given.colour, files)
-    unmatched = _without_config(given.paths, report.files) if given.strict_files else []
-    if unmatched:
-        raise UsageError(f"{', '.join(unmatched)}: no config that memlint knows")
-    return exit_code(report.files, given.fail_on or "", linter, given.exit_zero)
+
+
+def _settings_here(linter: Linter) -> FileSettings:
+    """The settings of a config in the working folder."""
+    return linter.settings.of(os.path.join(os.getcwd(), "config.yaml"))
 
 
 def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundFile]) -> Iterator[LintedFile]:
@@ -153,7 +162,7 @@ def _without_baseline(reports: Sequence[FileReport], path: str) -> tuple[Sequenc
 def _rule_facts(linter: Linter) -> tuple[RuleFacts, ...]:
     from memlint.lint.rule_facts import rule_facts
 
-    return rule_facts(linter.rules, linter.settings.of(os.path.join(os.getcwd(), "config.yaml")).rules_dirs)
+    return rule_facts(linter.rules, _settings_here(linter).rules_dirs)
 
 
 def _parser(program: str) -> options.Parser:

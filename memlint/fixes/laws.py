@@ -114,7 +114,7 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
         if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in allowed:
-            found.append(BrokenLaw("finding", f"it would bring the {item.severity} {item.rule}: {item.message}"))
+            found.append(BrokenLaw("finding", f"it would bring the {item.severity} {item.rule} ({item.name})"))
     return tuple(found)
 
 

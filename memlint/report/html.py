@@ -12,10 +12,11 @@ from typing import Any
 import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
 from memlint.memory.values import Estimate, component_words
-from memlint.report.model import PART, FileReport, Report, RunReport, totals, verdict_of, will_not_start
+from memlint.report.model import PART, FileReport, Report, RunReport, verdict_of, will_not_start
 from memlint.report.table import COMPONENTS
 from memlint.report.terminal import clean
 from memlint.report.text import describe_fix, source_line
+from memlint.report.totals import totals
 
 FOLDER = os.path.join(os.path.dirname(__file__), "page")
 SCRIPTS = ("dom.js", "bars.js", "details.js", "what_if.js", "list.js", "page.js")  # in this order: one script

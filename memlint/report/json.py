@@ -10,7 +10,8 @@ from typing import Any
 from memlint.card_bytes import CardBytes
 from memlint.findings import Edit, Finding, Fix, Location
 from memlint.memory.values import Estimate, Phase
-from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
+from memlint.report.model import FileReport, Report, RunReport, verdict_of
+from memlint.report.totals import totals
 
 SCHEMA_VERSION = 2
 # Runs and fixes have these facts.

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import memlint.report.card_figures as card_figures
 from memlint.findings import Finding
-from memlint.report.model import FileReport, Report, RunReport, totals, verdict_of
+from memlint.report.model import FileReport, Report, RunReport, verdict_of
 from memlint.report.terminal import Style, one_line
 from memlint.report.text import describe_fix, not_estimated, plural, summary
+from memlint.report.totals import totals
 
 QUIET = ("fits", "barely fits", "unknown")  # verdicts that are not set in bold
 # What could start markup, a mention or raw HTML inside a line of text.

@@ -7,11 +7,10 @@ from typing import Any
 
 import memlint.report.card_figures as card_figures
 from memlint._record import NamedTuple
-from memlint.findings import SEVERITIES, Finding, written_fix
+from memlint.findings import Finding
 from memlint.memory.values import Estimate
 
 PART = "partial"  # the purpose of a DeepSpeed or accelerate file that is read alone
-MOST_NOT_ESTIMATED = 5  # runs whose reasons the text output prints: a large repository may have hundreds
 LAUNCH_FILE = "launch_file"  # key in a finding's `data`: the launch file to pass to `--with`
 
 
@@ -100,24 +99,6 @@ class FileReport(NamedTuple):
     readable: bool = True
 
 
-class Totals(NamedTuple):
-    files: int
-    recognised: int
-    by_severity: Mapping[str, int]
-    suppressed: int
-    baselined: int
-    verdicts: Mapping[str, int]
-    cardless: int = 0  # runs whose memory is known, but not their GPU
-    launched: tuple[str, ...] = ()  # places of the launch commands that runs were read with
-    unlaunched: str = ""  # a launch file that may belong to a run whose engine is unknown
-    stopped: int = 0  # runs that will not start; they are not counted in `verdicts`
-    fixable: int = 0  # findings that `memlint fix` solves
-    unsafe_fixable: int = 0  # findings that only `memlint fix --unsafe` solves
-    not_estimated: tuple[RunReport, ...] = ()  # the first runs without a figure, where no finding says why
-    more_not_estimated: int = 0  # how many there are beyond those
-    only_run: RunReport | None = None  # where there is one run alone, beside files that describe a part of it
-
-
 class RuleFacts(NamedTuple):
     """What reports with rule metadata (SARIF, code quality) say of a rule."""
 
@@ -153,62 +134,6 @@ def findings(report: Report) -> tuple[Finding, ...]:
 def each_finding(report: Report) -> Iterator[Finding]:
     """All findings, one by one: see `findings`."""
     return (finding for file in report.files for finding in file.findings)
-
-
-def totals(report: Report) -> Totals:
-    severities = dict.fromkeys(reversed(SEVERITIES), 0)
-    verdicts = {"fits": 0, "tight": 0, "out_of_memory": 0, "unknown": 0}
-    recognised = suppressed = baselined = cardless = stopped = safe = unsafe = 0
-    launched: list[str] = []
-    unlaunched = ""
-    not_estimated: list[RunReport] = []
-    more_not_estimated = trained = 0
-    first: RunReport | None = None
-    parts: set[str] = set()  # files that take part in the run of another file
-    described: list[RunReport] = []  # the runs of files that describe only a part of a run (a DeepSpeed JSON)
-    for file in report.files:
-        for finding in file.findings:
-            severities[finding.severity] += 1
-            if finding.fixes or finding.causes:
-                safe, unsafe = safe + _fixable(finding, False), unsafe + _fixable(finding, True)
-            unlaunched = unlaunched or str(finding.data.get(LAUNCH_FILE, ""))
-        for run in file.runs:
-            if run.purpose == PART:
-                described.append(run)
-                continue
-            parts.update(run.related)
-            first, trained = first or run, trained + 1
-            stopped += will_not_start(run)
-            verdicts[run.estimate.verdict] += not will_not_start(run)
-            launched += [run.launched] if run.launched else []
-            cardless += run.hardware.gpu is None and run.estimate.device_bytes is not None
-            if _is_unsaid(run, file):
-                if len(not_estimated) < MOST_NOT_ESTIMATED:
-                    not_estimated.append(run)
-                else:
-                    more_not_estimated += 1
-        recognised += bool(file.format)
-        suppressed += file.suppressed
-        baselined += file.baselined
-    alone = [run for run in described if run.path not in parts]
-    stopped_alone = sum(map(will_not_start, alone))
-    stopped, verdicts["unknown"] = stopped + stopped_alone, verdicts["unknown"] + len(alone) - stopped_alone
-    counts = recognised, severities, suppressed, baselined, verdicts, cardless
-    fixable = safe, unsafe - safe
-    without = tuple(not_estimated), more_not_estimated
-    only = first if trained == 1 and not alone else None
-    return Totals(len(report.files), *counts, tuple(launched), unlaunched, stopped, *fixable, *without, only)
-
-
-def _is_unsaid(run: RunReport, file: FileReport) -> bool:
-    """Whether a run that may start has no figure, and no finding says why."""
-    vague = run.estimate.device_bytes is None and run.estimate.unknown and not run.stopped_by
-    return bool(vague) and not any(item.name == "model/unknown" for item in file.findings)
-
-
-def _fixable(finding: Finding, unsafe: bool) -> int:
-    """How many findings `memlint fix` solves among `finding` and its causes."""
-    return sum(written_fix(one, unsafe) is not None for one in (finding, *finding.causes))
 
 
 def location_key(finding: Finding) -> tuple[Any, ...]:

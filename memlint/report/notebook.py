@@ -7,10 +7,11 @@ from html import escape
 
 import memlint.report.card_figures as card_figures
 from memlint.memory.values import Estimate, component_words
-from memlint.report.model import Report, RunReport, totals, verdict_of, verdict_role
+from memlint.report.model import Report, RunReport, verdict_of, verdict_role
 from memlint.report.table import COMPONENTS, HEADINGS
 from memlint.report.terminal import PLAIN, clean, one_line
 from memlint.report.text import describe_fix, summary
+from memlint.report.totals import totals
 from memlint.report.units import gib
 
 FIXES_SHOWN = 3

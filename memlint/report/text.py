@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 
 import memlint.report.card_figures as card_figures
 from memlint.findings import Finding, Fix, Location, written_fix
-from memlint.report.model import FileReport, Report, Totals, totals
+from memlint.report.model import FileReport, Report
 from memlint.report.terminal import PLAIN, Style, clean, columns, one_line, starts_safely
+from memlint.report.totals import Totals, totals
 
 TAB = "    "
 WIDEST_LINE = 160
@@ -91,6 +92,11 @@ def not_estimated(count: Totals, style: Style) -> Iterator[str]:
 
 def hints(count: Totals) -> Iterator[str]:
     """Hints about options that would let memlint find more."""
+    if not count.files:
+        yield (
+            "no file to check: memlint reads YAML, JSON, TOML, Python, notebooks, shell scripts and Makefiles; "
+            "`exclude` in memlint.yaml and .gitignore leave files out"
+        )
     if count.files and not count.recognised and not any(count.by_severity.values()):
         yield (
             "no config that memlint knows: it reads LLaMA-Factory, Axolotl, ms-swift, verl, OpenRLHF, DeepSpeed, "
@@ -128,7 +134,9 @@ def finding_lines(finding: Finding, texts: Mapping[str, str], style: Style, verb
         yield f"  {style.paint('see', 'dim')} {where(place, style, finding.location.path)}: {one_line(label)}{mark}"
         yield from excerpt(place, texts, style, "info")
     for index, fix in enumerate(finding.fixes[: None if verbose else FIXES_SHOWN], 1):
-        yield f"  {style.paint(f'fix {index}', 'fix')}  {describe_fix(fix)}"
+        yield f"  {style.paint(f'fix {index}', 'fix')}  {one_line(fix.title)}"
+        if outcome := _outcome(fix, style):
+            yield f"         {outcome}"
         if verbose:
             yield from _change(fix, texts, style)
     if verbose and finding.why:
@@ -174,18 +182,23 @@ def where(place: Location, style: Style, below: str = "") -> str:
 
 
 def describe_fix(fix: Fix) -> str:
-    """The title of a fix, what the run takes of its card before and after it, the verdict after it, and its cost."""
-    parts = [one_line(fix.title)]
-    if fix.after:
-        parts.append(f"peak {card_figures.change(fix.before, fix.after)}")
-    if fix.verdict_after and fix.verdict_after != "unknown":
-        parts.append(_still(fix) + card_figures.verdict_words(fix.verdict_after, fix.after))
-    cost = _cost(fix)
-    if cost:
-        parts.append(cost)
-    if fix.note:
-        parts.append(one_line(fix.note))
-    return "; ".join(parts)
+    """A fix in one line: its title, and what it brings."""
+    return "; ".join(filter(None, (one_line(fix.title), _outcome(fix))))
+
+
+def _outcome(fix: Fix, style: Style = PLAIN) -> str:
+    """What a fix brings: the verdict, what the run takes of its card before and after, and what the fix costs."""
+    peak = f"peak {card_figures.change(fix.before, fix.after)}" if fix.after else ""
+    parts = [": ".join(filter(None, (_verdict_after(fix, style), peak))), _cost(fix), one_line(fix.note)]
+    return "; ".join(filter(None, parts))
+
+
+def _verdict_after(fix: Fix, style: Style) -> str:
+    """The verdict of the run as a fix leaves it; "" if it is not known."""
+    if not fix.verdict_after or fix.verdict_after == "unknown":
+        return ""
+    words = _still(fix) + card_figures.verdict_words(fix.verdict_after, fix.after)
+    return style.paint(words, card_figures.ROLES[fix.verdict_after])
 
 
 def _still(fix: Fix) -> str:

@@ -118,7 +118,6 @@ class AcceptedArguments(NamedTuple):
 
     # The flags that it defines itself; in a launcher's own document the options that the command gives.
     defined: frozenset[str] = frozenset()
-    is_closed: bool = False  # it accepts only its own arguments and those of the libraries' classes
     is_own: bool = False  # it accepts only its own arguments
     overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
     makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig

@@ -16,7 +16,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import RefusedDocument
-from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, Tree, failed
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TOO_MANY_NODES, Tree, failed
 
 _TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
@@ -101,7 +101,7 @@ class _Scanner:
                 nodes += 1
                 self.scalar(value, start, position)
             if nodes > MAX_NODES:
-                raise RefusedDocument("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+                raise RefusedDocument("too-many-nodes", TOO_MANY_NODES, start)
         return Tree(root[0], root_entries[0], tuple(self.problems), (), True)
 
     def scalar(self, value: Any, start: int, end: int) -> None:

@@ -8,14 +8,13 @@ spans are never computed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Union
+from typing import Any
 
 from memlint.source.document import Document, Path, Place, Span, place
 from memlint.source.lines import Lines
 
 # (key start, key end, value start, value end, is a plain scalar, entries below); key start is -1 without a key.
 Entry = tuple[int, int, int, int, bool, Any]
-Entries = Union[dict[Any, Entry], list[Entry]]
 
 
 def find(root: Entry, path: Path) -> Entry | None:

@@ -26,7 +26,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import RefusedDocument, tagged
-from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, Tree, failed
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, TOO_MANY_NODES, Tree, failed
 
 MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
 MAX_DOCUMENTS = 100
@@ -274,7 +274,7 @@ class _TreeBuilder:
     def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
         """Raises `RefusedDocument` for a collection that is too deep, beyond the limit, or a key."""
         if nodes > MAX_NODES:
-            raise RefusedDocument("too-many-nodes", f"more than {MAX_NODES:,} values", start)
+            raise RefusedDocument("too-many-nodes", TOO_MANY_NODES, start)
         if not is_key:
             raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
         # In a value the inner brace would be the key, in a key the outer one.

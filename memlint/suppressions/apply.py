@@ -58,6 +58,9 @@ class _Scope(NamedTuple):
     last: int
 
 
+_Hit = tuple[int, str]  # index of a suppression, and the selector of it that covers a finding
+
+
 def apply(
     findings: Iterable[Finding],
     document: Document,
@@ -77,21 +80,15 @@ def apply(
     waivers = [waiver for waiver in settings.waivers if not is_past(waiver.until, today)]
     remaining: list[Finding] = []
     suppressed: list[tuple[Finding, str]] = []
-    hits: set[tuple[int, str]] = set()
+    hits: set[_Hit] = set()
     used: set[Waiver] = set()
     for item in findings:
-        matching = {
-            (index, selector): scope.suppression.reason
-            for index, scope in enumerate(scopes)
-            for selector in scope.suppression.rules
-            if _covers(scope, selector, item, document.path)
-        }
+        matching = _matching(scopes, item, document.path)
         hits.update(matching)  # also of expired suppressions, which are then not reported as unused as well
-        reasons = [
-            reason for (index, _), reason in matching.items() if not is_past(scopes[index].suppression.until, today)
-        ]
+        stated_here = [scopes[index].suppression for index, _ in matching]
         waived = [waiver for waiver in waivers if _waives(waiver, item, document.path)]
         used.update(waived)
+        reasons = [one.reason for one in stated_here if not is_past(one.until, today)]
         reasons += [waiver.reason for waiver in waived]
         if reasons:
             suppressed.append((item, reasons[0]))
@@ -100,6 +97,16 @@ def apply(
     judge = _Judge(document, settings, today, known, in_force)
     extra = [found for index, scope in enumerate(scopes) for found in judge.findings(index, scope.suppression, hits)]
     return SuppressionResult(tuple(remaining), tuple(suppressed), (*stated.issues, *extra), frozenset(used))
+
+
+def _matching(scopes: Sequence[_Scope], item: Finding, path: str) -> list[_Hit]:
+    """The suppressions that cover a finding, expired ones included."""
+    return [
+        (index, selector)
+        for index, scope in enumerate(scopes)
+        for selector in scope.suppression.rules
+        if _covers(scope, selector, item, path)
+    ]
 
 
 _READ = IdentityCache(8)  # the current file is asked for repeatedly, beside what its fixes make of it
@@ -192,7 +199,7 @@ class _Judge(NamedTuple):
     known: Known | None
     in_force: Known | None
 
-    def findings(self, index: int, item: Suppression, hits: set[tuple[int, str]]) -> list[Finding]:
+    def findings(self, index: int, item: Suppression, hits: set[_Hit]) -> list[Finding]:
         path, span = self.document.path, item.comment.span
         rules = ", ".join(item.rules)
         found: list[Finding] = []
@@ -210,7 +217,7 @@ class _Judge(NamedTuple):
             found.append(finding(NO_REASON, f"{rules}: suppressed without a reason; add one behind ]", path, span))
         return found
 
-    def _is_unused(self, index: int, name: str, hits: set[tuple[int, str]]) -> bool:
+    def _is_unused(self, index: int, name: str, hits: set[_Hit]) -> bool:
         if (index, name) in hits or self.document.documents > 1:  # another document of the file may need it
             return False
         return self.in_force is None or _names_any(name, self.in_force())

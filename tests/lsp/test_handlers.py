@@ -206,7 +206,7 @@ def test_a_fix_makes_its_figures_true(tmp_path: Path) -> None:
             line = next(one.range.start.line for one in await window.findings("train.yaml") if one.code == "MEM001")
             found = await window.actions("train.yaml", line)
             title = next(title for title in found if "train a LoRA adapter" in title)
-            assert "peak 148.3 -> " in title and "; fits" in title
+            assert "; fits: peak 148.3 -> " in title
             action = found[title]
             assert isinstance(action, types.CodeAction) and action.edit is not None
             window.apply(action.edit)

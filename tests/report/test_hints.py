@@ -25,10 +25,14 @@ def test_files_that_are_no_configs_are_told_as_such(tmp_path: Path) -> None:
     assert "no config that memlint knows" not in memlint(tmp_path, ".", "--exclude", "*.yaml").out
 
 
+def test_a_folder_without_files_is_told(tmp_path: Path) -> None:
+    assert memlint(tmp_path, ".").out.startswith("no file to check: memlint reads YAML")
+
+
 def test_a_way_out_says_what_changes() -> None:
     hundred, ninety = (CardBytes(size * GIB, 85 * GIB, 110 * GIB, 110 * GIB, 80 * GIB) for size in (100, 90))
     less = Fix("x", before=hundred, after=ninety, verdict_after="out_of_memory")
-    assert describe_fix(less) == "x; peak 100.0 -> 90.00 GiB (85.00 - 110.0 of 80.00); still out of memory"
+    assert describe_fix(less) == "x; still out of memory: peak 100.0 -> 90.00 GiB (85.00 - 110.0 of 80.00)"
     other_card = Fix("use H200", before=hundred, verdict_after="fits")
     assert describe_fix(other_card) == "use H200; fits"
     no_card = Fix("x", before=hundred, after=ninety._replace(usable=0), verdict_after="unknown")
@@ -36,7 +40,7 @@ def test_a_way_out_says_what_changes() -> None:
     slow = Fix("x", before=hundred, after=ninety._replace(usable=0), verdict_after="unknown", speed=7.22)
     assert describe_fix(slow).endswith("; a step takes about 7.2 times as long")
     more = Fix("x", before=ninety, after=hundred, verdict_after="out_of_memory")
-    assert describe_fix(more) == "x; peak 90.00 -> 100.0 GiB (85.00 - 110.0 of 80.00); out of memory"
+    assert describe_fix(more) == "x; out of memory: peak 90.00 -> 100.0 GiB (85.00 - 110.0 of 80.00)"
 
 
 def test_a_place_is_not_shown_twice(tmp_path: Path) -> None:
@@ -51,7 +55,7 @@ def test_explain_shows_values_and_not_the_insides_of_rules(tmp_path: Path) -> No
     assert "certain = True" not in told and "Quantization(" not in told and "catalog: catalog" not in told
     assert "states = 64242238976 (59.83 GiB)" in told
     assert "model.quantization = none" in told
-    assert "  fix 1: " in told and "; peak " in told
+    assert "  fix 1: " in told and ": peak " in told
 
 
 def test_a_run_that_cannot_be_estimated_says_why(tmp_path: Path) -> None:

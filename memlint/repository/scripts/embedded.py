@@ -241,10 +241,6 @@ def holds_recipes(path: str) -> bool:
     return posixpath.basename(path) in MAKEFILES or path.endswith((".mk", ".just"))
 
 
-# Keys that a SkyPilot task, a Kubernetes manifest and a GitHub workflow have.
-MAY_HOLD_COMMANDS = re.compile(r"(?m)^\s*(?:- )?(?:run|command|args)\s*:")
-
-
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script (?:ba)?sh|shell)\b")
 _FILLED_IN = re.compile(r"\{([A-Za-z_]\w*)\}")  # IPython fills in the notebook's own variables
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)

@@ -518,7 +518,6 @@ def _accepted(
     given = definitions.flags.items()
     return AcceptedArguments(
         defined=frozenset(definitions.flags),
-        is_closed=definitions.is_complete,
         is_own=definitions.parses == "argparse",
         makes_adapter=bool(definitions.parses or definitions.constants) and "ModelConfig" not in definitions.classes,
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),

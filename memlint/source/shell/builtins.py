@@ -162,10 +162,6 @@ def _false(shell: Any, words: tuple[Word, ...], state: State) -> None:
     state.status = Truth(False)
 
 
-def _unknown_status(shell: Any, words: tuple[Word, ...], state: State) -> None:
-    state.status = Truth(None)
-
-
 def _read(shell: Any, words: tuple[Word, ...], state: State) -> None:
     """`read a b`, `IFS=, read -ra list`: sets the variables from the known input, else to unknown values."""
     names, is_array = [], False

@@ -63,7 +63,6 @@ class Interpreter:
         self._steps = 0
         self._depth = 0
         self._at = Where(path, 0, 0)  # the place of the current command in this file
-        self._rounds = 0
         self._scripts = 0  # other scripts that the current command stands in
         self._required: frozenset[str] = frozenset()
 
@@ -79,7 +78,7 @@ class Interpreter:
         """Like `follow`, for several texts that one shell reads in sequence; each is parsed separately."""
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
-            self.invocations, self._steps, self._depth, self._rounds, self._scripts = [], 0, 0, 0, 0
+            self.invocations, self._steps, self._depth, self._scripts = [], 0, 0, 0
             self.expander.start()
             try:
                 states = [State((Word(literal(self.path)), *arguments), folder)]
@@ -269,15 +268,8 @@ class Interpreter:
         for word in words[:MOST_ROUNDS]:
             for one in states:
                 one.variables[name] = Variable((word,))
-            states = _without_left(self._looped(body, source, states), ("continue",))
+            states = _without_left(self._statements(body.children, source, states), ("continue",))
         return _without_left(states, ("break", "continue"))
-
-    def _looped(self, body: Node, source: Source, states: States) -> States:
-        self._rounds += 1
-        try:
-            return self._statements(body.children, source, states)
-        finally:
-            self._rounds -= 1
 
     def _for_counting(self, node: Node, source: Source, state: State) -> States:
         """`for ((i=0; i<n; i++))`: the body is followed once, with an unknown counter."""
@@ -287,9 +279,8 @@ class Interpreter:
                 name = source.of(child).partition("=")[0].strip()
                 if name.isidentifier():
                     state.set(name, unknown(f"${{{name}}}", "it counts a loop"))
-        return _without_left(
-            self._looped(body, source, [state]) if body is not None else [state], ("break", "continue")
-        )
+        states = self._statements(body.children, source, [state]) if body is not None else [state]
+        return _without_left(states, ("break", "continue"))
 
     def _while(self, node: Node, source: Source, state: State) -> States:
         """Follows the body of a loop once, unless its condition is false. A loop that consumes the script's arguments
@@ -304,7 +295,7 @@ class Interpreter:
                 found.append(one)
                 continue
             before = one.copy()
-            rounds = self._looped(body, source, [one])
+            rounds = self._statements(body.children, source, [one])
             is_over = any(way.left == "break" for way in rounds)
             alive = [way for way in _without_left(rounds, ("break", "continue")) if not way.is_dead]
             certain = truth.value is True and not truth.assumed
@@ -587,7 +578,6 @@ class Interpreter:
                 dict(state.files),
                 state.conditions,
                 is_outside,
-                self._rounds > 0,
                 self._scripts > 0,
             )
         )

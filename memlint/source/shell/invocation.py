@@ -27,7 +27,6 @@ class Invocation(NamedTuple):
     files: Mapping[str, Text] = {}
     conditions: tuple[int, ...] = ()
     is_outside: bool = False
-    is_looped: bool = False
     is_of_script: bool = False
 
 
