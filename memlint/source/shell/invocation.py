@@ -16,7 +16,7 @@ class Invocation(NamedTuple):
     `at`: the place of the command in the file that was followed, or of the command that led to it (`bash other.sh`).
     `files`: absolute path -> text of files that the script wrote before. `conditions`: lines of unknown conditions that
     were assumed to be true or false for this command. `is_outside`: it runs in a container or on another machine.
-    `is_looped`: it stands in a loop. `is_of_script`: it stands in another script that this one runs (`bash other.sh`).
+    `is_of_script`: it stands in another script that this one runs (`bash other.sh`).
     """
 
     words: tuple[Word, ...]
