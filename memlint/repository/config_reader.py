@@ -296,7 +296,7 @@ def _names_folder(script: Script, config: str) -> bool:
         text = word.decode("utf-8", "replace").removeprefix("./").rstrip("/")
         if (text == folder and text not in _SPLITS) or (text.startswith(f"{folder}/") and _OPEN.search(text)):
             return True
-        if _HYDRA in script.text and text and _lies_below(folder, posixpath.normpath(posixpath.join(beside, text))):
+        if _HYDRA in script.text and text and any(_lies_below(folder, top) for top in (text, f"{beside}/{text}")):
             return True
     return False
 
@@ -309,9 +309,9 @@ def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
 
 
 def _lies_below(folder: str, top: str) -> bool:
-    """Whether `top` ends with the folder or with one above it."""
-    parts = folder.split("/")
-    return any(f"/{top}".endswith("/" + "/".join(parts[: end + 1])) for end in range(len(parts)))
+    """Whether the folder is `top` or lies below it; the root, which is above all of them, says nothing."""
+    whole = posixpath.normpath(f"/{top}")
+    return whole.strip("/") != "" and f"/{folder}/".startswith(f"{whole}/")
 
 
 def _keys_read(script: Script, keys: Collection[str]) -> set[bytes]:

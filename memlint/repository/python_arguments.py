@@ -18,7 +18,7 @@ MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python ha
 MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
 _PARSERS = (b"TrlParser", b"HfArgumentParser", b"H4ArgumentParser")
 # With one of those parsers and its `parse_dict`, this reads the file: `1e-5` is a number for it.
-_OMEGACONF = b"OmegaConf.load"
+_OMEGACONF = (b"OmegaConf.load(", b"hydra.main(")
 # The training loop: the program calls DeepSpeed itself, or uses that of transformers, TRL or accelerate.
 _OWN_ENGINE = b"deepspeed.initialize("
 # An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
@@ -151,7 +151,7 @@ def _compared(data: bytes) -> Iterator[tuple[str, str]]:
 def as_script(path: str, data: bytes) -> Script:
     """A Python file with the facts about how it reads configs."""
     parsers = frozenset(name.decode() for name in _PARSERS if name + b"(" in data)
-    if parsers and _OMEGACONF + b"(" in data and b".parse_dict(" in data:
+    if parsers and any(name in data for name in _OMEGACONF) and b".parse_dict(" in data:
         parsers |= {"OmegaConf"}
     reads_yaml = any(name in data for name in _READERS) or _OWN_READER.search(data) is not None
     reads_json = _READS_JSON.search(data) is not None or (b"json.loads(" in data and b".json" in data)
