@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
@@ -338,12 +338,9 @@ def _names_folder(script: Script, folder: str, words: Collection[str]) -> bool:
         return True
     if _HYDRA not in script.text:
         return False
-    beside, above = (
-        posixpath.dirname(script.path),
-        tuple(f"/{one}" for one in accumulate(folder.split("/"), "{}/{}".format)),
-    )
-    tops = (posixpath.normpath(posixpath.join(beside, word)) for word in words if word)
-    return any(f"/{top}".endswith(above) for top in tops)
+    beside = posixpath.dirname(script.path)
+    tops = (top for word in words if word for top in (word, f"{beside}/{word}"))
+    return any(_lies_below(folder, top) for top in tops)
 
 
 def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
@@ -351,3 +348,9 @@ def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
     `grpo.yaml`."""
     stem = posixpath.basename(config).partition(".")[0]
     return sorted(scripts, key=lambda script: stem not in posixpath.basename(script.path))
+
+
+def _lies_below(folder: str, top: str) -> bool:
+    """Whether the folder is `top` or lies below it; the root, which is above all of them, says nothing."""
+    whole = posixpath.normpath(f"/{top}")
+    return whole.strip("/") != "" and f"/{folder}/".startswith(f"{whole}/")

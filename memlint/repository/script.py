@@ -14,7 +14,7 @@ from functools import cached_property
 _PARSERS = ("TrlParser", "HfArgumentParser", "H4ArgumentParser")
 _CALLS_OF_PARSERS = tuple((name, f"{name}(".encode()) for name in _PARSERS)
 # With one of those parsers and its `parse_dict`, this reads the file: `1e-5` is a number for it.
-_OMEGACONF = b"OmegaConf.load("
+_OMEGACONF = (b"OmegaConf.load(", b"hydra.main(")
 # Functions and libraries that read YAML for a program with code of its own for the keys.
 _READERS = (
     *(b"safe_load(", b"full_load(", b"yaml.load(", b"YAML(", b"OmegaConf.load(", b"hydra.main("),  # and unsafe_load
@@ -54,7 +54,7 @@ class Script:
     def parsers(self) -> frozenset[str]:
         """The argument parsers that it makes. OmegaConf counts as one where it reads the file for another."""
         found = frozenset(name for name, call in _CALLS_OF_PARSERS if call in self.text)
-        reads = found and _OMEGACONF in self.text and b".parse_dict(" in self.text
+        reads = found and any(name in self.text for name in _OMEGACONF) and b".parse_dict(" in self.text
         return found | {"OmegaConf"} if reads else found
 
     @cached_property

@@ -267,6 +267,10 @@ for key, value in yaml.safe_load(open(args.config_file)).items():
     if getattr(args, key) is None:
         setattr(args, key, value)
 """
+OF_HYDRA = """@hydra.main(config_path="configs", config_name="sft")
+def main(cfg):
+    return HfArgumentParser((Arguments, TrainingArguments)).parse_dict(OmegaConf.to_container(cfg))
+"""
 SHOWN = '"""accelerate launch train.py --config_file config/sft.yaml"""\n'
 
 
@@ -275,12 +279,21 @@ SHOWN = '"""accelerate launch train.py --config_file config/sft.yaml"""\n'
     [
         (SHOWN + "import yaml\n" + SETS, []),
         (SHOWN + PARSER, JUDGED),  # HfArgumentParser reads the file itself
+        (SHOWN + OF_HYDRA, ["EVA004"]),  # OmegaConf reads it, for which `2e-5` is a number
         (SHOWN + "import yaml\n" + SETS.replace("setattr(args, key, value)", "pass"), JUDGED),
     ],
 )
 def test_a_docstring_names_the_config_wherever_it_lies_now(script: str, found: list[str]) -> None:
     """A script with a parser that sets a file's items on its arguments reads that file by itself."""
     assert [one for one in rules(analysed(train_py=script)) if one != "CFG013"] == found
+
+
+@pytest.mark.parametrize(("folder", "is_judged"), [("../../verl/configs", True), ("../../configs", False)])
+def test_a_folder_of_hydra_s_is_the_one_from_its_script(folder: str, is_judged: bool) -> None:
+    """`verl/configs` of a copy of verl is not `configs`."""
+    program = f'@hydra.main(config_path="{folder}", config_name="ppo")\ndef main(cfg): pass\n'
+    found = analysed(verl__scripts__merge_py=program)
+    assert (rules(found) == JUDGED) is is_judged
 
 
 def test_of_scripts_that_read_a_folder_the_one_called_after_the_config_is_named() -> None:
