@@ -183,8 +183,8 @@ class _Config(NamedTuple):
         return ConfigReader()
 
     def _of_keys(self) -> ConfigReader:
-        """The script that reads most of the file's keys one by one; a module that it imports may load the file. One that
-        loads such files by itself comes first."""
+        """The script that reads most of the file's keys one by one; a module that it imports may load the file. Scripts
+        that load such files by themselves come first."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
