@@ -39,7 +39,8 @@ def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
         return
     command = view.arguments.section
     start = command.document.start
-    if start is not None and (start.program.framework == "torch" or not command.value or "ppo_epochs" in command.value):
+    shows_none = command.value.keys().isdisjoint(view.arguments.defaults)
+    if start is not None and (start.program.framework == "torch" or shows_none or "ppo_epochs" in command.value):
         return  # `ppo_epochs`: the PPOTrainer of TRL until 0.11 is no Trainer of transformers
     for key, argument in MATCHED.items():
         _compare(fields, view, view.arguments, key, argument)

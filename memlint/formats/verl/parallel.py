@@ -21,7 +21,8 @@ def read_world(fields: Fields, config: VerlConfig) -> None:
     if config.is_sft and config.written("trainer.n_gpus_per_node") is None:
         each = None
     if each is None or nodes is None:
-        fields.unknown("parallelism.world_size", "nobody said how many GPUs (`trainer.n_gpus_per_node`, --gpus)")
+        said_by = "torchrun's `--nproc_per_node`" if config.is_sft else "`trainer.n_gpus_per_node`"
+        fields.unknown("parallelism.world_size", f"nobody said how many GPUs ({said_by}, --gpus)")
         return
     fields.put("parallelism.world_size", each * nodes, config.origin("trainer.n_gpus_per_node"))
     fields.put("parallelism.gpus_per_node", each, config.origin("trainer.n_gpus_per_node"))

@@ -31,6 +31,11 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         return _loaded(reader, owner, given)
     if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
         return _validated(reader, owner, given)
+    if isinstance(owner, Instance) and name not in owner.of.methods and external_bases(owner.of):
+        if name in _ITSELF:
+            return owner
+        if name == "parameters":
+            return Made(name, (), {}, given.source, _module(owner))
     if (
         isinstance(owner, Instance)
         and name in ("model_dump", "dict", "to_dict", "_asdict")
@@ -38,6 +43,22 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     ):
         return Table(dict(owner.attributes), owner.source)
     return None
+
+
+_ITSELF = frozenset(("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float"))  # of torch.nn.Module
+
+
+def _module(owner: Instance) -> Made:
+    """The model that a module of the repository holds (`self.llm = AutoModel.from_pretrained(...)`), else itself."""
+    loaded = (one for one in owner.attributes.values() if isinstance(one, Made) and _loads_weights(one))
+    return next(loaded, Made(owner.of.name, (), {}, owner.source))
+
+
+def _loads_weights(value: Value, depth: int = 0) -> bool:
+    if not isinstance(value, Made) or depth > 4:
+        return False
+    inner = (value.base, *value.positional) if value.base is not None else value.positional
+    return value.last == "from_pretrained" or any(_loads_weights(one, depth + 1) for one in inner)
 
 
 # Attributes of an object that a class of the repository loads: the name of the class, and the names of the library's

@@ -468,6 +468,7 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
     ("values", "start", "said"),
     [
         ({}, Start("trainer", "accelerate"), False),  # no flag at all
+        ({"config_file_path": "sft.yaml"}, Start("trainer", "accelerate"), False),  # the program's own file has them
         (
             {"gradient_accumulation_steps": 1},
             Start("trainer", "", StartedProgram(framework="torch")),

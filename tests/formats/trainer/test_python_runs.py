@@ -330,6 +330,30 @@ def test_a_loop_that_steps_in_some_rounds_alone_accumulates(rest: str, steps: An
     assert keys(STEPS % rest)["gradient_accumulation_steps"] == steps
 
 
+MODULE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+class Policy(nn.Module):
+    def __init__(self, llm=None):
+        super().__init__()
+        self.head = nn.Linear(8, 8)
+        self.llm = llm
+policy = Policy(%s).to("cuda").train()
+optimizer = torch.optim.AdamW(policy.parameters())
+for batch in DataLoader(data, batch_size=2, shuffle=True):
+    policy(model(**batch)).loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_loop_that_trains_a_module_of_its_own_trains_the_model_that_it_holds_or_none() -> None:
+    assert keys(MODULE % "llm=model")["model_name_or_path"] == "gpt2"
+    assert runs(MODULE % "") == ()
+
+
 CLICK = """\
 import click
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments

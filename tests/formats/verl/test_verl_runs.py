@@ -476,6 +476,14 @@ def test_the_first_sft_trainers_micro_batch_is_that_of_all_gpus(gpus: int | None
     assert run_of(verl.parse(document(older), context)).batch.micro_batch_size == size
 
 
+def test_what_is_not_known_of_the_gpus_is_asked_of_what_starts_the_trainer() -> None:
+    """torchrun starts SFT, verl's own trainer starts its workers."""
+    alone = {**SFT, "trainer": {}}
+    assert "torchrun's `--nproc_per_node`" in read(alone).origins["parallelism.world_size"].detail
+    unsaid = changed(GRPO, trainer__n_gpus_per_node="${GPUS}")
+    assert "`trainer.n_gpus_per_node`" in read(unsaid).origins["parallelism.world_size"].detail
+
+
 TIED = LLAMA._replace(tied_embeddings=True)
 
 
