@@ -27,7 +27,7 @@ from memlint.run import (
 )
 from memlint.simulation import Adapter, SimulatedStep, StepSettings, UnsupportedRun, simulate, simulate_settings
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
-from memlint.simulation.precision import GroupedProduct
+from memlint.simulation.precision import GroupedProduct, autocast
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 from tests.memory.runs import run as small_run
@@ -301,3 +301,13 @@ def test_a_grouped_product_gives_gradients_the_strides_of_the_real_one() -> None
     expected = torch.autograd.grad(real, (rows, weight), seed)
     found = torch.autograd.grad(stand_in, (rows, weight), seed)
     assert [one.stride() for one in found] == [one.stride() for one in expected]
+
+
+def test_code_that_asks_for_autocast_without_a_device_means_that_of_cuda() -> None:
+    before = torch.is_autocast_enabled
+    with autocast(torch.bfloat16):
+        assert torch.is_autocast_enabled()
+        assert torch.is_autocast_enabled("cpu")
+    with autocast(None):
+        assert not torch.is_autocast_enabled()
+    assert torch.is_autocast_enabled is before

@@ -1,5 +1,5 @@
-"""Estimates of small members beside the simulated steps that benchmarks/data/families.jsonl keeps: a step for each trait
-that changes a peak."""
+"""Estimates of small members beside the simulated steps that benchmarks/data/families.jsonl keeps: a step for each
+trait that changes a peak."""
 
 from __future__ import annotations
 
