@@ -6,8 +6,8 @@
 Fitting is a procedure, so that it can be repeated on any part of the rows. Terms start at round numbers and move one at
 a time to the least mean squared error (margins follow the worst rows, so that these must count), with the *measured*
 tensors underneath: an error of the tensors' figure must not end up in the allocator's terms. Margins are quantiles of
-what is left, with the predicted tensors: a class of runs counts with its own rows, and with those of all classes as if
-they were ten more; less than the floor is never claimed.
+what is left, with the predicted tensors, where terms are fitted without any run of a row's model: what a fit is worth
+on a model that it has not seen. They are the same for all classes of runs; less than the floor is never claimed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,9 @@ def _print_misses(every: Sequence[Shown]) -> None:
 
 def _print_fit(every: Sequence[Shown]) -> None:
     table = fit(every)
-    for part, figures in (("terms", table["terms"]), ("slack", table["slack"])):
-        for name, entry in figures.items():
-            rounded = {key: round(value, 3) for key, value in entry.items() if isinstance(value, float) and value}
-            print(part, name, json.dumps(rounded))
+    for name, entry in {**table["terms"], "margins": table["margins"]}.items():
+        rounded = {key: round(value, 3) for key, value in entry.items() if isinstance(value, float) and value}
+        print(name, json.dumps(rounded))
 
 
 def main() -> int:

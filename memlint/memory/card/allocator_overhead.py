@@ -73,12 +73,12 @@ def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
     cached = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
     if "forward_bytes" in details:
         cached += details.get("optimizer_step_temporary_bytes", 0)
-    cached += term("allocated") * allocated + _fixed_bytes(allocated, run, details, terms)
+    cached += term("allocated") * allocated + fixed_bytes(allocated, run, details, terms)
     limit = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
     return max(allocated, int(min(max(at_loss, at_backward) + cached, limit)))
 
 
-def _fixed_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
+def fixed_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> float:
     """Bytes that do not depend on the batch. A rank gathers what other ranks own: half of the model on two ranks, 3/4
     on four."""
     layer = details.get("layer_bytes", 0)

@@ -126,7 +126,7 @@ def steady_state(
     """`allocated` bytes of tensors with the allocator's overhead. `details` as for `card`."""
     table = table or constants()
     kind = overhead.overhead_class(run, details)
-    margins = table["slack"][kind]
+    margins = {**table["margins"], **table["slack"][kind]}
     terms = table["terms"][margins["terms"]]
     reserved = overhead.reserved_bytes(allocated, run, details, terms)
     if run.stack.expandable_segments:
@@ -137,7 +137,8 @@ def steady_state(
     least_allocated = details.get("allocated_low_bytes", allocated)
     uncertain = max(0, details.get("allocated_high_bytes", allocated) - allocated)
     uncertain += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
-    doubt = doubted_bytes(allocated, reserved, table)
+    fixed = overhead.fixed_bytes(allocated, run, details, terms)
+    doubt = doubted_bytes(allocated, reserved, fixed, table)
     return SteadyState(
         allocated,
         least_allocated,
@@ -152,10 +153,12 @@ def steady_state(
     )
 
 
-def doubted_bytes(allocated: int, reserved: int, table: Mapping[str, Any]) -> float:
-    """The bytes that the margins of "slack" are multiples of: the allocator's overhead, which depends on the order of
-    allocations and frees, plus a share of the tensors."""
-    return reserved - allocated + float(table["doubt"]["of_tensors"]) * allocated
+def doubted_bytes(allocated: int, reserved: int, fixed: float, table: Mapping[str, Any]) -> float:
+    """The bytes that the margins are multiples of: the allocator's overhead, which depends on the order of allocations
+    and frees, and a share of the tensors. Of what is `fixed`, blocks of the same size in every step, only a share."""
+    overhead_bytes = reserved - allocated
+    certain = (1 - float(table["doubt"]["of_fixed"])) * min(fixed, overhead_bytes)
+    return overhead_bytes - certain + float(table["doubt"]["of_tensors"]) * allocated
 
 
 def cards_that_fit(steady_state: SteadyState, run: Run, gpus: Iterable[Gpu]) -> tuple[str, ...]:

@@ -48,6 +48,13 @@ def test_stage_3_copies_a_bucket_unless_one_gradient_is_alone() -> None:
     assert max(moment.end for moment in replay(FOUR, third._replace(bucket=50))) == 200 + 200
 
 
+def test_stage_3_multiplies_what_it_reduced_in_place_into_a_copy() -> None:
+    """Beside it the fp32 copy of all ranks' gradients, where they accumulate so."""
+    in_place = knobs(stage=3, shares=(), scatters=False, bucket=1000)
+    assert replay(FOUR, in_place)[0].end == 4 * 200
+    assert replay(FOUR, in_place._replace(wide=True))[0].end == 4 * 200 + 4 * 400
+
+
 def test_stage_1_keeps_gradients_until_the_end() -> None:
     found = replay(FOUR, knobs(stage=1))
     assert [moment.live for moment in found[::-1]] == [400, 400 + 200, 400 + 400, 400 + 600]

@@ -14,8 +14,8 @@ Stages 1 and 2, deepspeed 0.19.8 runtime/zero/stage_1_and_2.py. What decides the
   base_optimizer.py:193), and the buffers are freed (:1016-1060).
 
 Stage 3, runtime/zero/stage3.py: the bucket's buffer is there all the time, as are the partitions that gradients end in.
-A reduction copies the whole bucket, unless one gradient that divides evenly is alone in it, or it is reduced in place
-without `reduce_scatter` (:1682, runtime/comm/coalesced_collectives.py:102).
+A reduction copies the whole bucket, unless one gradient that divides evenly is alone in it (:1682, runtime/comm/
+coalesced_collectives.py:102). Without `reduce_scatter` it is reduced in place, and multiplied into a copy (:1883).
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class _Scattered(_Reduction):
         in_place = settings.contiguous and not settings.scatters and self.filled <= settings.bucket
         alone = len(sizes) == 1 and sizes[0] == self.filled
         cast = 4 * sum(sizes) // (1 if in_place else settings.ranks) if settings.wide else 0
-        self._touch((0 if in_place or alone else settings.element * sum(sizes)) + cast)
+        self._touch((0 if alone and not in_place else settings.element * sum(sizes)) + cast)
         self.alive -= sum(stored for _, stored in self.bucket)
         self.bucket = []
         self.filled = 0
