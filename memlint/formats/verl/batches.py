@@ -12,6 +12,7 @@ from memlint._record import NamedTuple
 from memlint.formats.fields import Fields
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES, PLACEHOLDER
+from memlint.formats.verl.releases import ulysses_key
 from memlint.run import UNKNOWN, Maybe, Model, Origin, ValueModel
 
 _MICRO, _PROMPTS = "batch.micro_batch_size", "data.train_batch_size"
@@ -31,7 +32,7 @@ def ranks(fields: Fields, config: VerlConfig) -> int | None:
     world = fields.get("parallelism.world_size")
     if not isinstance(world, int):
         return None
-    return max(1, world // (config.integer(f"{ACTOR}.ulysses_sequence_parallel_size") or 1))
+    return max(1, world // (config.integer(ulysses_key(config)) or 1))
 
 
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
@@ -145,7 +146,7 @@ def _tokens(fields: Fields, config: VerlConfig, key: str) -> Rows:
     bound = config.integer(key)
     if bound is None:
         return Rows(UNKNOWN, UNKNOWN, Origin("unknown", detail=_why(config, key)))
-    degree = config.integer(f"{ACTOR}.ulysses_sequence_parallel_size") or 1
+    degree = config.integer(ulysses_key(config)) or 1
     return Rows(1, bound * degree, config.origin(key))
 
 

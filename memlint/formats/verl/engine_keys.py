@@ -65,4 +65,11 @@ def veomni_keys(engine: str, strategy: str) -> tuple[Key, ...]:
             read_with=strategy,
             read_only=True,
         ),
+        Key(
+            *(f"{engine}.ulysses_parallel_size", "whole", "", 1),
+            about="VeOmni: GPUs that share each sequence.",
+            least=1,
+            read_with=strategy,
+            read_only=True,
+        ),
     )

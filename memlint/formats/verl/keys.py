@@ -292,6 +292,12 @@ KEYS = Keys(
         write=_write_ulysses,
     ),
     Key(
+        *(f"{ACTOR}.fsdp_config.ulysses_sequence_parallel_size", "whole", "", 1),
+        about="GPUs that share each sequence, since verl 0.8; the key below the actor wins where it is over 1.",
+        least=1,
+        read_with=f"{ACTOR}.ulysses_sequence_parallel_size",
+    ),
+    Key(
         *(f"{ACTOR}.fsdp_config.reshard_after_forward", "flag", "parallelism.fsdp.reshard_after_forward", True),
         about="Free a layer's gathered parameters after its forward.",
         also=("parallelism.fsdp.strategy",),

@@ -6,6 +6,7 @@ from memlint.formats.fields import Fields
 from memlint.formats.verl.batches import ACTOR
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES
+from memlint.formats.verl.releases import ulysses_key
 from memlint.run import Origin
 
 _OTHER_ENGINES = ("megatron", "veomni", "torchtitan", "automodel", "mindspeed")
@@ -126,7 +127,7 @@ def read_dtype(fields: Fields, config: VerlConfig) -> None:
 
 
 def read_ulysses(fields: Fields, config: VerlConfig) -> None:
-    key = "ulysses_sequence_parallel_size" if config.is_sft else f"{ACTOR}.ulysses_sequence_parallel_size"
+    key = ulysses_key(config)
     degree = config.integer(key) or 1
     fields.put("parallelism.sequence_parallel_size", degree, config.origin(key))
     world = fields.get("parallelism.world_size")

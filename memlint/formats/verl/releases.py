@@ -1,4 +1,4 @@
-"""Which release of verl runs: by the release that a repository pins, or by its own copy of verl's file."""
+"""What depends on verl's release: the one that a repository pins, or what its own copy of verl's file gives away."""
 
 from __future__ import annotations
 
@@ -35,6 +35,23 @@ def sleeps_in_any_case(config: VerlConfig) -> bool:
         return _ALWAYS_SLEEPS[0] <= pinned < _ALWAYS_SLEEPS[1]
     rollout = value_at(config.base.value, _ROLLOUT) if config.base is not None else None
     return isinstance(rollout, dict) and _KEY_UNTIL_0_4_1 in rollout
+
+
+# Before, workers/fsdp_workers.py (0.7.0, line 171) read the key below the actor alone.
+_ENGINES_DEGREE_SINCE = (0, 8)
+_ULYSSES = "ulysses_sequence_parallel_size"
+
+
+def ulysses_key(config: VerlConfig) -> str:
+    """The key that gives the Ulysses degree: below the engine, unless the older one below the actor is over 1 (verl
+    0.9.0 workers/config/actor.py:332; VeOmni has its own, workers/engine/veomni/transformer_impl.py:153)."""
+    if config.is_sft:
+        return _ULYSSES
+    older, fsdp = (".".join((*_ACTOR, *path, _ULYSSES)) for path in ((), ("fsdp_config",)))
+    veomni = ".".join((*_ACTOR, "veomni", "ulysses_parallel_size"))
+    reads = (config.context.versions.get("verl") or _ENGINES_DEGREE_SINCE) >= _ENGINES_DEGREE_SINCE
+    keys = (older, fsdp, veomni) if reads else (older, veomni)
+    return next((key for key in keys if (config.integer(key) or 1) > 1), older)
 
 
 def has_fused_kernels(config: VerlConfig) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from memlint._record import NamedTuple
-from memlint.source.shell.text import Text, Word, joined, known, unknown
+from memlint.source.shell.text import Text, Word, joined, known, literal, unknown
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -132,15 +132,29 @@ def _differ(one: Variable, two: Variable) -> bool:
 
 
 def _either(name: str, one: Variable | None, two: Variable | None, reason: str) -> Variable:
-    """The merged variable. For two arrays: their common first words, then an unknown word."""
+    """The merged variable. For two arrays: their first words as far as these say the same, of `key=` at least the key;
+    then an unknown word, unless both end there."""
     words: list[Word] = []
     is_array = bool(one and one.is_array) or bool(two and two.is_array)
     if is_array and one and two:
         for left, right in zip(one.words, two.words):
-            if left.text != right.text:
+            word = _either_word(left, right, reason)
+            if word is None:
                 break
-            words.append(left)
+            words.append(word)
+        if len(words) == len(one.words) == len(two.words):
+            return Variable(tuple(words), is_array)
     return Variable((*words, Word(unknown(f"${{{name}}}", reason))), is_array)
+
+
+def _either_word(left: Word, right: Word, reason: str) -> Word | None:
+    """What two words have in common: the word, or `key=` with an unknown value. None for others."""
+    if left.text == right.text:
+        return left
+    key, sign, _ = left.text.partition("=")
+    if not sign or "$" in key or not right.text.startswith(key + sign):
+        return None
+    return Word(joined((literal(key + sign), unknown("${...}", reason))))
 
 
 def path_in(folder: str, text: Text) -> str | None:

@@ -75,6 +75,7 @@ def command(overrides: str, program: str = "verl.trainer.main_ppo", before: str 
 
 
 ACTOR = "actor_rollout_ref__actor__"
+ENGINE_DEGREE = ACTOR + "fsdp_config__ulysses_sequence_parallel_size"
 
 
 @pytest.mark.parametrize(
@@ -110,6 +111,15 @@ def test_recognised_by_its_sections(value: Any, name: str) -> None:
             {"loss.entropy": "whole"},
         ),
         (changed(GRPO, **{ACTOR + "ulysses_sequence_parallel_size": 2}), {"parallelism.data_parallel_size": 8}),
+        (changed(GRPO, **{ENGINE_DEGREE: 4}), {"parallelism.sequence_parallel_size": 4}),
+        (
+            changed(GRPO, **{ENGINE_DEGREE: 4, ACTOR + "ulysses_sequence_parallel_size": 2}),
+            {"parallelism.sequence_parallel_size": 2},
+        ),
+        (
+            changed(GRPO, **{ENGINE_DEGREE: 4, ACTOR + "use_dynamic_bsz": True}),
+            {"batch.max_tokens": 4 * 16384},
+        ),
         (
             changed(GRPO, **{ACTOR + "use_dynamic_bsz": True, ACTOR + "ppo_max_token_len_per_gpu": 8192}),
             {"batch.max_tokens": 8192, "batch.micro_batch_size": 4, "rollout.log_prob_length": 8192},
@@ -517,6 +527,14 @@ def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
 @pytest.mark.parametrize(("value", "found"), [(0, []), (1, []), (2, ["wrong-type"]), ("never", ["wrong-type"])])
 def test_a_number_that_python_takes_for_a_truth_value(value: Any, found: list[str]) -> None:
     assert codes(verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())) == found
+
+
+@pytest.mark.parametrize(("release", "degree"), [((0, 7), 1), ((0, 8), 4), ((0, 9), 4)])
+def test_the_degree_below_the_engine_is_read_since_its_workers_are(release: tuple[int, int], degree: int) -> None:
+    """verl 0.7.0 workers/fsdp_workers.py:171 reads the key below the actor."""
+    context = known()._replace(versions={"verl": release})
+    one = run_of(verl.parse(document(changed(GRPO, **{ENGINE_DEGREE: 4})), context))
+    assert one.parallelism.sequence_parallel_size == degree
 
 
 def test_a_slip_and_a_wrong_type_are_reported() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from memlint.source.shell.interpreter import MOST_WAYS, Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
+from memlint.source.shell.state import State, Variable, merged
+from memlint.source.shell.text import Word, literal
 
 PATH = "/repo/scripts/run.sh"
 
@@ -147,6 +149,25 @@ def test_many_conditions_make_a_value_unknown() -> None:
     text = "".join(f"if foo{number}; then A{number}=1; else A{number}=2; fi\n" for number in range(MOST_WAYS)) + "p $A0"
 
     assert any(one.words[1].unknown for one in followed(text) if one.words[0].text == "p")
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "found"),
+    [
+        ("x=1 y=4", "x=2 y=4", ["x=${...}", "y=4"]),
+        ("x=1 y=4", "x=2 y=4 z=9", ["x=${...}", "y=4", "${A}"]),
+        ("--x 1 --y 4", "--x 2 --y 4", ["--x", "${A}"]),
+        ("x=1 y=4", "w=2 y=4", ["${A}"]),
+    ],
+)
+def test_arrays_of_two_ways_keep_the_keys_that_they_share(one: str, two: str, found: list[str]) -> None:
+    ways = []
+    for words_of in (one, two):
+        state = State((Word(literal("run.sh")),), "/")
+        state.variables["A"] = Variable(tuple(Word(literal(word)) for word in words_of.split()), True)
+        ways.append(state)
+
+    assert [word.text for word in merged(ways, 1).variables["A"].words] == found
 
 
 def test_a_loop_over_words_makes_each() -> None:
