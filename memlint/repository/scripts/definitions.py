@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -119,57 +119,79 @@ def program(
     modules = tuple(_modules(path, read, exists, root, parse_module))
     if not modules:
         return TrainingProgram()
-    classes = {
-        node.name: (node, module) for module in modules for node in nodes(module.tree) if isinstance(node, ast.ClassDef)
-    }
-    flags: dict[str, Definition] = {}
-    known: set[str] = set()
-    meanings: dict[str, str] = {}
-    shared: dict[str, str] = {}
-    constants: dict[str, tuple[Any, str]] = {}
-    computed: dict[str, tuple[ast.expr, str]] = {}
-    assigned: dict[str, Assignment] = {}
-    own = {name for name in classes if not _derives(name, classes)}
-    parsed, missing = "", False
-    parsed_classes: list[str] = []
+    found = _Definitions(modules)
     for module in modules:
-        for key, assignment in assignments(module.tree, module.path):
-            assigned.setdefault(key, assignment)
-        for node in nodes(module.tree):
-            if not isinstance(node, ast.Call):
-                continue
-            name = _name(node.func)
-            if name == "add_argument":
-                for one in _argument(node, module.path):
-                    flags.setdefault(one.name, one)
-                parsed = parsed or "argparse"
-            elif name in _PARSERS:
-                parsed = "dataclasses"
-                found, complete = _dataclasses(node, module, classes)
-                parsed_classes += found
-                missing = missing or not complete
-                for class_name in found:
-                    missing = not _collect(class_name, classes, flags, known) or missing
-            if name not in own:
-                _meaning(node, name, _Passed(module.path, meanings, shared, constants, computed), known)
+        found.read(module)
     trees = [module.tree for module in modules]
-    complete = bool(parsed) and not missing and have_one_definition(parsed_classes, trees)
-    complete = complete and is_complete(trees[0], read(path) or "", trees)
     return TrainingProgram(
-        flags,
-        frozenset(known),
-        parsed,
-        complete,
-        meanings,
-        shared,
-        constants,
-        computed,
-        assigned,
-        changes([(module.path, module.tree) for module in modules], classes, _MODEL_CLASSES, flags),
-        _swift_task(trees[0]),
-        only_evaluates(path, trees, flags, known),
-        any(_writes_groups(node) for node, _ in classes.values()),
+        flags=found.flags,
+        classes=frozenset(found.known),
+        parses=found.parses,
+        is_complete=found.is_complete(trees) and is_complete(trees[0], read(path) or "", trees),
+        meanings=found.meanings,
+        shared=found.shared,
+        constants=found.constants,
+        computed=found.computed,
+        assigned=found.assigned,
+        changes=changes([(module.path, module.tree) for module in modules], found.classes, _MODEL_CLASSES, found.flags),
+        swift_task=_swift_task(trees[0]),
+        only_evaluates=only_evaluates(path, trees, found.flags, found.known),
+        writes_groups=any(_writes_groups(node) for node, _ in found.classes.values()),
     )
+
+
+class _Definitions:
+    """The flags, parsed classes and passed arguments of a program, collected module by module."""
+
+    def __init__(self, modules: Sequence[_Module]) -> None:
+        self.classes = {
+            node.name: (node, module)
+            for module in modules
+            for node in nodes(module.tree)
+            if isinstance(node, ast.ClassDef)
+        }
+        self._own = {name for name in self.classes if not _derives(name, self.classes)}
+        self.flags: dict[str, Definition] = {}
+        self.known: set[str] = set()
+        self.meanings: dict[str, str] = {}
+        self.shared: dict[str, str] = {}
+        self.constants: dict[str, tuple[Any, str]] = {}
+        self.computed: dict[str, tuple[ast.expr, str]] = {}
+        self.assigned: dict[str, Assignment] = {}
+        self.parses = ""
+        self._parsed_classes: list[str] = []
+        self._is_missing = False  # a class that is parsed was not found
+
+    def read(self, module: _Module) -> None:
+        for key, assignment in assignments(module.tree, module.path):
+            self.assigned.setdefault(key, assignment)
+        for node in nodes(module.tree):
+            if isinstance(node, ast.Call):
+                self._read_call(node, module)
+
+    def _read_call(self, node: ast.Call, module: _Module) -> None:
+        name = _name(node.func)
+        if name == "add_argument":
+            for one in _argument(node, module.path):
+                self.flags.setdefault(one.name, one)
+            self.parses = self.parses or "argparse"
+        elif name in _PARSERS:
+            self._read_parser(node, module)
+        if name not in self._own:
+            passed = _Passed(module.path, self.meanings, self.shared, self.constants, self.computed)
+            _meaning(node, name, passed, self.known)
+
+    def _read_parser(self, node: ast.Call, module: _Module) -> None:
+        self.parses = "dataclasses"
+        found, complete = _dataclasses(node, module, self.classes)
+        self._parsed_classes += found
+        self._is_missing = self._is_missing or not complete
+        for class_name in found:
+            self._is_missing = not _collect(class_name, self.classes, self.flags, self.known) or self._is_missing
+
+    def is_complete(self, trees: Sequence[ast.Module]) -> bool:
+        """Whether every class that is parsed was found, once."""
+        return bool(self.parses) and not self._is_missing and have_one_definition(self._parsed_classes, trees)
 
 
 # What starts ms-swift's training with the arguments of the command (ms-swift 4.6.0 cli/sft.py, pipelines/__init__.py).
