@@ -81,8 +81,8 @@ def kind(plan: Plan) -> Kind:
 def in_order(plan: Plan) -> tuple[Any, ...]:
     """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
     time as far as prices can tell, then those that the card does alone, then by the number of changes, then those that
-    shard as before. A plan without a risk for which a step takes FAR_SLOWER times as long stands behind those of a low
-    risk that are faster."""
+    shard as before, then by the host memory that they need. A plan without a risk for which a step takes FAR_SLOWER
+    times as long stands behind those of a low risk that are faster."""
     host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
     return (
         max(plan.risk, _BEHIND_LOW) if plan.speed >= FAR_SLOWER else plan.risk,
@@ -92,6 +92,7 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
         host,
         len(plan.steps),
         any(step.group in STRUCTURE for step in plan.steps),
+        plan.estimate.host_bytes or 0,
         tuple(step.title for step in plan.steps),
     )
 

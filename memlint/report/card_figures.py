@@ -13,7 +13,7 @@ from memlint.report.units import gib
 
 VERDICTS = {"fits": "fits", "tight": "tight", "out_of_memory": "out of memory", "unknown": "unknown"}
 ROLES = {"fits": "good", "tight": "warning", "out_of_memory": "error", "unknown": "dim"}
-TIMES_ARE_COUNTED_FROM = 2  # from here on a step "takes 3 times as long"; below, it is so many per cent slower
+_TIMES_ARE_COUNTED_FROM = 2  # from here on a step "takes 3 times as long"; below, it is so many per cent slower
 HOW_TO_READ = """\
 How to read it: 34.3 GiB (31.2 - 38.0 of 39.4) is what one card shows at the peak: the most likely
 value, the range that it lies in, and what the card has for the run. It fits if the whole range
@@ -75,3 +75,10 @@ def why_barely(found: CardBytes) -> str:
         f"on a larger card PyTorch would keep up to {gib(found.unclamped_high)} GiB, {gib(over)} more than this has; "
         "here it frees cached blocks instead"
     )
+
+
+def slower(factor: float) -> str:
+    """How much longer a training step takes, by the factor on its time; "" where it does not."""
+    if factor >= _TIMES_ARE_COUNTED_FROM:
+        return f"a step takes about {factor:.2g} times as long"
+    return f"about {round((factor - 1) * 100)} % slower" if factor > 1.005 else ""

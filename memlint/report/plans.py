@@ -47,8 +47,14 @@ def _common_cards(row: dict[str, Any]) -> Iterator[str]:
         yield f"  {which} common cards that hold it as it is: {', '.join(others) or 'none'}"
 
 
+_LARGEST = (("max_micro_batch", "largest micro batch"), ("max_sequence_length", "longest sequence"))
+
+
 def _largest_lines(row: dict[str, Any]) -> Iterator[str]:
-    for key, label in (("max_micro_batch", "largest micro batch"), ("max_sequence_length", "longest sequence")):
+    if all(key in row and not row[key]["exact"] for key, _ in _LARGEST):
+        yield "  neither a smaller micro batch nor shorter sequences are enough alone"
+        return
+    for key, label in _LARGEST:
         if key in row:
             found = row[key]
             limit = " (the search ends there)" if found["exact"] >= SEARCH_ENDS else ""
@@ -74,7 +80,8 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
         yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
-        yield f"    {_step_time(plan['speed'])}, risk for the result: {plan['quality']}"
+        risk = "no" if plan["quality"] == "none" else plan["quality"]
+        yield f"    {_step_time(plan['speed'])}, {risk} risk for the result"
         if plan["note"]:
             yield f"    {plan['note']}"
     for advice in row.get("advice", ()):
@@ -84,14 +91,17 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _step_time(factor: float) -> str:
-    slow = factor >= card_figures.TIMES_ARE_COUNTED_FROM
-    return f"a step takes {factor:.2g} times as long" if slow else f"step time x {factor:.2f}"
+    slower = card_figures.slower(factor)
+    if slower:
+        return slower
+    less = round((1 - factor) * 100)
+    return f"a step takes about {less} % less time" if less else "as fast as now"
 
 
 def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
     tried = row.get("checklist", ())
     if tried:
-        yield "  one after the other, in the order that guides give:"
+        yield "  or step by step, in the order that guides give:"
     for number, one in enumerate(tried, 1):
         end = ", fits" if one["fits"] else ""
         yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"

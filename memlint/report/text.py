@@ -209,10 +209,8 @@ def _still(fix: Fix) -> str:
 
 def _cost(fix: Fix) -> str:
     words = []
-    if fix.speed >= card_figures.TIMES_ARE_COUNTED_FROM:
-        words.append(f"a step takes about {fix.speed:.2g} times as long")
-    elif fix.speed > 1.005:
-        words.append(f"about {round((fix.speed - 1) * 100)} % slower")
+    if slower := card_figures.slower(fix.speed):
+        words.append(slower)
     elif fix.speed < 0.995:
         words.append("faster")
     if fix.quality != "none":

@@ -161,7 +161,7 @@ def test_inference_has_a_line_for_its_cache_a_finding_and_no_plan_of_training(tm
     assert [line.split()[2] for line in cache] == ["-"]  # nothing while it loads
     assert "MEM008" in memlint(tmp_path, "check", *on_one).out
     plan = memlint(tmp_path, "plan", *on_one).out
-    assert "largest micro batch: none fits" in plan
+    assert "neither a smaller micro batch nor shorter sequences are enough alone" in plan
     assert "ZeRO" not in plan and "optimizer" not in plan
 
 

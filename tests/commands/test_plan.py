@@ -101,7 +101,7 @@ def test_a_verdict_that_nobody_knows_has_its_reason_and_a_slow_plan_its_price() 
     }
     told = render([{**row, "reasons": {"parallelism.engine": "launcher not known: 20 GiB or 30 GiB"}}])
     assert "unknown: launcher not known: 20 GiB or 30 GiB; the card has 24.00 GiB" in told
-    assert "a step takes 3.2 times as long, risk for the result: none" in told
+    assert "a step takes about 3.2 times as long, no risk for the result" in told
 
 
 def test_the_fewest_cards_are_told(folder: Path) -> None:
