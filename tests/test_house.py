@@ -117,6 +117,7 @@ ON_DEMAND = {
         "repository.launch.files",
         "repository.launch.starts",  # where a script has a command line
     ),  # where a page names a config
+    "repository.launch.files": ("formats.accelerate.recognise",),  # where a file may be a launch file
     "repository.launch.unknown_launcher": ("repository.scripts.commands",),  # where a command names the config
     # for folders, and --statistics; for terminals; for runs without a figure
     "report.text": ("report.overview", "report.wrap", "report.changes", "report.unknowns"),

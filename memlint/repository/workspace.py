@@ -147,9 +147,10 @@ class Workspace:
         )
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
+        other._sources = self._sources
         names = {path.rpartition("/")[2] for path in changed}  # a quick test: most paths have none of these names
-        if not _any_may_hold_commands(names):
-            other._launches, other._sources, other._readers = self._launches, self._sources, self._readers
+        if self._launches.is_made and not _any_may_hold_commands(names):
+            other._launches, other._readers = self._launches, self._readers
         other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
         if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned

@@ -6,7 +6,6 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from memlint.formats.accelerate.recognise import recognise as is_accelerate
 from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, by_distance
 from memlint.source.document import Document
 
@@ -31,7 +30,9 @@ def launch_files(
             document = load(path)
         except OSError:
             continue
-        if is_accelerate(document).confidence == "certain":
+        from memlint.formats.accelerate.recognise import recognise  # where a file may be a launch file
+
+        if recognise(document).confidence == "certain":
             kind = str(document.value.get("distributed_type")).upper()
             found.append((kind not in _SHARDING_TYPES, name))
     return tuple(name for _, name in sorted(found))
