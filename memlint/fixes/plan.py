@@ -13,7 +13,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.costs import QUALITIES, Cost
-from memlint.fixes.moves.catalog import STRUCTURE
+from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE
 from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
 from memlint.memory.values import Estimate
 from memlint.run import Run
@@ -134,10 +134,15 @@ def adds_nothing(plan: Plan, other: Plan) -> bool:
     return more and plan.risk >= other.risk and plan.speed >= _HARDLY_FASTER * other.speed
 
 
+def _in_reading_order(steps: Steps) -> list[ProposedChange]:
+    """The changes as a reader follows them: the cut of the accumulation starts from what a smaller micro batch left."""
+    return sorted(steps, key=lambda step: step.group == CUT_ACCUMULATION)
+
+
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:
     """The plan as a fix of a finding."""
     return Fix(
-        title="; ".join(step.title for step in plan.steps),
+        title="; ".join(step.title for step in _in_reading_order(plan.steps)),
         edits=edits,
         changes=plan.changes,
         safe=all(step.safe for step in plan.steps),

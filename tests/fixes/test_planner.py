@@ -10,7 +10,7 @@ import pytest
 from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, Cost, between
 from memlint.fixes.goals import largest
-from memlint.fixes.moves.catalog import steps
+from memlint.fixes.moves.catalog import CUT_ACCUMULATION, steps
 from memlint.fixes.plan import FAR_SLOWER, Plan, adds_nothing, as_fix, excess, in_order, kind, makes_pointless, peak
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.planner import Planner, _of_each_character, candidates, plans, riskless
@@ -142,6 +142,13 @@ def test_whether_it_can_be_written_is_asked_once_of_changes_that_differ_in_degre
 
     assert len(batches) > 1
     assert asked.count(tuple(batches[0].changes)) == 1
+
+
+def test_a_cut_of_the_accumulation_is_read_behind_what_it_starts_from() -> None:
+    cut = ProposedChange("accumulation 4 -> 1: the global batch shrinks", {}, CUT_ACCUMULATION)
+    halved = ProposedChange("micro batch 4 -> 1, accumulation 1 -> 4", {}, "batch")
+    estimate = toy(30).estimate(FULL)
+    assert as_fix(Plan((cut, halved), FULL, estimate), estimate).title == f"{halved.title}; {cut.title}"
 
 
 def test_a_plan_that_is_worse_in_all_and_much_slower_goes() -> None:

@@ -91,7 +91,7 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, _batch(size * steps, 1), WHOLE_BATCH, note=_NO_ACCUMULATION)
     if size == 1 < steps and _keeps_gradients(run):
         title = f"accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
-        yield ProposedChange(title, _batch(size, 1), "accumulation", safe=False)
+        yield ProposedChange(title, _batch(size, 1), CUT_ACCUMULATION, safe=False)
 
 
 _NO_ACCUMULATION = "gradients that accumulation keeps on the card from one micro batch to the next are gone"
@@ -438,6 +438,7 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
 
 # The whole batch at once, in place of smaller micro batches: more activations and fewer gradients.
 WHOLE_BATCH = "whole batch"
+CUT_ACCUMULATION = "accumulation"  # fewer sequences in the global batch
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
 # Groups whose changes may raise a peak: sharded runs load quantised weights whole before they share them.
