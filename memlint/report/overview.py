@@ -15,13 +15,20 @@ from memlint.report.units import gib
 WORST_FIRST = ("out_of_memory", "tight", "fits", "unknown")
 SHOWN = 20
 
+Cells = tuple[str, str, str, str]  # path, card, peak, interval
+
 
 def runs_table(report: Report, style: Style) -> Iterator[str]:
-    """One row per estimated run, worst first; those beyond SHOWN rows are only counted."""
-    shown, number = ranked((run for file in report.files for run in file.runs), SHOWN)
+    """One row per estimated run, worst first, or for several of a file with equal figures; those beyond SHOWN runs are
+    only counted."""
+    ranking, number = ranked((run for file in report.files for run in file.runs), SHOWN)
     if number < 2:
         return
-    cells = [_cells(run) for run in shown]
+    alike: dict[tuple[Cells, str], list[RunReport]] = {}
+    for run in ranking:
+        alike.setdefault((_cells(run), verdict_of(run)), []).append(run)
+    shown = [runs[0] for runs in alike.values()]
+    cells = [_with_count(row, len(runs)) for (row, _), runs in alike.items()]
     widths = [max(len(row[column]) for row in cells) for column in range(4)]
     words = max(len(verdict_of(run)) for run in shown)
     stacked = bool(style.width) and 2 + sum(widths) + len("   GiB    ") + words + 2 > style.width
@@ -33,8 +40,8 @@ def runs_table(report: Report, style: Style) -> Iterator[str]:
             yield f"    {word}: {row[2].strip()} GiB {row[3]}, {row[1]}"
         else:
             yield f"  {path}  {card}  {peak} GiB  {interval}  {word}".rstrip()
-    if number > len(shown):
-        yield style.paint(f"  and {number - len(shown)} more with less to say (--format html shows all)", "dim")
+    if number > len(ranking):
+        yield style.paint(f"  and {number - len(ranking)} more with less to say (--format html shows all)", "dim")
 
 
 def ranked(runs: Iterable[RunReport], most: int) -> tuple[list[RunReport], int]:
@@ -62,7 +69,7 @@ def _share(run: RunReport) -> float:
     return (run.estimate.device_high_bytes or 0) / budget if budget else 0.0
 
 
-def _cells(run: RunReport) -> tuple[str, str, str, str]:
+def _cells(run: RunReport) -> Cells:
     found = run.estimate.on_card
     assert found is not None  # `ranked` leaves out what was not estimated
     budget = found.usable or run.hardware.usable_bytes or 0
@@ -71,6 +78,11 @@ def _cells(run: RunReport) -> tuple[str, str, str, str]:
         found = _spanning_readings(found, run.estimate.readings)
     interval = f"({card_figures.interval(found)}{card_figures.of_card(budget)})"
     return one_line(run.path), card, gib(found.figure).rjust(6), interval
+
+
+def _with_count(cells: Cells, runs: int) -> Cells:
+    path, card, peak, interval = cells
+    return (f"{path} ({runs} runs)" if runs > 1 else path, card, peak, interval)
 
 
 def _spanning_readings(found: CardBytes, readings: Iterable[ReadingEstimate]) -> CardBytes:
