@@ -109,7 +109,7 @@ COVERED = {
         *("memory.layers.decoder_layer", "memory.layers.latent_attention", "memory.layers.mlp", "memory.layers.moe"),
         *("memory.layers.norm", "memory.families.dense", "memory.families.gemma"),
         *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
-        *("memory.families.experts", "memory.families.hybrid"),
+        *("memory.families.experts", "memory.families.hybrid", "memory.families.mistral"),
     ),
     "tests/memory/layers/test_moe_scatter.py": ("simulation.scattered_experts",),
     "tests/memory/test_stages.py": ("simulation.stages",),

@@ -29,7 +29,7 @@ _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
-_FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w.-])""")  # `root / "games" / "configs"`
+_FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w-]+["'])""")  # `root / "games" / "configs"`
 _MOST_OF_DOCSTRING = 16_384  # bytes of a script that may hold its docstring
 _NAMES_FILE = re.compile(r"\.(?:ya?ml|json|toml)\b")
 _HYDRA = b"hydra.main"

@@ -16,7 +16,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import ScalarProblem, integer
 from memlint.source.tags import RefusedDocument
-from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TOO_MANY_NODES, Tree, failed
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TOO_DEEP, TOO_MANY_NODES, Tree, failed
 
 _TOKEN = re.compile(
     r"[ \t\n\r]*(?:"
@@ -145,7 +145,7 @@ class _Scanner:
 
     def open(self, mark: str, start: int) -> None:
         if len(self.stack) >= MAX_DEPTH:
-            raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+            raise RefusedDocument("too-deep", TOO_DEEP, start)
         self.stack.append((self.container, self.entries, self.key, self.key_start, self.key_end, start))
         if mark == "{":
             self.container, self.entries, self.expected = {}, {}, _KEY_OR_END

@@ -9,7 +9,7 @@ from yaml import MarkedYAMLError, YAMLError
 from memlint.source.document import Problem, Span
 from memlint.source.encoding import unprintable
 from memlint.source.lines import Lines
-from memlint.source.tree import TEMPLATE
+from memlint.source.tree import TEMPLATE, TOO_DEEP
 
 # A part of the message of libyaml or PyYAML's own parser -> what to write instead.
 _ADVICE = (
@@ -37,6 +37,8 @@ def syntax_problem(error: YAMLError, text: str, lines: Lines) -> Problem:
     if text.endswith("{%", 0, start + 1):
         return Problem("template", TEMPLATE, lines.span(start - 1, start + 1), fatal=True)
     parser_message = error.problem or error.context or "syntax error"
+    if "maximum nesting depth" in parser_message:  # PyYAML since 6.0.4 counts brackets ahead of the builder
+        return Problem("too-deep", TOO_DEEP, _character_span(lines, text, start), fatal=True)
     if "could not find expected ':'" in parser_message and error.context_mark is not None:
         return _missing_colon(parser_message, text, lines, min(error.context_mark.index, len(text)))
     return Problem(

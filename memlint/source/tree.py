@@ -9,6 +9,7 @@ from memlint.source.document import Path, Problem
 from memlint.source.layout import Entry
 
 MAX_DEPTH = 64
+TOO_DEEP = f"nested more than {MAX_DEPTH} levels deep"
 MAX_NODES = 500_000  # about 0.6 s and 110 MiB
 TOO_MANY_NODES = f"more than {MAX_NODES:,} values, which memlint does not read: it reads configs, not data"
 MAX_PROBLEMS = 200

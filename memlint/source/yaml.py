@@ -26,7 +26,7 @@ from memlint.source.layout import Entry
 from memlint.source.lines import Lines
 from memlint.source.scalars import RESOLVERS, Scalar, ScalarProblem
 from memlint.source.tags import RefusedDocument, tagged
-from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, TOO_MANY_NODES, Tree, failed
+from memlint.source.tree import MAX_DEPTH, MAX_NODES, MAX_PROBLEMS, TEMPLATE, TOO_DEEP, TOO_MANY_NODES, Tree, failed
 
 MAX_ALIASED = 10_000  # nodes that aliases add to any walk over the value
 MAX_DOCUMENTS = 100
@@ -276,7 +276,7 @@ class _TreeBuilder:
         if nodes > MAX_NODES:
             raise RefusedDocument("too-many-nodes", TOO_MANY_NODES, start)
         if not is_key:
-            raise RefusedDocument("too-deep", f"nested more than {MAX_DEPTH} levels deep", start)
+            raise RefusedDocument("too-deep", TOO_DEEP, start)
         # In a value the inner brace would be the key, in a key the outer one.
         template = self.text.find("{{", max(0, start - 1), start + 2)
         if template >= 0:

@@ -144,7 +144,8 @@ def test_what_if_speaks_as_a_fix_does(opened: browser.Browser) -> None:
     words = opened.run("[...document.querySelectorAll('.finding li')].map((node) => node.textContent)")
     changed, figures = opened.run(answer).split("; ", 1)
     assert fix["title"].startswith(f"{changed}, accumulation")
-    assert f"{fix['title']}; {figures}" in "\n".join(words)
+    peak, verdict = figures.split("; ")
+    assert f"{fix['title']}; {verdict}: {peak}" in "\n".join(words)
 
     opened.run("document.querySelector('.grid tbody button').click()")
     assert opened.run(answer).startswith("micro batch 4 -> 1, sequences of 8192 -> 2048 tokens; peak 86.27 -> ")

@@ -26,8 +26,8 @@ ACTIONS = ("set", "remove", "rename")
 def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
     """The patches that make `document` say `edits`, in order of place, none overlapping another.
 
-    Each edit is placed in the text as the ones before it left it. New scalars in place of old ones and new lines at the
-    end of a mapping move no other edit: they wait for the next one that may, so that the text is read again less often.
+    Each edit is placed in the text as the ones before it left it. New scalars in place of old ones move no other edit:
+    they wait for the next one that may, so that the text is read again less often.
     Raises CannotEdit where an edit has no safe place.
     """
     edits = tuple(edits)
@@ -52,7 +52,7 @@ class _EditedText:
 
     def make(self, edit: Edit) -> None:
         """Places the edit, unless the text says so already."""
-        if any(edit.near or _is_within(edit.pointer, other.pointer) for other, _ in self.waiting):
+        if any(_is_within(edit.pointer, other.pointer) for other, _ in self.waiting):
             self.settle()
         _refuse_unsafe(self.current, edit)
         if stands(self.current.value, edit):
@@ -62,15 +62,14 @@ class _EditedText:
             self.settle()
             patch = _placed(self.current, edit)
         self.waiting.append((edit, patch))
-        if not (_is_in_place(self.current, edit, patch) or _adds_a_line(self.current, edit, patch)):
+        if not _is_in_place(self.current, edit, patch):
             self.settle()
 
     def settle(self) -> None:
         """Makes the edits that wait, and reads the text again."""
         if not self.waiting:
             return
-        # Of several lines after one key the last is put there first: the others come before it.
-        found = sorted((patch for _, patch in reversed(self.waiting)), key=_from_the_end)
+        found = sorted((patch for _, patch in self.waiting), key=_from_the_end)
         for patch in found:
             self.pieces = splice(self.pieces, patch)
         wanted = expected(self.current.value, (edit for edit, _ in self.waiting))
@@ -91,15 +90,6 @@ def _is_in_place(document: Document, edit: Edit, patch: Patch) -> bool:
     old = document.text[patch.start : patch.end]
     is_plain = "\n" not in old and "\n" not in patch.text and not old.startswith(("|", ">"))
     return patch.start == here.value.start < patch.end and is_plain
-
-
-def _adds_a_line(document: Document, edit: Edit, patch: Patch) -> bool:
-    """Whether the patch adds a key behind all others of a mapping of YAML that is written as a block."""
-    parent = at(document.value, edit.pointer[:-1])
-    if document.syntax != "yaml" or edit.action != "set" or edit.near or edit.pointer in document.places:
-        return False
-    is_block = edit.pointer[:-1] in document.places and isinstance(parent, dict) and bool(parent)
-    return is_block and patch.start == patch.end and "\n" in patch.text
 
 
 def _at_one_place(document: Document, edits: tuple[Edit, ...]) -> Patch | None:

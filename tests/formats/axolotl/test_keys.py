@@ -31,6 +31,7 @@ WORDS: dict[str, tuple[Any, ...]] = {
     "method.reference_model": ("shared",),
     "method.targets": (("q_proj", "v_proj"), ("down_proj",)),
     "parallelism.fsdp.reduces_each_backward": (True,),
+    "model.quantization.storage_dtype": ("bfloat16",),  # where an engine shares them
     "optimizer.name": ("adamw_torch", "paged_adamw_8bit", "lion_8bit", "adafactor"),
     **{field: (value,) for field, value in DOUBLE.items()},
 }
@@ -43,6 +44,7 @@ STARTS: dict[str, dict[str, Any]] = {
     "method.rank": LORA,
     "method.reference_model": DPO,
     "model.quantization.experts_on_load": {**QLORA, "lora_target_linear": False, "lora_target_modules": ["q_proj"]},
+    "model.quantization.storage_dtype": {**LORA, **FSDP2},
     "parallelism.fsdp.cpu_offload": FSDP2,
     "parallelism.fsdp.reduces_each_backward": FSDP2,
     "parallelism.fsdp.reshard_after_forward": FSDP2,
@@ -53,6 +55,7 @@ TOGETHER: dict[str, dict[str, Any]] = {
     "method.kind": ADAPTER,
     "method.reference_model": ADAPTER,
     "method.targets": ADAPTER,
+    "model.quantization.storage_dtype": DOUBLE,
     **dict.fromkeys(TOWERS, TOWERS),
     **dict.fromkeys(DOUBLE, DOUBLE),
 }
