@@ -62,7 +62,7 @@ def main() -> int:
     parser.add_argument("-v", action="store_true", help="name the runs that get no plan, and what is broken")
     given = parser.parse_args()
     gc.set_threshold(GC_THRESHOLD)  # as the console script does
-    paths = [path for kind in KINDS for path in files(given.folder / kind, given.sample, given.seed)]
+    paths = [path for kind in KINDS for path in files(given.folder.resolve() / kind, given.sample, given.seed)]
     tables = {name: _setting(name, paths, given.v) for name in given.setting or SETTINGS}
     if {"RTX4090 x1", "RTX4090 x4"} <= set(tables):
         _more_cards(tables["RTX4090 x1"], tables["RTX4090 x4"], given.v)
