@@ -1,9 +1,9 @@
 """The layers of typical runs: what is recorded when memlint is built (memory/layers/stored_profiles.py).
 
-For one model of each structure in the catalog: full training, LoRA and QLoRA, as frameworks set them by default, with
-fused and with eager attention, with Liger's kernels, with adapters that run in one op with their layers, or without
-either, checkpointed in both ways or not at all; adapters in bfloat16 and adapters under ZeRO-3, checkpointed. Runs that
-differ from these have their layers recorded when they are estimated.
+For one model of each structure in the catalog: full training, LoRA and QLoRA (prepared by peft or not), as frameworks
+set them by default, with fused and with eager attention, with Liger's kernels, with adapters that run in one op with
+their layers, or without either, checkpointed in both ways or not at all; adapters in bfloat16 and adapters under
+ZeRO-3, checkpointed. Runs that differ from these have their layers recorded when they are estimated.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ def _lora(dropout: float, quantization: Quantization, half: bool = False) -> _Ch
 
 _NF4 = Quantization("bnb", 4, "nf4", double_quant=True)
 _INT8 = Quantization("bnb", 8, "int8")
+_PREPARED = tuple(one._replace(upcast_rest_to_fp32=True) for one in (_NF4, _INT8))  # peft's k-bit preparation
 _FULL: tuple[_Changes, ...] = (_full("bfloat16", True), _full("bfloat16", False), _full("float32", True))
 _LORA: tuple[_Changes, ...] = tuple(
-    _lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4, _INT8)
+    _lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4, _INT8, *_PREPARED)
 )
 _HALF_LORA: tuple[_Changes, ...] = tuple(
     _lora(dropout, weights, half=True) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4)

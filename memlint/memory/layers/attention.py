@@ -7,12 +7,10 @@ import memlint.memory.layers.norm as norm
 from memlint.architectures.model import TokenMixer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Storage, Tape, Value
-from memlint.memory.layers.kernel_config import LayerContext
+from memlint.memory.layers.kernel_config import FLASH, LayerContext
 from memlint.memory.layers.mlp import scaled_by_config
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.rotary import rotate
-
-FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash", "flex_attention", "sdpa", "xformers")
 
 
 def attention(

@@ -7,7 +7,8 @@ a layer the code only asks whether they are there at all, and of the kernels onl
 from __future__ import annotations
 
 from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer
-from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.families.lookup import of_layer
+from memlint.memory.layers.kernel_config import FLASH, KernelConfig
 from memlint.memory.parameter_roles import Roles
 
 
@@ -66,16 +67,28 @@ def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> 
     if "mamba2" not in kinds:
         kernels = kernels._replace(scan=_DEFAULTS.scan)
     if not layer.mlp.experts:
-        kernels = kernels._replace(experts=_DEFAULTS.experts, dequantized_width=_DEFAULTS.dequantized_width)
+        kernels = kernels._replace(experts=_DEFAULTS.experts)
+    if not any(weight.quantized for _, weight in roles.experts):
+        kernels = kernels._replace(dequantized_width=_DEFAULTS.dequantized_width)
     if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
         kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
     if kernels.keeps_linear_inputs and not _has_frozen_linear(roles):
         kernels = kernels._replace(keeps_linear_inputs=_DEFAULTS.keeps_linear_inputs)
+    if kernels.attention in FLASH and not _depends_on_fused_kernel(layer):
+        kernels = kernels._replace(attention=_DEFAULTS.attention)
     if kernels.attention != "eager":
         kernels = kernels._replace(softmax_keeps_dtype=_DEFAULTS.softmax_keeps_dtype)
         if not any(linear.weight.int8_product for _, linear in roles.linears):
             kernels = kernels._replace(bfloat16=_DEFAULTS.bfloat16)
     return kernels
+
+
+def _depends_on_fused_kernel(layer: DecoderLayer) -> bool:
+    """Whether fused kernels of attention differ in what they keep: where values are padded to the width of queries,
+    where the keys to attend to are a mask, and where images of a packed sequence are attended to one by one."""
+    mixer = layer.attention
+    pads = mixer.value_head_dim not in (0, mixer.head_dim)
+    return pads or mixer.masks_choice or of_layer(layer.class_name).attention.image_by_image
 
 
 def _has_frozen_linear(roles: Roles) -> bool:
