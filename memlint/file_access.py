@@ -119,6 +119,19 @@ def share(path: str) -> None:
         note("share", path, "")
 
 
+def has_word(path: str, data: bytes, words: tuple[str, ...], most: int) -> bool:
+    """Whether `data`, read from `path`, has at most `most` bytes and one of `words`. Of a checked file, this alone
+    affects the results of other files."""
+    found = is_short_with(data, words, most)
+    note(f"words {most} {'/'.join(words)}", path, str(found))
+    return found
+
+
+def is_short_with(data: bytes, words: tuple[str, ...], most: int) -> bool:
+    """Like `has_word`, without recording."""
+    return len(data) <= most and any(word.encode() in data for word in words)
+
+
 def is_file(path: str) -> bool:
     found = os.path.isfile(path)
     note("file", path, str(found))

@@ -213,6 +213,10 @@ def _answer_now(kind: str, path: str) -> str | None:
     try:
         if question == "bytes":
             return digest(file_access.regular(path, int(about)))
+        if question == "words":
+            most, _, words = about.partition(" ")
+            data = file_access.regular(path, MAX_BYTES + 1)
+            return str(file_access.is_short_with(data, tuple(words.split("/")), int(most)))
         if question == "among":
             return "/".join(sorted(file_access.names_among(path, frozenset(about.split("/")))))
         return _QUESTIONS[kind](path)

@@ -63,12 +63,21 @@ class RootedFiles:
 
     def tracked_bytes(self, path: str) -> bytes:
         """A file's bytes by absolute path. Raises OSError, also for a link that leads out of the root."""
+        self._refuse_outside(path)
+        file_access.share(path)
+        return self.load_bytes(path)
+
+    def has_word(self, path: str, words: tuple[str, ...], most: int) -> bool:
+        """Whether a file, by absolute path, has at most `most` bytes and one of `words`. Raises OSError as
+        `tracked_bytes` does. Other results depend on this answer alone, not on all that stands in the file."""
+        self._refuse_outside(path)
+        return file_access.has_word(path, self.load_bytes(path), words, most)
+
+    def _refuse_outside(self, path: str) -> None:
         if not self.files.exists(path):
             raise FileNotFoundError(path)
         if not self.is_inside(self.files.realpath(path)):
             raise OSError(f"{path} is a link that leads outside of {self.root}")
-        file_access.share(path)
-        return self.load_bytes(path)
 
     def text(self, path: str) -> str | None:
         """A file's text by absolute path; None for what cannot be read or lies outside of the root."""

@@ -353,7 +353,8 @@ class Workspace:
     def _launch_index(self) -> LaunchIndex:
         from memlint.repository.launch.index import LaunchIndex  # where a run leaves its engine or GPUs open
 
-        return LaunchIndex(self.root, self._tracked(), self._files.tracked_bytes, self._referenced)
+        files = self._files
+        return LaunchIndex(self.root, self._tracked(), files.tracked_bytes, self._referenced, files.has_word)
 
     def _surveyed(self) -> Python:
         from memlint.repository.python_arguments import Python  # where a file has keys of the repository's own

@@ -178,13 +178,23 @@ def test_of_very_many_files_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.
     assert not cache.exists()
 
 
-def test_a_changed_config_is_checked_again(tmp_path: Path) -> None:
+def test_a_changed_config_is_checked_again_and_no_other(tmp_path: Path) -> None:
     folder, cache = tmp_path / "tree", tmp_path / "cache"
     folder.mkdir()
     make(folder)
-    cached(folder, cache)
+    checked_again(folder, cache, tmp_path)
     (folder / "run3.yaml").write_text(config("Qwen/Qwen2.5-7B", 8))
-    checked = tmp_path / "checked"
+    assert checked_again(folder, cache, tmp_path) == ["run3.yaml"]
+
+    # A file that may launch the others concerns their results.
+    (folder / "run3.yaml").write_text("distributed_type: FSDP\nnum_processes: 8\n")
+    assert "run0.yaml" in checked_again(folder, cache, tmp_path)
+
+
+def checked_again(folder: Path, cache: Path, besides: Path) -> list[str]:
+    """The files that a check with the cache reads anew; its answer is that of a fresh run."""
+    checked = besides / "checked"
+    checked.unlink(missing_ok=True)
 
     def counting() -> None:
         import memlint.lint.linter as linter
@@ -198,8 +208,10 @@ def test_a_changed_config_is_checked_again(tmp_path: Path) -> None:
 
         linter.Linter.lint_file = lint_file  # type: ignore[method-assign]
 
-    assert asked(folder, "--cache-dir", str(cache), program=counting) == fresh(folder)
-    assert "run3.yaml" in checked.read_text().splitlines()
+    assert asked(folder, "--cache-dir", str(cache), "--gpus", "2", program=counting) == asked(
+        folder, "--no-cache", "--gpus", "2"
+    )
+    return sorted(checked.read_text().splitlines())
 
 
 def test_a_config_that_becomes_a_link_is_checked_again(tmp_path: Path) -> None:

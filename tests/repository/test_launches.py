@@ -293,6 +293,10 @@ def test_only_tracked_files_are_read_and_no_link_leads_out(tmp_path: Path) -> No
     assert not workspace.overlaid({"notes.md": b"nothing"}).launch_commands("sft.yaml")
 
 
+def no_word(path: str, words: tuple[str, ...], most: int) -> bool:
+    return False
+
+
 def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("a.md", "b.md", "c.sh", "sft.yaml", "acc/zero3.yaml")
     read: list[str] = []
@@ -302,7 +306,7 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         return COMMAND.encode() + (b" " * launches.MOST_BYTES if path == "/a.md" else b"")
 
     def told(bytes_of: Callable[[str], bytes] = load) -> list[str]:
-        repository = LaunchIndex("/", names, bytes_of, lambda path: source.load(b"", path)[0])
+        repository = LaunchIndex("/", names, bytes_of, lambda path: source.load(b"", path)[0], no_word)
         return [one.path for one in repository.launches("sft.yaml", "")]
 
     assert told() == ["b.md", "c.sh"]
@@ -325,9 +329,8 @@ def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.
         "/b.md": b"torchrun x.py sft.yaml",
         "/c.md": b"torchrun x.py {a,sft}.yaml",
     }
-    repository = LaunchIndex(
-        "/", ("a.md", "b.md", "c.md", "sft.yaml"), pages.__getitem__, lambda path: source.load(b"", path)[0]
-    )
+    names = ("a.md", "b.md", "c.md", "sft.yaml")
+    repository = LaunchIndex("/", names, pages.__getitem__, lambda path: source.load(b"", path)[0], no_word)
     repository.launches("sft.yaml", "")
     repository.launches("sft.yaml", "")
     assert taken == ["b.md", "c.md"]

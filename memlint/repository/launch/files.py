@@ -10,22 +10,22 @@ from memlint.repository.launch.pages import CONFIGS, MOST_FILES, TrackedNames, b
 from memlint.source.document import Document
 
 MOST_BYTES = 64 * 1024
-_LAUNCH_KEYS = (b"distributed_type", b"compute_environment")  # a launch file has at least one of them
+_LAUNCH_KEYS = ("distributed_type", "compute_environment")  # a launch file has at least one of them
 _LAUNCH_NAMES = ("accelerate", "deepspeed", "zero", "fsdp", "ddp", "multi", "launch")  # usual parts of its name
 _SHARDING_TYPES = ("DEEPSPEED", "FSDP", "MEGATRON_LM")
 _PART = r"[a-z]+[0-9]*|[0-9]+[a-z]*"
 
 
 def launch_files(
-    tracked: TrackedNames, read: Callable[[str], bytes], load: Callable[[str], Document]
+    tracked: TrackedNames, has_word: Callable[[str, tuple[str, ...], int], bool], load: Callable[[str], Document]
 ) -> tuple[str, ...]:
-    """Names of accelerate's launch files, those that shard the model first."""
+    """Names of accelerate's launch files, those that shard the model first. `has_word(path, words, most)`: whether a
+    file has at most `most` bytes and one of the words."""
     found = []
     for name in _configs(tracked):
         path = posixpath.join(tracked.root, name)
         try:
-            data = read(path)
-            if len(data) > MOST_BYTES or not any(key in data for key in _LAUNCH_KEYS):
+            if not has_word(path, _LAUNCH_KEYS, MOST_BYTES):
                 continue
             document = load(path)
         except OSError:

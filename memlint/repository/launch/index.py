@@ -37,11 +37,17 @@ MOST_KEPT = 64  # configs: the checked one, and those that it names
 class LaunchIndex:
     """Finds the commands and the launch files of a config.
 
-    Names are relative to `root`. `tracked`: the names of the repository's files. `read` and `load` take absolute paths.
+    Names are relative to `root`. `tracked`: the names of the repository's files. `read`, `load` and `has_word` take
+    absolute paths; `has_word`: see RootedFiles.
     """
 
     def __init__(
-        self, root: str, tracked: Iterable[str], read: Callable[[str], bytes], load: Callable[[str], Document]
+        self,
+        root: str,
+        tracked: Iterable[str],
+        read: Callable[[str], bytes],
+        load: Callable[[str], Document],
+        has_word: Callable[[str, tuple[str, ...], int], bool],
     ) -> None:
         self._names = TrackedNames(root, frozenset(tracked))
         self._texts = dict(command_texts(self._names, read))
@@ -50,6 +56,7 @@ class LaunchIndex:
         self._starts: dict[str, tuple[ProgramStart, ...]] = {}
         self._read = read
         self._load = load
+        self._has_word = has_word
         self._others: dict[str, bytes] | None = None
         self._naming = lru_cache(MOST_KEPT)(lambda name: tuple(self.pages_with(name)))
         self._on_pages = lru_cache(MOST_KEPT)(self._launches_on_pages)
@@ -148,7 +155,7 @@ class LaunchIndex:
         import memlint.repository.launch.files as launch_files  # where nothing launches a config of several GPUs
 
         if self._files is None:
-            self._files = launch_files.launch_files(self._names, self._read, self._load)
+            self._files = launch_files.launch_files(self._names, self._has_word, self._load)
         return launch_files.likeliest(self._files, config, self._uses()) if self._files else ()
 
     def _uses(self) -> Mapping[str, int]:
