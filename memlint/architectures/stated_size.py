@@ -18,6 +18,7 @@ _BILLION = 10**9
 _LAYERS = 32
 # A number before "B" may count what a model was trained with: "50B-tokens".
 _SIZE = re.compile(r"(?<![a-z0-9.])(?:\d+x)?(?P<size>\d+(?:\.\d+)?)(?P<unit>[bm])(?![a-z0-9])")
+_WHOLE_OF_DECIMAL = re.compile(r"(?:^|[^a-z0-9_]|(?<![0-9])_)(\d)_$")  # before "8B" of "1_8B"; not of "stage1_8B"
 _SIZE_OF_DATA = re.compile(r"[bm][-_ ]?(?:tok|sample)")
 _FEWEST = 0.01  # billions: "1M" is a number of tokens, that of a context
 _UNMODELLED = "the layers of a model of which only the size is stated: they are not known"
@@ -52,9 +53,8 @@ def _smallest(name: str) -> float:
 def _billions(text: str, size: re.Match[str]) -> float:
     """The billions of parameters that a number before "B" or "M" states; with a digit and "_" before it, it is the
     decimals of one: "1_8B"."""
-    start = size.start()
-    is_decimal = start > 1 and text[start - 1] == "_" and text[start - 2].isdigit() and size["size"].isdigit()
-    number = float(f"{text[start - 2]}.{size['size']}" if is_decimal else size["size"])
+    whole = _WHOLE_OF_DECIMAL.search(text[: size.start()]) if size["size"].isdigit() else None
+    number = float(f"{whole[1]}.{size['size']}" if whole else size["size"])
     return number / 1000 if size["unit"] == "m" else number
 
 

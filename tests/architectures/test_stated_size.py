@@ -22,6 +22,8 @@ from memlint.architectures.model import parameters
         ("saves/our-1.5b-sft/checkpoint-500", "1.5B"),
         ("own/Doge-160M-SFT", "160M"),
         ("Qwen-1_8B-own", "1.8B"),
+        ("Parrot_S1_7B-Qwen15Clip", "7B"),
+        ("own-qwen1_5_7B", "7B"),
         ("distilled-70B-to-7B", "7B"),
         ("own-8x7B", "7B"),
         ("pretrained-50B-tokens-1.3b", "1.3B"),

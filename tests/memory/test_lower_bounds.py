@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.memory.estimate import estimate
-from memlint.run import UNKNOWN, Model, Run, replace
+from memlint.run import UNKNOWN, Model, Parallelism, Run, Zero, replace
 from tests.memory.runs import run
 
 FIELDS = (
@@ -49,6 +49,15 @@ def test_a_model_of_which_the_name_states_the_size_has_a_bound_of_weights_and_wh
     assert "with the 7B that its name states" in found.unknown[0].reason
     assert (found.parameters, found.verdict) == (None, "unknown")
     assert (found.allocated_low_bytes or 0) > 0.83 * 7e9 * 2
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_stated_size_is_sharded(stage: int) -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    sharded = {"parallelism": Parallelism(8, 8, 8, engine="deepspeed", zero=Zero(stage))}
+    found = estimate(replace(run(), {**named, **sharded}))
+    assert "with the 7B that its name states" in found.unknown[0].reason
+    assert (found.allocated_low_bytes or 0) > 0.83 * 7e9 * 2 / 8
 
 
 @pytest.mark.parametrize(

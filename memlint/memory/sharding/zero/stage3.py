@@ -360,11 +360,12 @@ def _with_outer_models(embedding: tuple[ModuleCall, ...], outer: int) -> tuple[M
 
 
 def _with_decoder(tail: tuple[ModuleCall, ...], outer: int) -> tuple[ModuleCall, ...]:
-    """The calls after the last layer, norm and head. The backward of the decoder, which contains the norm, comes after
-    that of the head, and those of the other `outer` models before; the outermost one's is no part of the tail."""
+    """The calls after the last layer, norm and head, if the model has them. The backward of the decoder, which contains
+    the norm, comes after that of the head, and those of the other `outer` models before; the outermost one's is no part
+    of the tail."""
     decoder = ModuleCall((), passes="backward")
-    norm, others = tail[0]._replace(depth=1), (call._replace(depth=0) for call in tail[1:])
-    return (decoder, norm, *others, *[decoder] * (outer - _OUTER_MODELS))
+    calls = (call._replace(depth=int(number == 0)) for number, call in enumerate(tail))
+    return (decoder, *calls, *[decoder] * (outer - _OUTER_MODELS))
 
 
 def reads_head(run: Run) -> bool:
