@@ -78,6 +78,9 @@ class StartedProgram(NamedTuple):
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
     quantized_preparation: str = ""
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
+    # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
+    # predict; "" if it asks the flags, or hands its trainer on.
+    trainer_call: str = ""
 
 
 class Machine(NamedTuple):

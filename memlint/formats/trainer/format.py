@@ -182,7 +182,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     keep_packed(fields, config)
     _data_parallel_size(fields)
     if only_evaluates(config):
-        _apply_evaluation(fields, config.is_on("do_predict") and not config.is_on("prediction_loss_only"))
+        predicts = config.is_on("do_predict") or _trainer_call(config) == "predict"
+        _apply_evaluation(fields, predicts and not config.is_on("prediction_loss_only"))
     return sections
 
 
@@ -191,18 +192,26 @@ _TRAINING = ("learning_rate", "num_train_epochs", "max_steps", "per_device_train
 
 
 def only_evaluates(config: TrainerConfig) -> bool:
-    """Whether the file switches training off, or names nothing of it, and asks for an evaluation. TRL's scripts train
-    whatever `do_train` says."""
+    """Whether the file switches training off, or names nothing of it, and asks for an evaluation. TRL's own scripts
+    train whatever `do_train` says; what a script in Python calls counts before its flags."""
+    called = _trainer_call(config)
+    if called:
+        return called != "train"
     written = config.section.value
     switched_off = as_bool(written.get("do_train")) is False
     silent = "do_train" not in written and not any(key in written for key in _TRAINING)
     return not config.trl and (switched_off or silent) and (config.is_on("do_eval") or config.is_on("do_predict"))
 
 
+def _trainer_call(config: TrainerConfig) -> str:
+    start = config.section.document.start
+    return start.program.trainer_call if start is not None else ""
+
+
 def _apply_evaluation(fields: Fields, keeps_logits: bool) -> None:
     """`keeps_logits`: Trainer.predict keeps those of all samples, whatever the metrics, but with `prediction_loss_only`
     (transformers 5.23.0 trainer.py:3165, :2911, :3285)."""
-    reason = "`do_train` is off: the Trainer evaluates alone"
+    reason = "nothing trains: the Trainer evaluates alone"
     apply_without_training(fields, reason)
     fields.infer("evaluation.enabled", True, reason)
     fields.infer("batch.micro_batch_size", fields.get("evaluation.batch_size"), reason)

@@ -81,11 +81,24 @@ def _engine(reader: Reader, given: Call) -> Value:
     return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)
 
 
+TRAINS = "trains"  # the name of what is observed where a trainer's `train` is called; `base`: the trainer
+
+
 def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
         return given.owner
     return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+
+
+def _mode(reader: Reader, given: Call) -> Value | None:
+    """`model.train()` and `model.eval()` give back the model; a trainer's `train` is seen, and whether it is certain:
+    `if args.do_train: trainer.train()`."""
+    if not (isinstance(given.owner, Made) and given.owner.last.endswith("Trainer")):
+        return _same(reader, given)
+    made = Made(TRAINS, (), {"is_certain": Known(not reader.in_doubt)}, given.source, given.owner)
+    reader.observe(made)
+    return made
 
 
 def _cast(reader: Reader, given: Call) -> Value | None:
@@ -404,7 +417,8 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".prepare", ".prepare_model"), _prepare),
     "peft.set_peft_model_state_dict": _same,  # loads weights into its first argument, which old releases give back
     "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
-    **dict.fromkeys((".cuda", ".train", ".eval", ".compile", ".for_training", ".for_inference"), _same),
+    **dict.fromkeys((".cuda", ".compile", ".for_training", ".for_inference"), _same),
+    **dict.fromkeys((".train", ".eval"), _mode),
     ".requires_grad_": _frozen,
     ".add_adapter": _add_adapter,
     **dict.fromkeys(

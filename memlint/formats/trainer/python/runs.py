@@ -17,6 +17,7 @@ from memlint.formats.trainer.python.libraries import (
     LIBRARIES,
     MAY_BE_PASSED,
     MODEL_ARGUMENT_NAME,
+    TRAINS,
 )
 from memlint.formats.trainer.python.loop import GENERATES, freezes, is_prepared, loop_of
 from memlint.formats.trainer.python.model import (
@@ -119,6 +120,7 @@ class PythonRun(NamedTuple):
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
+    trainer_call: str = ""  # `StartedProgram.trainer_call`
 
     @property
     def framework(self) -> str:
@@ -296,9 +298,21 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     newest = {} if has_unsloth else _newest(trainer, seen)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
-    return PythonRun(
+    found = PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later)
     )
+    return found._replace(trainer_call=_call_of(trainer, seen))
+
+
+def _call_of(trainer: Made, seen: list[Made]) -> str:
+    """`StartedProgram.trainer_call`. The trainer never asks the flags of its arguments, a script may (transformers 5.23
+    training_args.py, do_train: "intended to be used by your training/evaluation scripts")."""
+    calls = [made for made in seen if isinstance(made.base, Made) and made.base.source == trainer.source]
+    trains = [made.arguments["is_certain"] for made in calls if made.name == TRAINS]
+    if trains:
+        return "train" if any(isinstance(one, Known) and one.value for one in trains) else ""
+    asked = {made.last for made in calls}
+    return next((name for name in ("predict", "evaluate") if name in asked), "")
 
 
 # Scripts after qlora.py (artidoro/qlora, get_accelerate_model): `if "lm_head" in name or "embed_tokens" in name:
