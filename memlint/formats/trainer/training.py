@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.architectures.position_table import longest_sequence
 from memlint.formats.distillation import Distillation, apply_distillation, other_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer.config import TrainerConfig
@@ -320,6 +321,8 @@ def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -
     length = None if default is None else default.null if is_null else default.unsaid
     if length is not None:
         fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
+    elif longest := longest_sequence(config.architecture):
+        fields.infer("sequence.length", longest, "the model's table of positions has no more")
     elif is_null:
         fields.unknown("sequence.length", "the length is set to null: nothing is cut")
     else:
