@@ -15,6 +15,7 @@ from memlint.formats.base import Context, MissingFile, Stated, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
+from memlint.repository.own_installs import own_installs
 from memlint.repository.workspace import Workspace
 from memlint.run import Origin
 from memlint.settings import FileSettings
@@ -123,11 +124,12 @@ def _from_directives(directives: Directives, path: str) -> dict[str, Any]:
 def _versions(
     document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, directives: Directives
 ) -> dict[str, Any]:
-    """Framework versions and the origin of each. Later sources override: pins, settings, comments, command line."""
+    """Framework versions and the origin of each. Later sources override: pins, what the file installs, settings,
+    comments, command line."""
     versions: dict[str, tuple[int, ...]] = {}
     origins: dict[str, Origin] = {}
     pinned = {} if stated.isolated else workspace.pins(document.path)
-    for name, pin in pinned.items():
+    for name, pin in {**pinned, **own_installs(document.path, document.text)}.items():
         versions[name], origins[name] = pin.version, pin.origin
     for name, number in settings.versions.items():
         versions[name], origins[name] = number, settings.origins.get(f"versions.{name}", Origin("setting"))

@@ -177,7 +177,7 @@ def _reader(name: str) -> Callable[[str], Iterator[tuple[str, Version, int]]]:
         return _from_swift
     if name in _INSTALLERS:
         return _from_installer
-    return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else _from_requirements
+    return _from_lock if name in _LOCKS else _from_pyproject if name == "pyproject.toml" else requirements_in
 
 
 def _from_vendored_copy(content: str) -> Iterator[tuple[str, Version, int]]:
@@ -197,7 +197,7 @@ def _from_setup(content: str) -> Iterator[tuple[str, Version, int]]:
     match = re.search(_SETUP_OF_AXOLOTL, content)
     if match and "dev" not in match[1]:
         yield "axolotl", _numbers(match[1]), content.count("\n", 0, match.start(1)) + 1
-    yield from _from_requirements(content)
+    yield from requirements_in(content)
 
 
 _LAST_WITH_SWITCH: Version = (0, 8, 9)  # of OpenRLHF's releases: 0.8.10 took `--flash_attn` out
@@ -229,7 +229,7 @@ def _from_installer(content: str) -> Iterator[tuple[str, Version, int]]:
         goes_on = installs and bare.endswith("\\")
         if installs and len(bare) <= 2000 and not bare.startswith("#"):
             for word in bare.partition(" #")[0].split():
-                yield from ((name, version, number) for name, version, _ in _from_requirements(word.strip("\"'\\;&")))
+                yield from ((name, version, number) for name, version, _ in requirements_in(word.strip("\"'\\;&")))
 
 
 def _folders_upward(folder: str, root: str) -> Iterator[str]:
@@ -267,7 +267,7 @@ def _from_pyproject(content: str) -> Iterator[tuple[str, Version, int]]:
         is_trainings = section == _EXTRAS and "train" in extra.lower()
         if section not in _DEPENDENCY_SECTIONS and not is_trainings:
             lines[index] = ""
-    return _from_requirements("\n".join(lines))
+    return requirements_in("\n".join(lines))
 
 
 def _of_copy(content: str, version_file: str) -> Iterator[tuple[str, Version, int]]:
@@ -284,7 +284,8 @@ def _of_copy(content: str, version_file: str) -> Iterator[tuple[str, Version, in
         yield framework, numbers, content.count("\n", 0, name.start(1)) + 1
 
 
-def _from_requirements(content: str) -> Iterator[tuple[str, Version, int]]:
+def requirements_in(content: str) -> Iterator[tuple[str, Version, int]]:
+    """(framework, newest version allowed, line) of each requirement that bounds one."""
     for number, line in enumerate(content.splitlines(), 1):
         if len(line) > 2000 or not any(
             name[:4] in line.lower() for name in (*FRAMEWORKS, "llmtuner", "ms-swift", "ms_swift")

@@ -34,6 +34,9 @@ _CASTS: Mapping[str, _Span] = {
     "dpo": ((0, 7, 8), (0, 29)),
     "rm": ((0, 22), (0, 26)),
 }
+# Before, they call prepare_model_for_int8_training, which checkpoints whatever the arguments say (trl 0.7.1
+# trainer/sft_trainer.py:148; peft 0.4.0 utils/other.py, use_gradient_checkpointing=True).
+_CHECKPOINTS_ALWAYS: Version = (0, 7, 2)
 # The same for `is_sharded_qlora`: under FSDP and ZeRO-3 4-bit weights are not on the GPU, and neither is called.
 _SKIPS_SHARDED: Mapping[str, _Span] = {"sft": ((0, 8), (0, 26)), "rm": ((0, 22), (0, 26)), "grpo": ((0, 22), (0, 26))}
 _KEEPS_ADAPTERS: Version = (0, 9)
@@ -103,6 +106,10 @@ def _apply_preparation_of_trl(fields: Fields, config: TrainerConfig, bits: int) 
         return
     if _in(config, _UPCASTS.get(stage)):
         fields.infer("model.quantization.upcast_rest_to_fp32", True, "trl calls prepare_model_for_kbit_training")
+        if config.trl < _CHECKPOINTS_ALWAYS:
+            reason = "trl before 0.7.2 calls prepare_model_for_int8_training, which checkpoints each layer"
+            fields.infer("checkpointing.mode", "full", reason)
+            fields.infer("checkpointing.reentrant", True, reason)
     casts = bits == 4 and bool(config.args.flag("bf16")) and _in(config, _CASTS.get(stage))
     if casts:
         fields.infer("model.quantization.vocabulary_to_bf16", True, "trl's peft_module_casting_to_bf16")

@@ -101,8 +101,8 @@ def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: F
         return Known(owner.value[slice(*numbers)])
     length = _cut_to(reader, node, edges, frame)
     if length is not None:
-        words = Known(" ".join(_words(of)))
-        reader.observe(Made(CUT, (), {"length": length, "of": words}, _source(node, frame)))
+        cut = {"length": length, "of": Known(" ".join(_words(of))), "bound": Known(_bound_name(node))}
+        reader.observe(Made(CUT, (), cut, _source(node, frame)))
     elif not is_known:
         return Undetermined("a part of unknown length")
     return owner if isinstance(owner, (Undetermined, External, Made)) else Undetermined("a part of something unknown")
@@ -119,6 +119,12 @@ def _cut_to(reader: Reader, node: ast.Slice, edges: list[Value], frame: Frame) -
     if adds is not None and node.lower is not None and ast.unparse(adds.left) == ast.unparse(node.lower):
         return evaluate(reader, adds.right, frame)
     return None
+
+
+def _bound_name(node: ast.Slice) -> str:
+    """The name of a slice's length: `block_size` in `[i : i + args.block_size]`."""
+    end = node.upper.right if isinstance(node.upper, ast.BinOp) else node.upper
+    return end.attr if isinstance(end, ast.Attribute) else end.id if isinstance(end, ast.Name) else ""
 
 
 def _cut_tensor(reader: Reader, owner: Value, node: ast.Tuple, of: ast.expr, frame: Frame) -> Value:
@@ -277,6 +283,7 @@ def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Va
     rounds = _rounds(reader, node.generators, frame)
     found: dict[Any, Value] = {}
     if rounds is None:
+        _follow_once(reader, node, frame)
         return Table(found, _source(node, frame), is_open=True)
     for inner in rounds:
         key = evaluate(reader, node.key, inner)
@@ -285,13 +292,15 @@ def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Va
     return Table(found, _source(node, frame))
 
 
-def _follow_once(reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp, frame: Frame) -> None:
+def _follow_once(
+    reader: Reader, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp, frame: Frame
+) -> None:
     """Follows the element of a comprehension whose rounds are unknown, for what it calls."""
     inner = Frame(frame.module, Scope(frame.scope))
     with reader.doubt("only in a loop whose rounds memlint does not know"):
         for one in node.generators:
             assign(reader, one.target, part_of(evaluate(reader, one.iter, inner)), inner)
-        evaluate(reader, node.elt, inner)
+        evaluate(reader, node.value if isinstance(node, ast.DictComp) else node.elt, inner)
 
 
 def _rounds(reader: Reader, generators: list[ast.comprehension], frame: Frame) -> list[Frame] | None:

@@ -246,10 +246,13 @@ def _lengths_of_options(seen: list[Made]) -> list[Value]:
 
 
 def _cuts(made: Made) -> bool:
-    """`ids[:max_length]`: a script that tokenizes by itself cuts its sequences so; rows and texts are none."""
-    length, of = made.arguments.get("length"), made.arguments.get("of")
+    """`ids[:max_length]`, `t[i : i + block_size]`: a script that tokenizes by itself cuts its sequences so; rows and
+    texts are none."""
+    length, of, bound = (made.arguments.get(name) for name in ("length", "of", "bound"))
     if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
         return False
+    if isinstance(bound, Known) and bound.value == "block_size":  # group_texts of transformers' examples
+        return isinstance(length.value, int) and length.value >= _SHORTEST
     is_whole = _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None
     return isinstance(length.value, int) and length.value >= _SHORTEST and is_whole
 

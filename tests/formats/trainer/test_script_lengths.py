@@ -1,0 +1,43 @@
+"""Lengths of scripts that put their tokens together and cut them into blocks."""
+
+from __future__ import annotations
+
+import pytest
+
+import memlint
+from memlint.run import UNKNOWN
+
+# transformers' examples/pytorch/language-modeling/run_clm.py, and the documentation's tasks/language_modeling.
+SCRIPT = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+block_size = 128
+
+def tokens(examples):
+    return tokenizer(examples["text"])
+
+def group_texts(examples):
+    joined = {{k: sum(examples[k], []) for k in examples.keys()}}
+    total = len(joined[list(examples.keys())[0]]) // block_size * block_size
+    result = {{k: {blocks} for k, t in joined.items()}}
+    result["labels"] = result["input_ids"].copy()
+    return result
+
+data = data.map(tokens, batched=True).map(group_texts, batched=True)
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+trainer = Trainer(model=model, args=TrainingArguments(output_dir="o"), train_dataset=data)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("blocks", "length"),
+    [
+        ("[t[i : i + block_size] for i in range(0, total, block_size)]", 128),
+        ("[t[i : block_size + i] for i in range(0, total, block_size)]", UNKNOWN),
+        ("[t[i : i + 8] for i in range(0, total, 8)]", UNKNOWN),
+    ],
+)
+def test_blocks_of_concatenated_texts(blocks: str, length: object) -> None:
+    assert memlint.estimate(SCRIPT.format(blocks=blocks), path="train.py").run.sequence.length == length
