@@ -214,7 +214,8 @@ class Parsed(NamedTuple):
     """What a format read from a document. `documents` are the files that were read for it, the main one first.
 
     `raw` gives rules the files' own keys by section: {"config": ..., "deepspeed": ..., "accelerate": ..., "fsdp": ...};
-    `raw_places` says which document and path each section starts at.
+    `raw_places` says which document and path each section starts at. `completed_by`: the script that reads the file and
+    makes its model's adapter in its own code, so that the file alone does not say what trains.
     """
 
     format: str
@@ -223,6 +224,7 @@ class Parsed(NamedTuple):
     documents: tuple[Document, ...]
     raw: Mapping[str, Any] = {}
     raw_places: Mapping[str, tuple[str, Path]] = {}  # section -> (file path, pointer of the section's root)
+    completed_by: str = ""
 
 
 class Format(Protocol):

@@ -155,11 +155,13 @@ class FileAnalyser:
 
 def _is_read_by_script(analyses: Sequence[Analysis]) -> bool:
     """Whether only a script defines what the file's keys mean: no format knows them, or a script reads the file with
-    code of its own instead of the framework's parser."""
+    code of its own instead of the framework's parser, or adds to the model what no key says."""
     if any(analysis.document.start is not None for analysis in analyses):
         return False
     is_known = any(analysis.format is not None or analysis.document.problems for analysis in analyses)
-    return not is_known or any(analysis.is_unjudged for analysis in analyses)
+    return not is_known or any(
+        analysis.is_unjudged or (analysis.parsed is not None and analysis.parsed.completed_by) for analysis in analyses
+    )
 
 
 def unreadable(path: str, reason: str) -> Finding:

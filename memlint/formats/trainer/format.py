@@ -23,6 +23,7 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
+from memlint.formats.trainer.method import adapter_key
 from memlint.formats.trainer.model import keep_packed, model_name
 from memlint.formats.trainer.parallel import (
     Companions,
@@ -33,6 +34,7 @@ from memlint.formats.trainer.parallel import (
 )
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
 from memlint.formats.trainer.reader import (
+    completing_script,
     is_record,
     read_dtype_doubt,
     read_own_batch,
@@ -100,7 +102,8 @@ def parse(document: Document, context: Context) -> Parsed:
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
     reported = (one for one in fields.issues if one.code not in _REFERENCE_CODES or not may_lack)
     issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
-    return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places)
+    completed_by = "" if adapter_key(found.config) else completing_script(document, context)
+    return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places, completed_by)
 
 
 def _is_started_elsewhere(document: Document) -> bool:

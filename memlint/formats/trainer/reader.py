@@ -39,6 +39,14 @@ def reader_of(document: Document, context: Context) -> ConfigReader:
     return ConfigReader()
 
 
+def completing_script(document: Document, context: Context) -> str:
+    """The script that makes the adapter of the file's model in its own code; "" where the file says what trains."""
+    if document.start is not None:
+        return ""
+    found = reader_of(document, context)
+    return found.path if found.kind == "framework" and found.makes_adapter else ""
+
+
 def unjudged(document: Document, context: Context) -> Issue | None:
     """The note on a file that a script reads by itself; None for a file that a framework's parser reads."""
     if document.start is not None:

@@ -233,6 +233,11 @@ def _is_of_a_file(value: Value | None) -> bool:
     return value is None or source_of(value).how == "config"
 
 
+def _makes_adapter(run: PythonRun) -> bool:
+    """Whether the program makes its model's adapter in its own code, whatever its file of arguments says."""
+    return source_of(run.keys.get("use_peft") or Known(None)).how == "call"
+
+
 class _Reader:
     """Turns the programs that a script starts into documents."""
 
@@ -285,7 +290,8 @@ class _Reader:
         if format_name == "trainer" and _says_nothing(launched, definitions, run):
             return
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        if leaves and run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size")):
+        is_of_file = run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size"))
+        if leaves and is_of_file and run is not None and not _makes_adapter(run.run):
             run = None  # its arguments come from the file
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
         if run is None and (
