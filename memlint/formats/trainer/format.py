@@ -137,7 +137,9 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     start = section.document.start
     has_defaults = bool(trl) and not (start is not None and start.program.has_plain_arguments)  # TRL's own
     defaults: dict[str, Any] = {**OWN_KEYS.defaults, **(_TRL_DEFAULTS if has_defaults and trl >= (0, 22) else {})}
-    if has_defaults and trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
+    if as_bool(section.value.get("use_unsloth")):
+        defaults.update(_half_precision_of_unsloth(section, context))
+    elif has_defaults and trl >= (0, 19):  # sft_config.py:252, v0.19.0: `bf16 = not fp16` when unset
         defaults["bf16"] = section.value.get("fp16") is not True
     elif launcher_precision in ("bf16", "fp16") and section.value.get("bf16") is None is section.value.get("fp16"):
         defaults[launcher_precision] = True
@@ -146,6 +148,15 @@ def config_of(section: Section, context: Context, launcher_precision: str = "no"
     args = arguments(section, context.versions, defaults, source, spellings=KEYS.spellings)
     config = TrainerConfig(section, args, context, trl, transformers, stated=stated)
     return config._replace(stage=stage_of(config)[0])
+
+
+def _half_precision_of_unsloth(section: Section, context: Context) -> dict[str, bool]:
+    """What Unsloth's trainers train in where the arguments say nothing: bfloat16, on cards without it float16 (unsloth
+    2026.10.9 models/rl.py:2673-2678, :3328)."""
+    if as_bool(section.value.get("fp16")) or as_bool(section.value.get("bf16")):
+        return {}
+    has_bf16 = context.gpu is None or context.gpu.bf16
+    return {"bf16": has_bf16, "fp16": not has_bf16}
 
 
 def _is_for_trl(section: Section) -> bool:

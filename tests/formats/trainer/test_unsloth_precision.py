@@ -1,0 +1,33 @@
+"""Unsloth's trainers choose the half precision that the card has (unsloth 2026.10.9 models/rl.py:2673-2678)."""
+
+from __future__ import annotations
+
+import pytest
+
+import memlint
+
+SCRIPT = """\
+from trl import SFTConfig, SFTTrainer
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Meta-Llama-3.1-8B", max_seq_length=2048)
+model = FastLanguageModel.get_peft_model(model, r=16, use_gradient_checkpointing="unsloth")
+args = SFTConfig(per_device_train_batch_size=2, output_dir="outputs"{flags})
+trainer = SFTTrainer(model=model, tokenizer=tokenizer, train_dataset=data, args=args)
+trainer.train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "flags", "precision"),
+    [
+        ("T4", "", "float16"),
+        ("A100-80GB", "", "bfloat16"),
+        (None, "", "bfloat16"),
+        ("A100-80GB", ", fp16=True", "float16"),
+        ("T4", ", bf16=True", "bfloat16"),
+    ],
+)
+def test_without_a_word_the_card_decides(gpu: str | None, flags: str, precision: str) -> None:
+    found = memlint.estimate(SCRIPT.format(flags=flags), path="train.py", gpu=gpu, gpus=1)
+    assert found.run.precision.compute == precision
