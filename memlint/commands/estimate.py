@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from memlint import __version__
@@ -24,7 +24,7 @@ from memlint.question.write import write_files
 from memlint.report import json, table
 from memlint.report.arithmetic import lines as math_lines
 from memlint.report.card_figures import HOW_TO_READ
-from memlint.report.model import Report
+from memlint.report.model import FileReport, Report, RunReport
 from memlint.report.terminal import Style, style_for
 
 FORMATS = ("text", "json")
@@ -46,7 +46,7 @@ def run(program: str, arguments: list[str]) -> int:
     found = options.config_files(given)
     request = options.lint_request(given, fixes=False)._replace(assumptions=True)
     request = with_model_replaced(given, request, [file.path for file in found])
-    files = tuple(file.report for file in lint_files(request, found, given.jobs))
+    files = tuple(_each_run_once(file.report for file in lint_files(request, found, given.jobs)))
     report = Report(files, (), __version__)
     for name, path in pairs:
         text = json.render_estimates(report) if name == "json" else _table(report, given, path)
@@ -69,6 +69,16 @@ def _parser(program: str) -> options.Parser:
     options.add_settings(parser)
     options.add_output(parser, FORMATS)
     return parser
+
+
+def _each_run_once(files: Iterable[FileReport]) -> Iterator[FileReport]:
+    """The reports, each run in the first file that tells of it: a config and the script that reads it are one run."""
+    shown: dict[str, list[RunReport]] = {}
+    for file in files:
+        new = tuple(run for run in file.runs if run not in shown.get(run.path, ()))
+        for run in new:
+            shown.setdefault(run.path, []).append(run)
+        yield file._replace(runs=new)
 
 
 def _table(report: Report, given: options.Options, path: str | None) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.commands.running import memlint, write
+from tests.repository.test_completed_configs import FILES
 
 ISSUE = "--model meta-llama/Llama-3.1-8B --method qlora --length 4096 --batch 4 --optimizer adamw_8bit --zero 3"
 
@@ -214,3 +215,9 @@ def test_what_starts_the_run_names_the_file_that_was_written(tmp_path: Path) -> 
     assert "  start with: llamafactory-cli train train.yaml\n" in unwritten
     assert "  start with: llamafactory-cli train phi.yaml\n" in named
     assert "  start in runs with: llamafactory-cli train train.yaml\n" in below
+
+
+def test_a_config_and_the_script_that_reads_it_are_one_run(tmp_path: Path) -> None:
+    write(tmp_path, FILES)
+    done = memlint(tmp_path, "estimate", ".", "--gpu", "RTX4090", "--gpus", "4", "--format", "json")
+    assert sorted(run["path"] for run in json.loads(done.out)["runs"]) == ["qlora.yaml", "run.sh"]
