@@ -2,36 +2,75 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from memlint.repository.pins import FRAMEWORKS, Pin, Version, requirements_in
 from memlint.run import Origin
 
 _NOTEBOOK = ".ipynb"
 _SHELL = (".sh", ".bash", ".slurm", ".sbatch")
-# A command and its words, to the end of the line. A notebook's lines are JSON strings: `"!pip install -q trl\n",`.
-_IN_SHELL = re.compile(r"^[^#\n]*?\bpip3? +install\b((?:[^\\\n]|\\.|\\\n)*)", re.MULTILINE)
-_IN_NOTEBOOK = re.compile(r"[!%] ?(?:uv )?pip3? install\b((?:[^\"\\]|\\[^n])*)")
+_IN_SHELL = re.compile(r"^[^#]*?\bpip3? +install\b(.*)")
+_IN_CELL = re.compile(r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)")
+_JSON_STRING = re.compile(r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$')
 _UPGRADES = ("-U", "--upgrade")
+_Lines = Iterable[tuple[int, str]]
 
 
-def own_installs(path: str, text: str) -> dict[str, Pin]:
+@lru_cache(maxsize=16)  # a file is analysed again for each of its fixes
+def own_installs(path: str, text: str) -> Mapping[str, Pin]:
     """The versions that the file at `path` installs, by framework: the last command that names one counts, and one that
     upgrades it without a version takes the pin back."""
     if "pip" not in text or not path.endswith((_NOTEBOOK, *_SHELL)):
         return {}
+    is_notebook = path.endswith(_NOTEBOOK)
+    lines, command = (_of_cells(text), _IN_CELL) if is_notebook else (enumerate(text.splitlines(), 1), _IN_SHELL)
     found: dict[str, Pin] = {}
-    for command in (_IN_NOTEBOOK if path.endswith(_NOTEBOOK) else _IN_SHELL).finditer(text):
-        origin = Origin("setting", path, text.count("\n", 0, command.start()) + 1, 1, (), "installed here")
-        words = [word.strip("\"'\\;&") for word in command[1].replace("\\\n", " ").partition(" #")[0].split()]
-        upgrades = any(word in _UPGRADES for word in words)
+    for number, line in _joined(lines):
+        match = command.match(line)
+        words = [word.strip("\"'\\;&") for word in match[1].partition(" #")[0].split()] if match else []
+        origin = Origin("setting", path, number, 1, (), "installed here")
         for name, version in _installed(words):
             if version is not None:
                 found[name] = Pin(version, origin)
-            elif upgrades:
+            elif any(word in _UPGRADES for word in words):
                 found.pop(name, None)
     return found
+
+
+def _of_cells(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a notebook's cells, each with its line in the file: a JSON string of its own, as Jupyter writes
+    them, or a part of a cell's only string."""
+    if text.count("\n") < 2:
+        cells = re.findall(r'"(?:[^"\\]|\\.)*"', text)
+        yield from ((1, line) for one in cells for line in _unescaped(one))
+        return
+    for number, raw in enumerate(text.splitlines(), 1):
+        match = _JSON_STRING.match(raw)
+        yield from ((number, line) for line in (_unescaped(match[1]) if match else ()))
+
+
+def _unescaped(string: str) -> list[str]:
+    try:
+        return str(json.loads(string)).splitlines()
+    except ValueError:  # not JSON: a notebook that cannot be read says so elsewhere
+        return []
+
+
+def _joined(lines: _Lines) -> Iterator[tuple[int, str]]:
+    """Lines with those that a backslash continues, at the place of the first."""
+    first, begun = 0, ""
+    for number, line in lines:
+        first, begun = first or number, begun + line
+        if line.rstrip().endswith("\\"):
+            begun = begun.rstrip()[:-1] + " "
+            continue
+        yield first, begun
+        first, begun = 0, ""
+    if begun:
+        yield first, begun
 
 
 def _installed(words: list[str]) -> Iterator[tuple[str, Version | None]]:

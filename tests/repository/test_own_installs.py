@@ -36,6 +36,11 @@ def test_a_cell_of_a_notebook_installs() -> None:
         ('!pip install transformers==4.31.0\\n", "!pip install -U transformers', {}),
         ('!pip install transformers==4.31.0\\n", "!pip install transformers', {"transformers": (4, 31, 0)}),
         ('!pip install trl==0.9.4\\n", "!pip install trl==0.9.6', {"trl": (0, 9, 6)}),
+        (
+            '%pip install --upgrade \\\\\\n", " \\"transformers==4.48.1\\" \\\\\\n", " \\"trl==0.14.0\\"',
+            {"transformers": (4, 48, 1), "trl": (0, 14, 0)},
+        ),
+        ("# %pip install peft==0.14.0", {}),
         ("print('pip')", {}),
     ],
 )
