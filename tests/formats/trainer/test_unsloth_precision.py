@@ -31,3 +31,18 @@ trainer.train()
 def test_without_a_word_the_card_decides(gpu: str | None, flags: str, precision: str) -> None:
     found = memlint.estimate(SCRIPT.format(flags=flags), path="train.py", gpu=gpu, gpus=1)
     assert found.run.precision.compute == precision
+
+
+@pytest.mark.parametrize("asks", ["is_bfloat16_supported", "is_bf16_supported"])
+@pytest.mark.parametrize(("gpu", "precision"), [("T4", "float16"), ("L4", "bfloat16")])
+def test_its_own_question_is_about_arithmetic(asks: str, gpu: str, precision: str) -> None:
+    flags = f", fp16=not {asks}(), bf16={asks}()"
+    script = f"from unsloth import {asks}\n{SCRIPT.format(flags=flags)}"
+    assert memlint.estimate(script, path="train.py", gpu=gpu, gpus=1).run.precision.compute == precision
+
+
+def test_of_a_whole_model_no_adapter_is_made() -> None:
+    """Unsloth prints "Full finetuning is enabled, so .get_peft_model has no effect"."""
+    script = SCRIPT.format(flags="").replace("max_seq_length=2048", "max_seq_length=2048, full_finetuning=True")
+    run = memlint.estimate(script, path="train.py", gpu="A100-80GB", gpus=1).run
+    assert (run.method.kind, run.model.quantization.bits) == ("full", 16)

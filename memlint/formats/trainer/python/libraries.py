@@ -374,6 +374,15 @@ def _true(reader: Reader, given: Call) -> Value:
     return Known(True, given.source._replace(how="card"))
 
 
+def _half_precision_of_unsloth(reader: Reader, given: Call) -> Value:
+    """Unsloth's own `is_bf16_supported` is false on a card that only emulates bfloat16 (unsloth 2026.10.9
+    __init__.py:429-444), and torch's is true there (from torch 2.3 on)."""
+    reader.observe(Made(ASKS_FOR_CARD, (), {}, given.source))
+    card = reader.command.card
+    has_bfloat16 = card is None or card.is_least or card.major >= 8
+    return Known(has_bfloat16, given.source._replace(how="card"))
+
+
 # A script asked for the compute capability of its card.
 ASKS_FOR_CARD = "compute capability"
 
@@ -439,6 +448,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
     **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
+    **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,
     ".get_device_properties": _properties,

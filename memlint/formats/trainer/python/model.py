@@ -260,10 +260,8 @@ def _unsloth(model: Made) -> Keys:
     """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said; without a
     dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314)."""
     length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
-    full = model.arguments.get("full_finetuning")
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
-    is_full = isinstance(full, Known) and bool(full.value)
-    four = _not_seen(model) if model.is_open else Known(not is_full, model.source)
+    four = _not_seen(model) if model.is_open else Known(not _trains_all(model), model.source)
     keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
     dtype = model.arguments.get("dtype")
     if (dtype is None and not model.is_open) or (isinstance(dtype, Known) and dtype.value is None):
@@ -313,11 +311,19 @@ def _adapted(model: Made) -> Keys:
     inner = _argument(model, 0, "model") or model.base
     keys = model_keys(inner) if inner is not None else {}
     if "Fast" in model.name or (isinstance(inner, Made) and "Fast" in inner.name and "r" in model.arguments):
+        if isinstance(inner, Made) and _trains_all(inner):
+            return keys  # Unsloth: "Full finetuning is enabled, so .get_peft_model has no effect"
         keys.update(_with_embedding_whole(_filled(_UNSLOTH_LORA, model)))
         keys[CHECKPOINTS] = _switch(model.arguments.get("use_gradient_checkpointing") or Known(True, model.source))
         return keys
     config = _argument(model, 1, "peft_config")
     return {**keys, **(adapter_keys(config) if config is not None else {})}
+
+
+def _trains_all(loaded: Made) -> bool:
+    """Whether Unsloth loads a model to train all of it."""
+    full = loaded.arguments.get("full_finetuning")
+    return isinstance(full, Known) and bool(full.value)
 
 
 def _with_embedding_whole(keys: Keys) -> Keys:
