@@ -68,6 +68,7 @@ _LEAST: Mapping[str, _Least] = {
         (
             _least("method.rank", 1, "rank 1"),
             _least("method.dropout", 0.0, "no dropout"),
+            _least("method.target_parameters", (), "no adapters on stacked experts"),
             _least("method.extra_models", (), "the trained model alone"),
             _least("checkpointing.mode", "full", "layers that are computed twice"),
             _least("sequence.length", 1, "sequences of one token"),

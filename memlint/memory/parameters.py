@@ -68,6 +68,8 @@ def units(run: Run) -> tuple[Unit, ...]:
         raise MissingValue("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
     for field in _TRAINING_FIELDS:
         _required_of_method(getattr(run.method, field), field)
+    if any(layer.mlp.experts for layer in architecture.layer_types):
+        _required_of_method(run.method.target_parameters, "target_parameters")
     builder = _UnitBuilder(run, architecture)
     before_layers, after_layers = _split_non_layer_weights(architecture)
     if gives_scores(run):

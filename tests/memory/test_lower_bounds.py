@@ -85,3 +85,19 @@ def test_a_stated_size_bounds_nothing_where_cards_divide_what_nobody_knows(chang
     plain = replace(run(), named)
     changed = plain._replace(**change) if "purpose" in change else replace(plain, change)
     assert estimate(changed).allocated_low_bytes is None
+
+
+def test_adapters_on_unknown_stacked_parameters_leave_a_bound() -> None:
+    mixture = {
+        "model_type": "qwen3_moe",
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 128,
+        "head_dim": 64,
+    }
+    adapted = {"method.kind": "lora", "method.rank": 8, "method.targets": ("q_proj",)}
+    found = estimate(replace(run(mixture), {**adapted, "method.target_parameters": UNKNOWN}))
+    assert found.unknown[0].field == "method.target_parameters"
+    assert "no adapters on stacked experts" in found.unknown[0].reason
+    assert estimate(replace(run(), {**adapted, "method.target_parameters": UNKNOWN})).allocated_bytes

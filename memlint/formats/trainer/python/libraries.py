@@ -374,6 +374,10 @@ def _true(reader: Reader, given: Call) -> Value:
     return Known(True, given.source._replace(how="card"))
 
 
+def _false(reader: Reader, given: Call) -> Value:
+    return Known(False, given.source._replace(how="card"))
+
+
 def _half_precision_of_unsloth(reader: Reader, given: Call) -> Value:
     """Unsloth's own `is_bf16_supported` is false on a card that only emulates bfloat16 (unsloth 2026.10.9
     __init__.py:429-444), and torch's is true there (from torch 2.3 on)."""
@@ -411,7 +415,11 @@ def _processes(reader: Reader, given: Call) -> Value:
     return Undetermined("the number of GPUs", given.source)
 
 
-CONSTANTS: Mapping[str, Value] = {}
+_WHOLE_NUMBERS = ("uint8", "int8", "int16", "int32", "int64", "long", "int", "short", "bool")
+CONSTANTS: Mapping[str, Value] = {
+    **{f"torch.{name}.is_floating_point": Known(True) for name in _DTYPES},
+    **{f"torch.{name}.is_floating_point": Known(False) for name in _WHOLE_NUMBERS},
+}
 LIBRARIES: Mapping[str, Library] = {
     ".gradient_checkpointing_enable": _checkpointing(True),
     ".gradient_checkpointing_disable": _checkpointing(False),
@@ -448,6 +456,20 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
     **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
+    # Accelerators of other kinds than the cards that memlint knows.
+    **dict.fromkeys(
+        (
+            *("torch.xpu.is_available", "torch.npu.is_available", "torch.mps.is_available", "torch.hpu.is_available"),
+            *("torch.backends.mps.is_available", ".is_torch_xpu_available", ".is_torch_npu_available"),
+            *(
+                ".is_torch_mps_available",
+                ".is_torch_hpu_available",
+                ".is_torch_mlu_available",
+                ".is_torch_xla_available",
+            ),
+        ),
+        _false,
+    ),
     **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,
