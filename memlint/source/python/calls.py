@@ -151,7 +151,7 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
     found = either(frame.returned, "depends on a condition that memlint does not know")
-    if isinstance(found, Items) and found.is_open and not found.values:
+    if isinstance(found, Undetermined) or (isinstance(found, Items) and found.is_open and not found.values):
         return _names_of_modules(node, given) or found
     return found
 

@@ -66,7 +66,8 @@ _HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised mod
 def model_keys(model: Value) -> Keys:
     """The keys that a model stands for. A key whose value depends on a condition is unknown."""
     if isinstance(model, Either):
-        return merged([model_keys(one) for one in model.values], model.reason)
+        fresh = [one for one in model.values if not _resumes(one)]
+        return merged([model_keys(one) for one in fresh or model.values], model.reason)
     if isinstance(model, Known):
         is_name = isinstance(model.value, str) and model.value
         return {"model_name_or_path": model if is_name else Undetermined("the model's name is empty", model.source)}
@@ -81,6 +82,17 @@ def model_keys(model: Value) -> Keys:
     return {"model_name_or_path": Undetermined("the model is not one that memlint sees", source_of(model))}
 
 
+def _resumes(model: Value) -> bool:
+    """Whether a model is adapted as the folder of an earlier start says, to train on. Where the script makes an adapter
+    otherwise, the earlier start had the same one (qlora.py of artidoro/qlora, get_accelerate_model)."""
+    trains = model.arguments.get("is_trainable") if isinstance(model, Made) else None
+    return isinstance(model, Made) and _is_of_folder(model) and isinstance(trains, Known) and bool(trains.value)
+
+
+def _is_of_folder(model: Made) -> bool:
+    return model.last == "from_pretrained" and "PeftModel" in model.name
+
+
 def merged(ways: list[Keys], reason: str) -> Keys:
     """The keys of several ways: those that differ are one of several values."""
     names = list(dict.fromkeys(name for keys in ways for name in keys))
@@ -93,7 +105,7 @@ def _of_made(model: Made) -> Keys:
         keys = _adapted(model)
     elif last in PREPARES_QUANTIZED:
         keys = _prepared(model)
-    elif last == "from_pretrained" and "PeftModel" in model.name:
+    elif _is_of_folder(model):
         keys = _adapter_from(model)
     elif last == "from_pretrained" or last in ("pipeline", "from_config") or _is_made_by_its_class(model):
         keys = _loaded(model)

@@ -1,0 +1,55 @@
+"""A script that goes on with its own adapter, or makes one: artidoro/qlora's qlora.py and its many copies."""
+
+from __future__ import annotations
+
+import memlint
+
+SCRIPT = """\
+import bitsandbytes as bnb
+import torch
+from os.path import exists, isdir, join
+from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+def find_all_linear_names(model):
+    lora_module_names = set()
+    for name, module in model.named_modules():
+        if isinstance(module, bnb.nn.Linear4bit):
+            names = name.split('.')
+            lora_module_names.add(names[0] if len(names) == 1 else names[-1])
+    if 'lm_head' in lora_module_names:
+        lora_module_names.remove('lm_head')
+    return list(lora_module_names)
+
+def last_checkpoint(folder):
+    if isdir(folder):
+        return join(folder, "checkpoint")
+    return None
+
+checkpoint = last_checkpoint("out")
+bits = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)
+model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-7b", quantization_config=bits)
+model = prepare_model_for_kbit_training(model)
+if checkpoint is not None:
+    model = PeftModel.from_pretrained(model, checkpoint, is_trainable=True)
+else:
+    modules = find_all_linear_names(model)
+    model = get_peft_model(model, LoraConfig(r=64, lora_alpha=16, target_modules=modules, task_type="CAUSAL_LM"))
+args = Seq2SeqTrainingArguments("out", per_device_train_batch_size=1, bf16=True, optim="paged_adamw_32bit")
+trainer = Seq2SeqTrainer(model=model, args=args, train_dataset=data)
+trainer.train()
+"""
+
+
+def test_the_adapter_that_is_made_is_the_one_that_goes_on() -> None:
+    run = memlint.estimate(SCRIPT, path="qlora.py", gpu="RTX4090", gpus=1).run
+    assert (run.method.kind, run.method.rank, run.method.targets) == ("lora", 64, ("all-linear",))
+
+
+def test_an_adapter_of_a_folder_alone_says_its_rank_itself() -> None:
+    begin, rest = SCRIPT.split("if checkpoint is not None:\n")
+    script = (
+        begin + 'model = PeftModel.from_pretrained(model, "adapter", is_trainable=True)\n' + rest[rest.index("args") :]
+    )
+    found = memlint.estimate(script, path="qlora.py", gpu="RTX4090", gpus=1)
+    assert [one.field for one in found.unknown][:1] == ["method.rank"]
