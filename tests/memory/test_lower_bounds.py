@@ -51,6 +51,18 @@ def test_a_model_of_which_the_name_states_the_size_has_a_bound_of_weights_and_wh
     assert (found.allocated_low_bytes or 0) > 0.83 * 7e9 * 2
 
 
+@pytest.mark.parametrize("engine", ["deepspeed", "fsdp", "ddp"])
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_model_of_a_stated_size_has_a_bound_of_its_shard(engine: str, method: str) -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    engines = {"parallelism.engine": engine, "parallelism.zero.stage": 3, "parallelism.fsdp.version": 2}
+    cards = {"parallelism.world_size": 8, "parallelism.gpus_per_node": 8, "parallelism.data_parallel_size": 8}
+    trains = {"method.kind": method, "method.rank": 8, "method.targets": ("q_proj",)}
+    found = estimate(replace(run(), {**named, **engines, **cards, **trains}))
+    shard = 7e9 / 8 if engine != "ddp" else 7e9
+    assert (found.allocated_low_bytes or 0) > 0.8 * shard * (2 if method == "full" else 0.5)
+
+
 @pytest.mark.parametrize(
     ("method", "bytes_each"), [("full", 2), ("lora", 0.5)], ids=["all of it trains", "it may be in 4 bits"]
 )
