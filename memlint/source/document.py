@@ -77,6 +77,9 @@ class StartedProgram(NamedTuple):
     # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
     quantized_preparation: str = ""
+    # In Python: paths of parts of the model whose gradients the script switches on or off, in its order: ("", False) is
+    # the whole model, ("model.layers[-4:]", True) its last four layers.
+    frozen: tuple[tuple[str, bool], ...] = ()
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
 
 

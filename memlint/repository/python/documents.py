@@ -340,6 +340,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
         quantized_preparation=run.quantized_preparation,
+        frozen=run.frozen,
         spreads_layers=run.spreads_layers,
     )
 

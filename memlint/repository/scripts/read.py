@@ -425,6 +425,7 @@ class _Reader:
             has_plain_arguments=run is not None and run.run.has_plain_arguments,
             newest={} if run is None else run.run.newest,
             quantized_preparation="" if run is None else run.run.quantized_preparation,
+            frozen=() if run is None else run.run.frozen,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

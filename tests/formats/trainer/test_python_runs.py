@@ -284,12 +284,6 @@ def test_the_command_line_says_what_a_loop_trains() -> None:
         ("model.gradient_checkpointing_enable()", "model = model.half().cuda()", "dtype", "float16"),
         (
             "model.gradient_checkpointing_enable()",
-            "for p in model.parameters():\n    p.requires_grad = False",
-            "use_peft",
-            "?",
-        ),
-        (
-            "model.gradient_checkpointing_enable()",
             "for name, p in model.named_parameters():\n    p.requires_grad_('head' in name)",
             "use_peft",
             "?",

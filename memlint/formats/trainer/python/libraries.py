@@ -14,7 +14,7 @@ from memlint.source.document import NOT_READ
 from memlint.source.python.calls import complete, follow
 from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, value_of_document
-from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -125,14 +125,12 @@ def _cast_to(name: str) -> Library:
 
 
 def _frozen(reader: Reader, given: Call) -> Value | None:
-    """`model.requires_grad_(False)` and the same of a part of it, or as a name decides: seen, not followed."""
-    (value,) = given.positional[:1] or (given.named.get("requires_grad"),)
-    if value is not None and not (isinstance(value, Known) and value.value is not False):
-        owner = given.owner
-        base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
-        of = {"of": Known(owner.name)} if isinstance(owner, External) else {}
-        reader.observe(Made(FREEZES, (value,), of, given.source, base if isinstance(base, Made) else None))
-    return given.owner if isinstance(given.owner, Made) else None
+    """`model.requires_grad_(False)` and the same of a part of it, or as a name decides."""
+    value = given.argument(0, "requires_grad") or Known(True)
+    owner = given.owner
+    base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
+    observe_freezing(reader, value, base if isinstance(base, (Made, External)) else None, given.source)
+    return owner if isinstance(owner, Made) else None
 
 
 def _is_module(owner: Made) -> bool:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.model import (
     PREPARES_QUANTIZED,
     Keys,
@@ -20,7 +21,7 @@ from memlint.formats.trainer.python.model import (
     origin_of,
 )
 from memlint.source.document import Span
-from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.members import PARAMETERS
 from memlint.source.python.rounds import EVERY
 from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
@@ -76,6 +77,7 @@ class Loop(NamedTuple):
     source: ValueSource
     unmodelled: str = ""
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
+    frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
@@ -97,10 +99,11 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.update(_engine(seen, engines))
     keys["optim"] = _optimizer(optimizers, engines)
     keys["max_length"] = _length(lengths, _generates(seen, text))
-    if "use_peft" not in keys and freezes(seen, trained):
-        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
+    if isinstance(frozen, Undetermined):
+        keys["use_peft"], frozen = frozen, ()
     beside = _beside(seen, models, optimizers, text)
-    return Loop(keys, trained.source, beside, is_prepared(seen, trained))
+    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen)
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -111,24 +114,11 @@ def _length(lengths: list[Value], generates: bool) -> Value:
     return either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
 
 
-def freezes(seen: list[Made], model: Value) -> bool:
-    """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
-    wanted = origin_of(model)
-    return any(made.name == FREEZES and _is_about(made, wanted) for made in seen)
-
-
 def is_prepared(seen: list[Made], model: Value) -> bool:
     """Whether the script gives `model` to peft's prepare_model_for_kbit_training, which changes it in place."""
     origins = [origin_of(one) for one in alternatives(model)]
     calls = (made for made in seen if made.last in PREPARES_QUANTIZED)
     return any(origin is one for made in calls for origin in map(origin_of, given_to(made)) for one in origins)
-
-
-def _is_about(made: Made, model: Value) -> bool:
-    if made.base is not None:
-        return origin_of(made.base) is model
-    part = made.arguments.get("of")  # a part: `AutoModel.from_pretrained().model.layers`
-    return isinstance(model, Made) and isinstance(part, Known) and str(part.value).startswith(f"{model.name}().")
 
 
 def _distinct(made: Iterable[Made]) -> Iterator[Made]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.libraries import (
     ASKS_FOR_CARD,
     CHECKPOINTS,
@@ -18,7 +19,7 @@ from memlint.formats.trainer.python.libraries import (
     MAY_BE_PASSED,
     MODEL_ARGUMENT_NAME,
 )
-from memlint.formats.trainer.python.loop import GENERATES, freezes, is_prepared, loop_of
+from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import (
     Keys,
     adapter_keys,
@@ -119,6 +120,7 @@ class PythonRun(NamedTuple):
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
+    frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
 
     @property
     def framework(self) -> str:
@@ -171,7 +173,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return ()
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
-    run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
+    run = PythonRun(
+        *("", "", loop.keys, loop.source, True, None, unmodelled, state), asks_for_card=asks, frozen=loop.frozen
+    )
     return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
@@ -286,8 +290,9 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
         lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
-    if "use_peft" not in keys and model is not None and freezes(seen, model):
-        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    frozen = frozen_parts(seen, model) if "use_peft" not in keys and model is not None else ()
+    if isinstance(frozen, Undetermined):
+        keys["use_peft"], frozen = frozen, ()
     elif "use_peft" not in keys and _extends(model):
         keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
     call = arguments.source.span if isinstance(arguments, Made) else None
@@ -297,7 +302,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later)
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
+        frozen=frozen,
     )
 
 

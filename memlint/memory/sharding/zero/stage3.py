@@ -361,8 +361,8 @@ def _with_outer_models(embedding: tuple[ModuleCall, ...], outer: int) -> tuple[M
 
 def _with_decoder(tail: tuple[ModuleCall, ...], outer: int) -> tuple[ModuleCall, ...]:
     """The calls after the last layer, norm and head. The backward of the decoder, which contains the norm, comes after
-    that of the head, and those of the other `outer` models before; the outermost one's is no part of the tail. A model of
-    which only the size is known has no tail."""
+    that of the head, and those of the other `outer` models before; the outermost one's is no part of the tail.
+    A model of which only the size is known has no tail."""
     decoder = ModuleCall((), passes="backward")
     own = (call._replace(depth=1 if index == 0 else 0) for index, call in enumerate(tail))
     return (decoder, *own, *[decoder] * (outer - _OUTER_MODELS))
