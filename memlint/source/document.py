@@ -80,6 +80,9 @@ class StartedProgram(NamedTuple):
     # In Python: paths of parts of the model whose gradients the script switches on or off, in its order: ("", False) is
     # the whole model, ("model.layers[-4:]", True) its last four layers.
     frozen: tuple[tuple[str, bool], ...] = ()
+    # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
+    # its launcher may decide.
+    engine: str = ""
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
 
 

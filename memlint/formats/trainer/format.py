@@ -25,6 +25,7 @@ from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_i
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.model import keep_packed, model_name
+from memlint.formats.trainer.own_engine import OF_A_LOOP, is_loop
 from memlint.formats.trainer.parallel import (
     Companions,
     apply_engine,
@@ -174,6 +175,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     why = "its adapters leave the tower out" if leaves_tower else "nothing freezes a tower"
     apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
     read_frozen_parts(fields, config)
+    if is_loop(config.section.document.start):
+        fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
     apply_preparation(fields, config)

@@ -341,6 +341,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         newest=run.newest,
         quantized_preparation=run.quantized_preparation,
         frozen=run.frozen,
+        engine=run.engine,
         spreads_layers=run.spreads_layers,
     )
 

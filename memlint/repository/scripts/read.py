@@ -426,6 +426,7 @@ class _Reader:
             newest={} if run is None else run.run.newest,
             quantized_preparation="" if run is None else run.run.quantized_preparation,
             frozen=() if run is None else run.run.frozen,
+            engine="" if run is None else run.run.engine,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

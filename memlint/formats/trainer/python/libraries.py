@@ -30,6 +30,7 @@ from memlint.source.python.values import (
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+CERTAIN = "certain"  # argument of an observed call: whether it surely happens
 CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
 CONVERTED = "what converts its linear layers"  # attribute of a model
@@ -63,6 +64,31 @@ def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
     reader.made(model)
     reader.observe(model)
     return Items([model, Made(f"{given.name}.tokenizer", (), {}, given.source)], given.source)
+
+
+def _fully_shard(reader: Reader, given: Call) -> Value | None:
+    """`fully_shard(model.model.layers[0], mesh=mesh)` shards a module in place, and gives it back."""
+    named = {**given.named, CERTAIN: Known(not reader.in_doubt or reader.is_in_rounds)}
+    reader.observe(Made(given.name, given.positional, named, given.source, None, given.is_open))
+    return given.argument(0, "module")
+
+
+def _apply_checkpointing(reader: Reader, given: Call) -> Value | None:
+    """It wraps the modules that `check_fn` chooses (torch 2.13 distributed/algorithms/_checkpoint)."""
+    model = given.argument(0, "model")
+    if isinstance(model, Made):
+        reader.set(model.attributes, model, CHECKPOINTS, Known(True, given.source))
+        reader.observe(Made(given.name, given.positional, given.named, given.source))
+    return Known(None)
+
+
+def _partial(reader: Reader, given: Call) -> Value | None:
+    """`functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer})` keeps the arguments
+    of FSDP's policies; of other functions the function is enough."""
+    (function,) = given.positional[:1] or (None,)
+    if isinstance(function, External) and function.last.endswith("_policy"):
+        return Made(function.name, given.positional[1:], given.named, given.source, None, given.is_open)
+    return function
 
 
 def _prepare(reader: Reader, given: Call) -> Value | None:
@@ -416,6 +442,9 @@ LIBRARIES: Mapping[str, Library] = {
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,
+    ".fully_shard": _fully_shard,
+    ".apply_activation_checkpointing": _apply_checkpointing,
+    **dict.fromkeys(("functools.partial", "partial"), _partial),
     "deepspeed.add_config_arguments": _same,  # gives back the parser (deepspeed 0.19.8 __init__.py)
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),

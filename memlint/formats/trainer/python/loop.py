@@ -20,6 +20,8 @@ from memlint.formats.trainer.python.model import (
     model_keys,
     origin_of,
 )
+from memlint.formats.trainer.python.optimizers import optimizer_keys
+from memlint.formats.trainer.python.own_fsdp import own_fsdp
 from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
 from memlint.source.python.rounds import EVERY
@@ -39,27 +41,13 @@ from memlint.source.python.values import (
 )
 
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
-# torch 2.13 optim, bitsandbytes 0.49 optim, transformers 5.23 optimization.py and training_args.py (OptimizerNames):
-# a class, and the name of the Trainer's that keeps the same states. Adam keeps what AdamW keeps.
-_OPTIMIZERS: Mapping[str, str] = {
-    **dict.fromkeys(("AdamW", "Adam", "NAdam", "RAdam"), "adamw_torch"),
-    **dict.fromkeys(("AdamW8bit", "Adam8bit"), "adamw_8bit"),
-    "PagedAdamW": "paged_adamw_32bit",
-    **dict.fromkeys(("PagedAdamW8bit", "PagedAdam8bit"), "paged_adamw_8bit"),
-    **dict.fromkeys(("PagedAdamW32bit", "PagedAdam32bit"), "paged_adamw_32bit"),
-    **dict.fromkeys(("Lion8bit",), "lion_8bit"),
-    "Adafactor": "adafactor",
-    "Adagrad": "adagrad",
-    "RMSprop": "rmsprop",
-    "FusedAdam": "adamw_torch",
-}
 # Names of optimizers, of libraries that are not read as well.
 _OPTIMIZER = re.compile(
     r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
     r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
 )
 GENERATES = "generates and scores sequences in its loop"
-_WRAPS_SHARDED = ("FullyShardedDataParallel", "FSDP", "fully_shard")
+_WRAPS_COPIES = ("DistributedDataParallel", "DDP")
 _ACCUMULATION_NAMES = (
     *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
     *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
@@ -78,6 +66,7 @@ class Loop(NamedTuple):
     unmodelled: str = ""
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
+    engine: str = ""  # `StartedProgram.engine`
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
@@ -96,14 +85,14 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.setdefault("gradient_checkpointing", Known(False, trained.source))
     keys.update(_batch(seen, engines))
     keys.update(_precision(seen, engines))
-    keys.update(_engine(seen, engines))
-    keys["optim"] = _optimizer(optimizers, engines)
+    keys.update(_engine(seen, engines, trained))
+    keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
     keys["max_length"] = _length(lengths, _generates(seen, text))
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
     beside = _beside(seen, models, optimizers, text)
-    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen)
+    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen))
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -286,8 +275,17 @@ def _as_switches(precision: Value) -> Keys:
     return {"bf16": reason, "fp16": reason}
 
 
-def _engine(seen: list[Made], engines: list[Made]) -> Keys:
-    """DeepSpeed's configuration; FSDP that the script wraps by itself is not read."""
+def _own_engine(seen: list[Made]) -> str:
+    """What copies the model to several GPUs: DistributedDataParallel, or nothing; "" where a library may do it, whose
+    launcher decides (accelerate, DeepSpeed, Lightning, Ray)."""
+    names = {made.last for made in seen}
+    if names & {"Accelerator", "initialize", "Fabric", "DataParallel", "prepare_model", "TorchTrainer", "parallelize"}:
+        return ""
+    return "ddp" if names & set(_WRAPS_COPIES) else "single"
+
+
+def _engine(seen: list[Made], engines: list[Made], trained: Made) -> Keys:
+    """DeepSpeed's configuration, or FSDP's."""
     for made in engines:
         config = _config_of(made)
         if isinstance(config, (Table, Known)):
@@ -296,9 +294,7 @@ def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     plugins = [keys for keys in map(_plugin, (made for made in seen if made.last == "Accelerator")) if keys]
     if plugins:
         return plugins[0]
-    if any(made.last in _WRAPS_SHARDED for made in seen):
-        return {"fsdp": Undetermined("the script wraps the model with FSDP by itself")}
-    return {}
+    return own_fsdp(seen, trained)
 
 
 def _config_of(engine: Made) -> Value | None:
@@ -379,21 +375,6 @@ def _of_deepspeed(engines: list[Made]) -> Value:
     name = _said_by_engine(engines, "optimizer", "type")
     word = _DEEPSPEED_OPTIMIZERS.get(str(name.value).lower()) if isinstance(name, Known) else None
     return Undetermined("DeepSpeed makes it") if word is None else Known(word, source_of(name or Known(None)))
-
-
-def _optimizer(optimizers: list[Made], engines: list[Made]) -> Value:
-    """The optimizer's word in the Trainer; one of several where the script chooses."""
-    words: list[Value] = []
-    for made in optimizers:
-        word = _OPTIMIZERS.get(made.last)
-        eight = made.arguments.get("optim_bits")
-        unread = word is None or (eight is not None and not (isinstance(eight, Known) and eight.value == 32))
-        words.append(
-            Undetermined(f"`{made.last}` is not read", made.source)
-            if unread or word is None
-            else Known(word, made.source)
-        )
-    return either(words, "the script chooses among optimizers") if words else _of_deepspeed(engines)
 
 
 _REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)

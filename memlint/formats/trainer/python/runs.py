@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from memlint._record import NamedTuple
@@ -121,6 +121,7 @@ class PythonRun(NamedTuple):
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
+    engine: str = ""  # `StartedProgram.engine`
 
     @property
     def framework(self) -> str:
@@ -173,9 +174,8 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
         return ()
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
-    run = PythonRun(
-        *("", "", loop.keys, loop.source, True, None, unmodelled, state), asks_for_card=asks, frozen=loop.frozen
-    )
+    run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
+    run = run._replace(frozen=loop.frozen, engine=loop.engine)
     return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
@@ -362,6 +362,44 @@ _BESIDE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Arguments that configurations of TRL lost, by the last release that takes them (0.27.2, 0.28.0 and 0.29.0
+# trainer/<stage>_config.py): a call with one of them raises TypeError since.
+_GONE: Mapping[str, tuple[tuple[Version, frozenset[str]], ...]] = {
+    "GRPOConfig": (((0, 27), frozenset({"max_prompt_length", "use_liger_loss", "vllm_guided_decoding_regex"})),),
+    "RLOOConfig": (
+        ((0, 27), frozenset({"vllm_guided_decoding_regex"})),
+        ((0, 28), frozenset({"max_prompt_length"})),
+    ),
+    "DPOConfig": (
+        ((0, 27), frozenset({"use_liger_loss"})),
+        (
+            (0, 28),
+            frozenset(
+                {
+                    *(
+                        "max_prompt_length",
+                        "max_completion_length",
+                        "rpo_alpha",
+                        "reference_free",
+                        "use_logits_to_keep",
+                    ),
+                    *("force_use_ref_model", "generate_during_eval", "label_pad_token_id", "base_model_attribute_name"),
+                    *("model_adapter_name", "ref_adapter_name", "ref_model_init_kwargs", "tools"),
+                }
+            ),
+        ),
+    ),
+}
+
+
+def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Version, str]]:
+    """Framework, the last release that takes an argument of the call, and the argument."""
+    is_call = isinstance(arguments, Made) and arguments.name.startswith("trl")
+    for last, names in _GONE.get(arguments.last, ()) if isinstance(arguments, Made) and is_call else ():
+        for name in sorted(names & arguments.arguments.keys()):
+            yield "trl", last, name
+
+
 def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
@@ -370,6 +408,7 @@ def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     )
     beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
     found += [("trl", (0, 12), name) for name in islice(beside, 1)]
+    found += _arguments_that_are_gone(_arguments_of(trainer))
     models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
     given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
     flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
