@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.architectures.model import Architecture
 from memlint.formats.distillation import Distillation, apply_distillation, other_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.trainer.config import TrainerConfig
@@ -320,11 +322,25 @@ def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -
     length = None if default is None else default.null if is_null else default.unsaid
     if length is not None:
         fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
+    elif longest := _positions(config.architecture):
+        fields.infer("sequence.length", longest, "nothing is cut shorter, and longer ones have no position embedding")
     elif is_null:
         fields.unknown("sequence.length", "the length is set to null: nothing is cut")
     else:
         reason = "no length is said: nothing is cut" if config.trl else "the script decides: no length key"
         fields.unknown("sequence.length", reason)
+
+
+_OF_POSITIONS = re.compile(r"(?:^|\.)(?:position_embeddings|wpe|embed_positions)\.weight$")
+
+
+def _positions(architecture: Any) -> int:
+    """The longest sequence of a model with an embedding for each position, where its tokenizer cuts, too; 0 for others.
+    RoBERTa's and its relatives' tables begin with two rows that are no positions (transformers 5.23
+    models/roberta/modeling_roberta.py, `padding_idx`; models/opt/modeling_opt.py, `self.offset = 2`)."""
+    weights = architecture.non_layer_weights if isinstance(architecture, Architecture) else ()
+    count = max((weight.shape[0] for weight in weights if _OF_POSITIONS.search(weight.name)), default=0)
+    return count - 2 if count % 64 == 2 else count
 
 
 _PPO = "trl 0.22 trainer/ppo_trainer.py"

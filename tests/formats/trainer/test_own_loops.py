@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -152,3 +153,38 @@ def test_only_the_trainer_keeps_states_of_embeddings_in_32_bits() -> None:
     """bitsandbytes 0.50 optim/optimizer.py: 8 bits for every parameter that GlobalOptimManager has no word for."""
     found = run_of("import bitsandbytes as bnb", "bnb.optim.AdamW8bit(model.parameters())", gpus=1)
     assert found.optimizer.embeddings_in_32_bits is False
+
+
+DEEPSPEED = """\
+import deepspeed, torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-1.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")
+for batch in DataLoader([], batch_size=engine.train_micro_batch_size_per_gpu()):
+    engine.backward(engine(**tokenizer(batch, max_length=512, truncation=True)).loss)
+    engine.step()
+"""
+
+
+def test_a_loop_takes_from_deepspeeds_file_what_the_engine_does() -> None:
+    batch = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}
+    engine = {"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}, "bf16": {"enabled": True}}
+    files = {"ds.json": json.dumps({**batch, **engine})}
+    found = keys(DEEPSPEED, files)
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (4, 2)
+    assert (found["optim"], found["bf16"], found["deepspeed"]) == ("adamw_torch", True, "ds.json")
+    whole = estimate(DEEPSPEED, path="train.py", files=files, gpu="A100-80GB", gpus=4, isolated=True)
+    assert whole.path == "train.py"
+    assert (whole.verdict, whole.run.parallelism.zero.stage, whole.run.batch.micro_batch_size) == ("fits", 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "length"),
+    [("bert-base-cased", 512), ("FacebookAI/roberta-base", 512), ("gpt2", 1024), ("Qwen/Qwen2.5-0.5B", UNKNOWN)],
+)
+def test_positions_bound_what_nothing_cuts(model: str, length: object) -> None:
+    """A table of positions has a row for each: the models raise for a longer sequence."""
+    arguments = {"model_name_or_path": model, "per_device_train_batch_size": 8, "bf16": True, "output_dir": "out"}
+    assert estimate(arguments, path="train.yaml", isolated=True).run.sequence.length == length

@@ -30,6 +30,7 @@ from memlint.source.python.values import (
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+CONFIG_READ = "what its file says"  # argument of DeepSpeed's engine whose configuration is a file
 CERTAIN = "certain"  # argument of an observed call: whether it surely happens
 CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
@@ -100,8 +101,12 @@ def _prepare(reader: Reader, given: Call) -> Value | None:
 
 def _engine(reader: Reader, given: Call) -> Value:
     """`engine, optimizer, loader, scheduler = deepspeed.initialize(...)`."""
-    made = Made(given.name, given.positional, given.named, given.source)
-    reader.observe(made)
+    config = given.named.get("config") or given.named.get("config_params")
+    path = config.value if isinstance(config, Known) else None
+    document = reader.find(path) if isinstance(path, str) else None
+    read = value_of_document(document) if document is not None else None
+    named = {**given.named, **({CONFIG_READ: read} if isinstance(read, Table) else {})}
+    reader.observe(Made(given.name, given.positional, named, given.source))
     model = given.argument(1, "model") or Undetermined("the engine's model", given.source)
     others: list[Value] = [Undetermined(f"DeepSpeed's {name}", given.source) for name in ("optimizer", "loader")]
     return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)

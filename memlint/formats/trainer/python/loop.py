@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.libraries import CONFIG_READ
 from memlint.formats.trainer.python.model import (
     PREPARES_QUANTIZED,
     Keys,
@@ -171,6 +172,8 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
             Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
         )
     of_engine = _said_by_engine(engines, "train_micro_batch_size_per_gpu")
+    if isinstance(of_engine, Known) and not isinstance(found, Known):
+        found = of_engine  # `batch_size=engine.train_micro_batch_size_per_gpu()`
     found = found or of_engine or _named(seen, _BATCH_NAMES) or _passed(seen)
     found = found or Undetermined("the loop has no loader that memlint sees")
     accumulation = next(
@@ -305,11 +308,12 @@ def _config_of(engine: Made) -> Value | None:
 def _said_by_engine(engines: list[Made], *names: str) -> Value | None:
     """What DeepSpeed's configuration in the script says at a path; None where it says nothing."""
     for made in engines:
-        value = _config_of(made)
+        value = made.arguments.get(CONFIG_READ) or _config_of(made)
         for name in names:
             value = value.values.get(name) if isinstance(value, Table) else None
         if value is not None:
-            return value
+            # what a file says stays there: the arguments are the script's
+            return Known(value.value) if isinstance(value, Known) and value.source.how == "config" else value
     return None
 
 

@@ -394,8 +394,9 @@ _GONE: Mapping[str, tuple[tuple[Version, frozenset[str]], ...]] = {
 
 def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Version, str]]:
     """Framework, the last release that takes an argument of the call, and the argument."""
-    is_call = isinstance(arguments, Made) and arguments.name.startswith("trl")
-    for last, names in _GONE.get(arguments.last, ()) if isinstance(arguments, Made) and is_call else ():
+    if not isinstance(arguments, Made) or not arguments.name.startswith("trl"):
+        return
+    for last, names in _GONE.get(arguments.last, ()):
         for name in sorted(names & arguments.arguments.keys()):
             yield "trl", last, name
 
@@ -403,9 +404,9 @@ def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Ver
 def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-    found = (
-        [(framework, _WITH_TOKENIZER[framework], "tokenizer")] if framework and "tokenizer" in trainer.arguments else []
-    )
+    found: list[tuple[str, Version, str]] = []
+    if framework and "tokenizer" in trainer.arguments:
+        found.append((framework, _WITH_TOKENIZER[framework], "tokenizer"))
     beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
     found += [("trl", (0, 12), name) for name in islice(beside, 1)]
     found += _arguments_that_are_gone(_arguments_of(trainer))
