@@ -443,7 +443,7 @@ class Evaluation(NamedTuple):
     batch_size: Maybe[int] = UNKNOWN
     accumulation_steps: int | None = None
     predict_with_generate: bool = False
-    keeps_logits: bool = True  # prediction_loss_only false and metrics computed
+    keeps_logits: bool = False  # metrics are computed from the logits of all samples
     fused_loss: bool = False  # Liger's models skip the logits in evaluation too
     max_new_tokens: int = 0
     num_beams: int = 1

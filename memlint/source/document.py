@@ -83,6 +83,7 @@ class StartedProgram(NamedTuple):
     # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
     # its launcher may decide.
     engine: str = ""
+    keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
 
 

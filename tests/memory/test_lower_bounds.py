@@ -88,3 +88,15 @@ def test_a_stated_size_bounds_nothing_where_cards_divide_what_nobody_knows(chang
     plain = replace(run(), named)
     changed = plain._replace(**change) if "purpose" in change else replace(plain, change)
     assert estimate(changed).allocated_low_bytes is None
+
+
+def test_every_gpu_gathers_the_logits_of_all() -> None:
+    """transformers 5.23 trainer.py:3013: each batch is gathered, and kept where `eval_accumulation_steps` is null."""
+    cards = {"parallelism.engine": "ddp", "parallelism.world_size": 2, "parallelism.data_parallel_size": 2}
+    evaluates = {**cards, "evaluation.enabled": True, "evaluation.keeps_logits": True, "evaluation.batch_size": 4}
+    found = {count: estimate(replace(run(), {**evaluates, "evaluation.samples": count})) for count in (8, 16, 24)}
+    peaks = [next(one for one in each.phases if one.name == "evaluation").allocated_bytes for each in found.values()]
+    assert peaks[2] - peaks[1] == peaks[1] - peaks[0] == 2 * 4 * 256 * 4000 * 2
+    unknown = estimate(replace(run(), evaluates))
+    assert unknown.unknown[0].field == "evaluation.samples"
+    assert unknown.allocated_low_bytes == found[8].allocated_bytes

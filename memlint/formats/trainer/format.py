@@ -175,6 +175,8 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     why = "its adapters leave the tower out" if leaves_tower else "nothing freezes a tower"
     apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
     read_frozen_parts(fields, config)
+    if (start := config.section.document.start) is not None and start.program.keeps_logits:
+        fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
     if is_loop(config.section.document.start):
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)

@@ -342,6 +342,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         quantized_preparation=run.quantized_preparation,
         frozen=run.frozen,
         engine=run.engine,
+        keeps_logits=run.keeps_logits,
         spreads_layers=run.spreads_layers,
     )
 

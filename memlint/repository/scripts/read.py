@@ -427,6 +427,7 @@ class _Reader:
             quantized_preparation="" if run is None else run.run.quantized_preparation,
             frozen=() if run is None else run.run.frozen,
             engine="" if run is None else run.run.engine,
+            keeps_logits=run is not None and run.run.keeps_logits,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

@@ -188,3 +188,34 @@ def test_positions_bound_what_nothing_cuts(model: str, length: object) -> None:
     """A table of positions has a row for each: the models raise for a longer sequence."""
     arguments = {"model_name_or_path": model, "per_device_train_batch_size": 8, "bf16": True, "output_dir": "out"}
     assert estimate(arguments, path="train.yaml", isolated=True).run.sequence.length == length
+
+
+METRICS = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def accuracy(found): return {}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments("out", per_device_train_batch_size=4, eval_strategy="steps"%s)
+Trainer(model=model, args=args, train_dataset=[], eval_dataset=[]%s).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trainer", "verdict"),
+    [
+        ("", ", compute_metrics=accuracy", "unknown"),
+        (
+            "",
+            ", compute_metrics=accuracy, preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+            "fits",
+        ),
+        ("", ", compute_metrics=None", "fits"),
+        (", eval_accumulation_steps=4", ", compute_metrics=accuracy", "fits"),
+        (", batch_eval_metrics=True", ", compute_metrics=accuracy", "fits"),
+    ],
+)
+def test_metrics_keep_the_logits_of_all_samples(arguments: str, trainer: str, verdict: str) -> None:
+    """transformers 5.23 trainer.py, evaluation_loop: a data set of 1,000 x 1024 tokens is 206 GB of gpt2's logits."""
+    found = estimate(METRICS % (arguments, trainer), path="train.py", gpu="A100-80GB", gpus=1, isolated=True)
+    assert found.verdict == verdict
+    reasons = [one.reason for one in found.report.estimate.unknown]
+    assert all("at least" in reason and "with one batch of them" in reason for reason in reasons)

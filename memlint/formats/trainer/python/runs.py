@@ -122,6 +122,7 @@ class PythonRun(NamedTuple):
     asks_for_card: bool = False  # the script asks for its card's compute capability
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
+    keeps_logits: bool = False  # `StartedProgram.keeps_logits`
 
     @property
     def framework(self) -> str:
@@ -304,6 +305,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     return PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
         frozen=frozen,
+        keeps_logits=_keeps_logits(trainer, arguments),
     )
 
 
@@ -431,6 +433,19 @@ def _said_by(arguments: Value | None) -> Mapping[str, Value]:
     if isinstance(arguments, Instance):
         return arguments.attributes
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
+
+
+_EVALUATES_LOGITS = frozenset({*_TRANSFORMERS, "SFTTrainer"})
+
+
+def _keeps_logits(trainer: Made, arguments: Value | None) -> bool:
+    """Whether evaluation keeps the logits of all samples: metrics are computed from them, and nothing makes them
+    smaller before (transformers 5.23 trainer.py:3011-3015)."""
+    metrics, smaller = (trainer.arguments.get(name) for name in ("compute_metrics", "preprocess_logits_for_metrics"))
+    is_given = metrics is not None and not isinstance(metrics, (Known, Either))
+    is_whole = smaller is None or (isinstance(smaller, Known) and smaller.value is None)
+    by_batch = "batch_eval_metrics" in _said_by(arguments)
+    return trainer.last in _EVALUATES_LOGITS and is_given and is_whole and not by_batch
 
 
 def _by_name(model: Value, given: Value | None) -> Value:
