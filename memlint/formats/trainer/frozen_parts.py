@@ -67,8 +67,8 @@ def _pattern(path: str, architecture: Architecture) -> str | None:
 
 def _of_layers(part: re.Match[str], count: int) -> str | None:
     first, last = (int(part[name]) if part[name] not in ("", "-") else None for name in ("first", "last"))
-    if not part["to"]:
-        first, last = first, None if first in (None, -1) else (first or 0) + 1
+    if first is not None and not part["to"]:  # one layer, counted from either end
+        last = first + 1 or None
     indexes = range(count)[first:last]
     rest = re.escape(part["rest"])
     return f"{re.escape(part['stack'])}\\.(?:{'|'.join(map(str, indexes))}){rest}\\." if indexes else None

@@ -22,7 +22,7 @@ from memlint.formats.trainer.python.model import (
     origin_of,
 )
 from memlint.formats.trainer.python.optimizers import optimizer_keys
-from memlint.formats.trainer.python.own_fsdp import own_fsdp
+from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
 from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
 from memlint.source.python.rounds import EVERY
@@ -86,14 +86,14 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.setdefault("gradient_checkpointing", Known(False, trained.source))
     keys.update(_batch(seen, engines))
     keys.update(_precision(seen, engines))
-    keys.update(_engine(seen, engines, trained))
+    keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
     keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
     keys["max_length"] = _length(lengths, _generates(seen, text))
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
     beside = _beside(seen, models, optimizers, text)
-    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen))
+    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen, trained))
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -278,17 +278,20 @@ def _as_switches(precision: Value) -> Keys:
     return {"bf16": reason, "fp16": reason}
 
 
-def _own_engine(seen: list[Made]) -> str:
-    """What copies the model to several GPUs: DistributedDataParallel, or nothing; "" where a library may do it, whose
-    launcher decides (accelerate, DeepSpeed, Lightning, Ray)."""
+def _own_engine(seen: list[Made], trained: Made) -> str:
+    """What copies the model to several GPUs: DistributedDataParallel, or nothing; "" where a condition decides, or a
+    library may do it, whose launcher decides (accelerate, DeepSpeed, Lightning, Ray)."""
     names = {made.last for made in seen}
     if names & {"Accelerator", "initialize", "Fabric", "DataParallel", "prepare_model", "TorchTrainer", "parallelize"}:
         return ""
-    return "ddp" if names & set(_WRAPS_COPIES) else "single"
+    copies = [made for made in seen if made.last in _WRAPS_COPIES]
+    if not copies:
+        return "single"
+    return "ddp" if any(is_within(made, trained) for made in copies) else ""
 
 
-def _engine(seen: list[Made], engines: list[Made], trained: Made) -> Keys:
-    """DeepSpeed's configuration, or FSDP's."""
+def _engine(seen: list[Made], engines: list[Made]) -> Keys:
+    """DeepSpeed's configuration, or that of accelerate's plug-ins."""
     for made in engines:
         config = _config_of(made)
         if isinstance(config, (Table, Known)):
@@ -297,7 +300,7 @@ def _engine(seen: list[Made], engines: list[Made], trained: Made) -> Keys:
     plugins = [keys for keys in map(_plugin, (made for made in seen if made.last == "Accelerator")) if keys]
     if plugins:
         return plugins[0]
-    return own_fsdp(seen, trained)
+    return {}
 
 
 def _config_of(engine: Made) -> Value | None:

@@ -32,14 +32,16 @@ class _NotSeenError(Exception):
     """An argument that decides about memory is not known."""
 
 
-def own_fsdp(seen: list[Made], trained: Made) -> Keys:
-    """The keys of a loop whose model goes through FSDP; none where it does not."""
+def own_fsdp(seen: list[Made], trained: Made, adapts: bool) -> Keys:
+    """The keys of a loop whose model goes through FSDP; none where it does not. `adapts`: it may train adapters."""
     calls = [made for made in seen if made.last in (*VERSION_1, VERSION_2)]
     if not calls:
         return {}
-    wrapped = [made for made in calls if made.last in VERSION_1 and _is_within(made, trained)]
+    wrapped = [made for made in calls if made.last in VERSION_1 and is_within(made, trained)]
     sharded = [made for made in calls if made.last == VERSION_2]
     try:
+        if adapts:
+            raise _NotSeenError("what wraps its adapters")
         if len(wrapped) == len(calls) == 1:
             options = _version_1(wrapped[0])
         elif len(sharded) == len(calls):
@@ -52,7 +54,7 @@ def own_fsdp(seen: list[Made], trained: Made) -> Keys:
     return {"fsdp": Known(True), "fsdp_config": Table(dict(options))}
 
 
-def _is_within(wrapper: Made, model: Made) -> bool:
+def is_within(wrapper: Made, model: Made) -> bool:
     """Whether the trained model is this wrapper, or something around it."""
     current: Value | None = model
     while isinstance(current, Made):
@@ -67,7 +69,7 @@ def _version_1(made: Made) -> Keys:
     if made.is_open:
         raise _NotSeenError("with which arguments")
     for name in _NOT_READ:
-        if given.get(name, _NOTHING) != _NOTHING:
+        if _is_given(given.get(name)):
             raise _NotSeenError(f"`{name}`")
     strategy = _member(given.get("sharding_strategy"), "FULL_SHARD", _STRATEGIES, "the strategy")
     prefetch = _member(given.get("backward_prefetch", _NOTHING), "NO_PREFETCH", _PREFETCHES, "`backward_prefetch`")
@@ -94,6 +96,9 @@ def _version_2(calls: list[Made], trained: Made) -> Keys:
     if any(not part.endswith("s[:]") and not part.endswith(".h[:]") for part in inner) or len(inner) > 1:
         raise _NotSeenError("which modules")
     given = calls[-1].arguments
+    precisions = [_precision(made.arguments.get("mp_policy"), "MixedPrecisionPolicy") for made in calls]
+    if any(one != precisions[-1] for one in precisions):
+        raise _NotSeenError("in which precision")
     reshards = [made.arguments.get("reshard_after_forward", _NOTHING) for made in calls if made is not calls[-1]]
     if any(made.is_open or "ignored_params" in made.arguments or _is_of_two(made) for made in calls):
         raise _NotSeenError("with which arguments")
@@ -104,7 +109,7 @@ def _version_2(calls: list[Made], trained: Made) -> Keys:
         "reshard_after_forward": Known(Known(False) not in map(_bare, reshards)),
         "auto_wrap_policy": Known("TRANSFORMER_BASED_WRAP" if inner else "NO_WRAP"),
         "offload_params": Known(_offloads(given.get("offload_policy"))),
-        **_precision(given.get("mp_policy"), "MixedPrecisionPolicy"),
+        **precisions[-1],
     }
 
 
@@ -134,7 +139,7 @@ def _is_of_two(made: Made) -> bool:
 
 def _member(value: Value | None, unsaid: str, known: set[str], words: str) -> str:
     """`FULL_SHARD` of `ShardingStrategy.FULL_SHARD`."""
-    if value is None or _bare(value) == _NOTHING:
+    if not _is_given(value):
         return unsaid
     if isinstance(value, External) and value.last in known:
         return value.last
@@ -151,7 +156,7 @@ def _switch(value: Value | None) -> bool:
 
 def _offloads(value: Value | None) -> bool:
     """`CPUOffload(offload_params=True)`, `CPUOffloadPolicy()`."""
-    if value is None or _bare(value) == _NOTHING:
+    if not _is_given(value):
         return False
     if isinstance(value, Made) and value.last == "CPUOffload" and not value.is_open:
         return _switch(value.arguments.get("offload_params") or next(iter(value.positional), None))
@@ -162,7 +167,7 @@ def _offloads(value: Value | None) -> bool:
 
 def _wrapping(policy: Value | None) -> Keys:
     """wrap.py: a policy with classes, by size, or none."""
-    if policy is None or _bare(policy) == _NOTHING:
+    if not _is_given(policy):
         return {"auto_wrap_policy": Known("NO_WRAP")}
     name = policy.last if isinstance(policy, (Made, External)) else ""
     if isinstance(policy, Made) and name in ("transformer_auto_wrap_policy", "ModuleWrapPolicy"):
@@ -186,16 +191,16 @@ def _items(value: Value | None) -> Iterator[Value]:
 
 def _precision(policy: Value | None, name: str) -> Keys:
     """The dtypes of parameters and reductions; version 1 reduces in the former unless told otherwise."""
-    if policy is None or _bare(policy) == _NOTHING:
+    if not _is_given(policy):
         return {}
     if not isinstance(policy, Made) or policy.last != name or policy.is_open:
         raise _NotSeenError("in which precision")
     given = {**dict(zip(("param_dtype", "reduce_dtype"), policy.positional)), **policy.arguments}
-    found = {key: _dtype(given[key]) for key in ("param_dtype", "reduce_dtype") if _bare_is_given(given.get(key))}
+    found = {key: _dtype(given[key]) for key in ("param_dtype", "reduce_dtype") if _is_given(given.get(key))}
     return {key: Known(value) for key, value in found.items()}
 
 
-def _bare_is_given(value: Value | None) -> bool:
+def _is_given(value: Value | None) -> bool:
     return value is not None and _bare(value) != _NOTHING
 
 

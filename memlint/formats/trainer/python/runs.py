@@ -47,6 +47,7 @@ from memlint.source.python.values import (
     Items,
     Known,
     Made,
+    PythonFunction,
     Table,
     Undetermined,
     Value,
@@ -442,7 +443,7 @@ def _keeps_logits(trainer: Made, arguments: Value | None) -> bool:
     """Whether evaluation keeps the logits of all samples: metrics are computed from them, and nothing makes them
     smaller before (transformers 5.23 trainer.py:3011-3015)."""
     metrics, smaller = (trainer.arguments.get(name) for name in ("compute_metrics", "preprocess_logits_for_metrics"))
-    is_given = metrics is not None and not isinstance(metrics, (Known, Either))
+    is_given = isinstance(metrics, (PythonFunction, Made, Instance))
     is_whole = smaller is None or (isinstance(smaller, Known) and smaller.value is None)
     by_batch = "batch_eval_metrics" in _said_by(arguments)
     return trainer.last in _EVALUATES_LOGITS and is_given and is_whole and not by_batch
