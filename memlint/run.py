@@ -344,6 +344,9 @@ class Optimizer(NamedTuple):
     # With "all linear layers" as targets, GaLore and APOLLO project the head as well (transformers 5.23
     # trainer_optimizer.py:130-152). LLaMA-Factory's own list leaves it out (0.9.5 train/trainer_utils.py:186-197).
     projects_head: bool = True
+    # 8-bit optimizers of bitsandbytes keep the states of embeddings in 32 bits: the Trainer asks for that (transformers
+    # 5.23 trainer.py:1328), a loop without it does not.
+    embeddings_in_32_bits: bool = True
     learning_rate: Maybe[float] = UNKNOWN  # only for the planner, which raises it when it adds adapters
 
 
@@ -394,6 +397,9 @@ class Fsdp(NamedTuple):
     reduce_dtype: str = ""
     upcasts_trainable: bool = True  # accelerate turns low-precision trainable parameters into fp32
     reduces_each_backward: bool = False  # gradients are reduced after each micro-batch (without `no_sync`)
+    # FSDP2: embedding, last norm and head are left to the root, whose parameters stay gathered and whose gradients are
+    # reduced at the end; accelerate gives them groups of their own.
+    root_holds_ends: bool = False
 
 
 class Parallelism(NamedTuple):
@@ -437,7 +443,7 @@ class Evaluation(NamedTuple):
     batch_size: Maybe[int] = UNKNOWN
     accumulation_steps: int | None = None
     predict_with_generate: bool = False
-    keeps_logits: bool = True  # prediction_loss_only false and metrics computed
+    keeps_logits: bool = False  # metrics are computed from the logits of all samples
     fused_loss: bool = False  # Liger's models skip the logits in evaluation too
     max_new_tokens: int = 0
     num_beams: int = 1

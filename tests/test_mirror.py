@@ -220,6 +220,8 @@ COVERED = {
     "tests/formats/trainer/test_python_runs.py": (
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
         "formats.trainer.python.loop",
+        "formats.trainer.python.frozen",
+        *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),

@@ -68,6 +68,8 @@ def _summary_parts(run: Run) -> Iterator[str]:
 def _precision(run: Run) -> str:
     compute = str(run.precision.compute)
     half_only = run.precision.autocast is False and not run.precision.master_weights and compute != "float32"
+    if run.parallelism.engine == "fsdp" and run.precision.trainable_dtype == "float32":
+        half_only = False  # FSDP's policy casts what it gathers
     return f"pure {compute}" if half_only and run.purpose == "train" else compute
 
 

@@ -8,7 +8,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.autograd.walk import Segment
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
-from memlint.memory.parameters import gives_scores
+from memlint.memory.parameters import MissingValue, gives_scores
 from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
 from memlint.memory.step import TrainingStep, segments, training_step
 from memlint.memory.storage import rounded
@@ -17,6 +17,7 @@ from memlint.run import Run
 
 DEFAULT_BATCH = 8  # per_device_eval_batch_size, transformers 5.23 training_args.py
 _HALF_BYTES = 2
+_NOT_COUNTED = "the logits of all evaluation samples stay on the GPU until the end, and nobody says how many these are"
 
 
 def evaluation(run: Run, units: tuple[Unit, ...], state: ModelState, simulated: bool) -> Phase:
@@ -52,14 +53,17 @@ def _with_evaluation_loss(run: Run) -> Run:
 
 def collected_logits(run: Run, step: TrainingStep) -> int:
     """Bytes of the logits that the Trainer collects on the GPU until `eval_accumulation_steps` or the end. They are
-    fp32 if accelerate converts the model's outputs."""
+    fp32 if accelerate converts the model's outputs, and each GPU gathers those of all (transformers 5.23
+    trainer.py:3013). Raises `MissingValue` where their number is not known."""
     if not run.evaluation.keeps_logits or run.evaluation.predict_with_generate or gives_scores(run):
         return 0
-    batches = run.evaluation.accumulation_steps or 1
-    samples = run.evaluation.samples
-    if run.evaluation.accumulation_steps is None and isinstance(samples, int):
-        batches = -(-samples // step.tokens.sequences)
-    return batches * step.counts["logits"] * (4 if run.precision.outputs_to_fp32 else _HALF_BYTES)
+    batches, ranks = run.evaluation.accumulation_steps, run.parallelism.data_parallel_size
+    ranks = ranks if isinstance(ranks, int) else 1
+    if batches is None:
+        if not isinstance(run.evaluation.samples, int):
+            raise MissingValue("evaluation.samples", _NOT_COUNTED)
+        batches = -(-run.evaluation.samples // (step.tokens.sequences * ranks))
+    return batches * ranks * step.counts["logits"] * (4 if run.precision.outputs_to_fp32 else _HALF_BYTES)
 
 
 def forward_without_gradients(

@@ -75,6 +75,7 @@ _LEAST: Mapping[str, _Least] = {
             _least("batch.micro_batch_size", 1, "a batch of one"),
             _least("attention.implementation", "flash_attention_2", "FlashAttention"),
             _least("optimizer.name", "sgd", "SGD"),
+            _least("evaluation.samples", 1, "one batch of them"),
             _least("precision.trainable_dtype", "bfloat16", "16 bits"),
         )
     ),

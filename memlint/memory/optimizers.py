@@ -220,7 +220,7 @@ def _configured(run: Run) -> _ConfiguredOptimizer:
     entry = entry_of(run.optimizer)
     version = run.stack.transformers
     embeddings_in_32_bits = any(name.startswith("bnb8") for name in entry["states"]) and (
-        not version or version >= (4, 52)
+        run.optimizer.embeddings_in_32_bits and (not version or version >= (4, 52))
     )
     rank = run.optimizer.rank or int(entry.get("rank", 0))
     return _ConfiguredOptimizer(entry, run.optimizer, rank, embeddings_in_32_bits, run.optimizer.projects_head)

@@ -25,6 +25,7 @@ class Sharding(NamedTuple):
 
     `replicates`: every rank has the whole model (DDP). `reduces_last`: of accumulated micro-batches only the last one
     reduces gradients, which are whole on each rank until then (accelerate 1.15 accelerator.py, `no_sync`).
+    `root_holds_ends`: only decoder layers and the model are sharded, in place of accelerate's groups.
     """
 
     ranks: int = 1
@@ -33,6 +34,7 @@ class Sharding(NamedTuple):
     reshard_after_forward: bool = True
     replicates: bool = False
     reduces_last: bool = False
+    root_holds_ends: bool = False
 
 
 @contextmanager
@@ -90,9 +92,10 @@ def shard(model: Any, sharding: Sharding, mesh: Any) -> None:
         param_dtype=build.DTYPES.get(sharding.param_dtype), reduce_dtype=build.DTYPES.get(sharding.reduce_dtype)
     )
     options: dict[str, Any] = {"mesh": mesh, "mp_policy": policy}
-    for group in _resharded(model):
+    for group in decoder_layers(model) if sharding.root_holds_ends else _resharded(model):
         fully_shard(group, **options, reshard_after_forward=sharding.reshard_after_forward)
-    fully_shard(_tail(model), **options, reshard_after_forward=False)
+    if not sharding.root_holds_ends:
+        fully_shard(_tail(model), **options, reshard_after_forward=False)
     fully_shard(model, **options)
 
 

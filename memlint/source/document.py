@@ -77,6 +77,13 @@ class StartedProgram(NamedTuple):
     # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
     quantized_preparation: str = ""
+    # In Python: paths of parts of the model whose gradients the script switches on or off, in its order: ("", False) is
+    # the whole model, ("model.layers[-4:]", True) its last four layers.
+    frozen: tuple[tuple[str, bool], ...] = ()
+    # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
+    # its launcher may decide.
+    engine: str = ""
+    keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.

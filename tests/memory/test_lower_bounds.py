@@ -60,6 +60,18 @@ def test_a_stated_size_is_sharded(stage: int) -> None:
     assert (found.allocated_low_bytes or 0) > 0.83 * 7e9 * 2 / 8
 
 
+@pytest.mark.parametrize("engine", ["deepspeed", "fsdp", "ddp"])
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_model_of_a_stated_size_has_a_bound_of_its_shard(engine: str, method: str) -> None:
+    named = {"model.name": "/own/merged-7B-sft", "model.architecture": UNKNOWN, "model.weights_dtype": UNKNOWN}
+    engines = {"parallelism.engine": engine, "parallelism.zero.stage": 3, "parallelism.fsdp.version": 2}
+    cards = {"parallelism.world_size": 8, "parallelism.gpus_per_node": 8, "parallelism.data_parallel_size": 8}
+    trains = {"method.kind": method, "method.rank": 8, "method.targets": ("q_proj",)}
+    found = estimate(replace(run(), {**named, **engines, **cards, **trains}))
+    shard = 7e9 / 8 if engine != "ddp" else 7e9
+    assert (found.allocated_low_bytes or 0) > 0.8 * shard * (2 if method == "full" else 0.5)
+
+
 @pytest.mark.parametrize(
     ("method", "bytes_each"), [("full", 2), ("lora", 0.5)], ids=["all of it trains", "it may be in 4 bits"]
 )
@@ -101,3 +113,15 @@ def test_adapters_on_unknown_stacked_parameters_leave_a_bound() -> None:
     assert found.unknown[0].field == "method.target_parameters"
     assert "no adapters on stacked experts" in found.unknown[0].reason
     assert estimate(replace(run(), {**adapted, "method.target_parameters": UNKNOWN})).allocated_bytes
+
+
+def test_every_gpu_gathers_the_logits_of_all() -> None:
+    """transformers 5.23 trainer.py:3013: each batch is gathered, and kept where `eval_accumulation_steps` is null."""
+    cards = {"parallelism.engine": "ddp", "parallelism.world_size": 2, "parallelism.data_parallel_size": 2}
+    evaluates = {**cards, "evaluation.enabled": True, "evaluation.keeps_logits": True, "evaluation.batch_size": 4}
+    found = {count: estimate(replace(run(), {**evaluates, "evaluation.samples": count})) for count in (8, 16, 24)}
+    peaks = [next(one for one in each.phases if one.name == "evaluation").allocated_bytes for each in found.values()]
+    assert peaks[2] - peaks[1] == peaks[1] - peaks[0] == 2 * 4 * 256 * 4000 * 2
+    unknown = estimate(replace(run(), evaluates))
+    assert unknown.unknown[0].field == "evaluation.samples"
+    assert unknown.allocated_low_bytes == found[8].allocated_bytes

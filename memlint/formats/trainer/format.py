@@ -20,11 +20,13 @@ from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.method import adapter_key
 from memlint.formats.trainer.model import keep_packed, model_name
+from memlint.formats.trainer.own_engine import OF_A_LOOP, is_loop
 from memlint.formats.trainer.parallel import (
     Companions,
     apply_engine,
@@ -186,6 +188,11 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     leaves_tower = as_bool(config.section.value.get("finetune_vision_layers")) is False
     why = "its adapters leave the tower out" if leaves_tower else "nothing freezes a tower"
     apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
+    read_frozen_parts(fields, config)
+    if (start := config.section.document.start) is not None and start.program.keeps_logits:
+        fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
+    if is_loop(config.section.document.start):
+        fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
     apply_preparation(fields, config)

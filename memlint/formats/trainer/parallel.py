@@ -10,6 +10,7 @@ from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.own_engine import apply_own_fsdp, is_loop
 from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
@@ -80,6 +81,9 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _taken(deepspeed, launcher)
+    if _wants_fsdp(config) and is_loop(config.section.document.start):
+        apply_own_fsdp(fields, config.section.below("fsdp_config"), config.section.origin("fsdp"))
+        return ()
     if _wants_fsdp(config):
         fsdp.apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
         return _taken(launcher)
@@ -107,6 +111,10 @@ def _single_or_ddp(fields: Fields, start: Start | None) -> None:
     several = isinstance(world, int) and world > 1
     if spreads_layers(start):
         fields.put("parallelism.engine", "single", _DEVICE_MAP)
+        return
+    if start is not None and start.program.engine:
+        engine = start.program.engine
+        fields.put("parallelism.engine", engine, Origin("framework", detail="what the loop itself sets up"))
         return
     engine = "ddp" if several else "single"
     if start is not None and start.accepted.defined and isinstance(world, int) and start.launcher != "accelerate":

@@ -341,6 +341,9 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         newest=run.newest,
         quantized_preparation=run.quantized_preparation,
         trainer_call=run.trainer_call,
+        frozen=run.frozen,
+        engine=run.engine,
+        keeps_logits=run.keeps_logits,
         spreads_layers=run.spreads_layers,
     )
 

@@ -432,6 +432,9 @@ class _Reader:
             newest={} if run is None else run.run.newest,
             quantized_preparation="" if run is None else run.run.quantized_preparation,
             trainer_call="" if run is None else run.run.trainer_call,
+            frozen=() if run is None else run.run.frozen,
+            engine="" if run is None else run.run.engine,
+            keeps_logits=run is not None and run.run.keeps_logits,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.source.python import builtin_functions
 from memlint.source.python.classes import external_bases, instance
 from memlint.source.python.limits import MAX_DEPTH
-from memlint.source.python.members import above, attribute, has_decorator, merge
+from memlint.source.python.members import PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
 from memlint.source.python.reader import Call, Frame, Reader
@@ -115,11 +115,18 @@ def _of_library(reader: Reader, name: str, given: Call, owner: Value | None) -> 
     if found is not None:
         return found
     _follow_callbacks(reader, given)
-    base = owner if isinstance(owner, (Made, Either)) else None  # Either: branches that load the model in several ways
-    made = Made(name, given.positional, given.named, given.source, base, given.is_open)
+    made = Made(name, given.positional, given.named, given.source, _base(name, owner), given.is_open)
     reader.made(made)
     reader.observe(made)
     return made
+
+
+def _base(name: str, owner: Value | None) -> Value | None:
+    """The object that a call of a library is made from: one that a library made, branches that made it in several ways,
+    and for parameters a part of a model."""
+    if isinstance(owner, External) and owner.of is not None and name.endswith(PARAMETERS):
+        return owner
+    return owner if isinstance(owner, (Made, Either)) else None
 
 
 def _follow_callbacks(reader: Reader, given: Call) -> None:

@@ -20,7 +20,7 @@ from memlint.source.python.members import (
     part_of,
     set_attribute,
 )
-from memlint.source.python.reader import Call, Frame, Reader, constant
+from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader, constant
 from memlint.source.python.values import (
     Either,
     External,
@@ -105,6 +105,9 @@ def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: F
         reader.observe(Made(CUT, (), cut, _source(node, frame)))
     elif not is_known:
         return Undetermined("a part of unknown length")
+    if is_known and isinstance(owner, External) and owner.of is not None and numbers[2] is None:
+        first, last = ("" if one is None else one for one in numbers[:2])
+        return owner._replace(name=f"{owner.name}[{first}:{last}]")
     return owner if isinstance(owner, (Undetermined, External, Made)) else Undetermined("a part of something unknown")
 
 
@@ -297,7 +300,7 @@ def _follow_once(
 ) -> None:
     """Follows the element of a comprehension whose rounds are unknown, for what it calls."""
     inner = Frame(frame.module, Scope(frame.scope))
-    with reader.doubt("only in a loop whose rounds memlint does not know"):
+    with reader.doubt(UNKNOWN_ROUNDS):
         for one in node.generators:
             assign(reader, one.target, part_of(evaluate(reader, one.iter, inner)), inner)
         evaluate(reader, node.value if isinstance(node, ast.DictComp) else node.elt, inner)

@@ -20,17 +20,21 @@ from memlint.source.python.values import (
     Table,
     Undetermined,
     Value,
+    ValueSource,
     either,
+    source_of,
 )
 
 PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what a loop over them goes through
-FREEZES = "freezes"  # the name of what is observed where a parameter's `requires_grad` is set; `base`: the model
+# The name of what is observed where parameters' `requires_grad` is set. `base`: the model, a part of it, or None where
+# it is not known whose parameters they are. `certain`: whether that surely happens.
+FREEZES = "freezes"
 
 
 def attribute(owner: Value, name: str) -> Value:
     """`owner.name`."""
     if isinstance(owner, External):
-        return External(f"{owner.name}.{name}")
+        return External(f"{owner.name}.{name}", owner.of)
     if isinstance(owner, Either):
         return either([attribute(one, name) for one in owner.values], owner.reason)
     if isinstance(owner, Table):
@@ -40,7 +44,7 @@ def attribute(owner: Value, name: str) -> Value:
     if isinstance(owner, Class):
         return class_member(owner, name) or Undetermined(f"`{owner.name}` has no `{name}` that memlint sees")
     if isinstance(owner, Made):
-        return owner.attributes.get(name) or owner.arguments.get(name) or External(f"{owner.name}().{name}")
+        return owner.attributes.get(name) or owner.arguments.get(name) or External(f"{owner.name}().{name}", owner)
     if isinstance(owner, Known):
         return _of_scalar(owner, name)
     return Undetermined(f"`.{name}` of something unknown") if not isinstance(owner, Undetermined) else owner
@@ -121,6 +125,8 @@ def item(owner: Value, key: Value) -> Value:
     if isinstance(owner, Items) and isinstance(key.value, int):
         inside = -len(owner.values) <= key.value < len(owner.values)
         return owner.values[key.value] if inside else Undetermined("an item that is not there")
+    if isinstance(owner, External) and owner.of is not None and isinstance(key.value, int):
+        return owner._replace(name=f"{owner.name}[{key.value}]")
     if isinstance(owner, Known) and isinstance(owner.value, str) and isinstance(key.value, int):
         inside = -len(owner.value) <= key.value < len(owner.value)
         return Known(owner.value[key.value]) if inside else Undetermined("an item that is not there")
@@ -155,7 +161,9 @@ def elements(value: Value) -> list[Value] | None:
 
 def part_of(iterated: Value) -> Value:
     """The loop variable in a loop over something of unknown length; over a model's parameters: one of them, with the
-    model as its base."""
+    model as its base; over its layers: each of them, `model.layers[:]`."""
+    if isinstance(iterated, External) and iterated.of is not None:
+        return iterated if iterated.name.endswith("]") else iterated._replace(name=f"{iterated.name}[:]")
     if isinstance(iterated, Made) and iterated.last in PARAMETERS:
         parameter = Made(PARAMETERS[0], base=iterated.base, source=iterated.source)
         is_named = iterated.last == "named_parameters"
@@ -163,10 +171,17 @@ def part_of(iterated: Value) -> Value:
     return Undetermined("an item of something unknown")
 
 
+def observe_freezing(reader: Reader, value: Value, base: Value | None, source: ValueSource) -> None:
+    """`requires_grad` of the parameters of `base` is set to `value`."""
+    certain = Known(not reader.in_doubt or reader.is_in_rounds)
+    reader.observe(Made(FREEZES, (value,), {"certain": certain}, source, base))
+
+
 def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None:
     """`owner.name = value`."""
-    if name == "requires_grad" and isinstance(owner, Made):
-        reader.observe(Made(FREEZES, (value,), base=owner.base or owner, source=owner.source))
+    if name == "requires_grad":
+        base = (owner.base or owner) if isinstance(owner, Made) else owner if isinstance(owner, External) else None
+        observe_freezing(reader, value, base, source_of(owner))
     if isinstance(owner, Table):
         reader.set(owner.values, owner, name, value)
     elif isinstance(owner, (Instance, Made)):

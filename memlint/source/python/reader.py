@@ -91,6 +91,9 @@ class Syntax(NamedTuple):
     execute: Callable[[Reader, Sequence[ast.stmt], Frame], str]
 
 
+# Why it is in doubt whether the body of a loop runs.
+UNKNOWN_ROUNDS = "only in a loop whose rounds memlint does not know"
+
 Library = Callable[["Reader", Call], "Value | None"]  # None: nothing special about this call
 
 
@@ -184,6 +187,11 @@ class Reader:
         finally:
             self._doubts.pop()
             self._fresh.pop()
+
+    @property
+    def is_in_rounds(self) -> bool:
+        """Whether loops of an unknown number of rounds are all that is in doubt."""
+        return all(doubt == UNKNOWN_ROUNDS for doubt in self._doubts)
 
     @property
     def in_doubt(self) -> bool:

@@ -12,7 +12,7 @@ from memlint.source.python.classes import define
 from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
-from memlint.source.python.reader import Frame, Reader
+from memlint.source.python.reader import UNKNOWN_ROUNDS, Frame, Reader
 from memlint.source.python.rounds import observe_rounds
 from memlint.source.python.values import (
     External,
@@ -127,7 +127,7 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     iterated = evaluate(reader, node.iter, frame)
     values = elements(iterated)
     if values is None or len(values) > MAX_ROUNDS:
-        with reader.doubt("only in a loop whose rounds memlint does not know"):
+        with reader.doubt(UNKNOWN_ROUNDS):
             assign(reader, node.target, part_of(iterated), frame)
             return _one_iteration(reader, node.body, frame)
     for value in values:
@@ -147,7 +147,7 @@ def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> st
         before = frame.scope.names.get(name)
         if isinstance(before, Known) and isinstance(before.value, (int, float)):
             frame.scope.names[name] = Undetermined("counts in a loop whose rounds memlint does not know")
-    _follow_branches(reader, (body, ()), frame, "only in a loop whose rounds memlint does not know")
+    _follow_branches(reader, (body, ()), frame, UNKNOWN_ROUNDS)
     return GOES_ON
 
 

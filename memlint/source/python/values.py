@@ -46,9 +46,11 @@ class Undetermined(NamedTuple):
 
 
 class External(NamedTuple):
-    """A name from a module outside of the repository: `transformers.TrainingArguments`."""
+    """A name from a module outside of the repository: `transformers.TrainingArguments`. `of`: the object of which it is
+    a part, for what libraries make: the model, for `model.lm_head` and `model.model.layers[-4:]`."""
 
     name: str
+    of: Made | None = None
 
     @property
     def last(self) -> str:

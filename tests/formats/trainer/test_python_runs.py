@@ -276,18 +276,12 @@ def test_the_command_line_says_what_a_loop_trains() -> None:
     [
         ("torch.optim.AdamW(groups", "bnb.optim.PagedAdamW8bit(groups", "optim", "paged_adamw_8bit"),
         ("torch.optim.AdamW(groups", "muon.MuonWithAuxAdam(groups", "optim", "?"),
-        ("torch.optim.AdamW(groups", "torch.optim.SGD(groups", "optim", "?"),
+        ("torch.optim.AdamW(groups", "torch.optim.SGD(groups", "optim", "sgd"),
         ('mixed_precision="bf16", ', "", "bf16", None),  # its launcher decides
         ("batch_size=args.batch_size, ", "", "per_device_train_batch_size", "?"),
         ("model.gradient_checkpointing_enable()", "", "gradient_checkpointing", False),
         ("model.gradient_checkpointing_enable()", "model.to(torch.bfloat16)", "dtype", "bfloat16"),
         ("model.gradient_checkpointing_enable()", "model = model.half().cuda()", "dtype", "float16"),
-        (
-            "model.gradient_checkpointing_enable()",
-            "for p in model.parameters():\n    p.requires_grad = False",
-            "use_peft",
-            "?",
-        ),
         (
             "model.gradient_checkpointing_enable()",
             "for name, p in model.named_parameters():\n    p.requires_grad_('head' in name)",
@@ -409,12 +403,30 @@ def test_accelerates_deepspeed_plugin_is_the_engine(arguments: str, engine: Any)
     assert keys(LOOP.replace("gradient_accumulation_steps=4)", PLUGIN % arguments))["deepspeed"] == engine
 
 
-def test_fsdp_of_a_loop_is_unknown() -> None:
+@pytest.mark.parametrize(
+    ("trainer", "argument", "newest"),
+    [
+        ("DPO", "max_prompt_length=512", {"trl": ((0, 28), "max_prompt_length")}),
+        ("DPO", "max_prompt_length=512, use_liger_loss=True", {"trl": ((0, 27), "use_liger_loss")}),
+        ("GRPO", "max_prompt_length=512", {"trl": ((0, 27), "max_prompt_length")}),
+        ("RLOO", "max_prompt_length=512", {"trl": ((0, 28), "max_prompt_length")}),
+        ("DPO", "max_length=512", {}),
+        ("KTO", "max_prompt_length=512", {}),
+    ],
+)
+def test_an_argument_that_newer_releases_refuse_dates_the_script(trainer: str, argument: str, newest: Any) -> None:
+    code = f"from trl import {trainer}Config, {trainer}Trainer\n"
+    code += f"{trainer}Trainer('Qwen/Qwen2.5-7B', args={trainer}Config('out', {argument})).train()\n"
+    (run,) = runs(code)
+    assert run.newest == newest
+
+
+def test_fsdp_of_accelerates_plugin_is_unknown() -> None:
     plugin = "gradient_accumulation_steps=4, fsdp_plugin=FullyShardedDataParallelPlugin())"
     assert keys(LOOP.replace("gradient_accumulation_steps=4)", plugin))["fsdp"] == "?"
     code = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n{LOOP}"
     wrapped = keys(code.replace("model.gradient_checkpointing_enable()", "model = FSDP(model, device_id=0)"))
-    assert wrapped["fsdp"] == "?"
+    assert (wrapped["fsdp"], wrapped["fsdp_config"]["version"]) == (True, 1)
     assert "model_name_or_path" in wrapped
 
 

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from memlint.architectures.model import Architecture
+from memlint.memory import estimate
 from memlint.memory.parameters import MissingValue
 from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.fsdp.plan import by_size, with_flat_gradients
 from memlint.memory.values import ModelState, Unit, with_tensors
-from memlint.run import UNKNOWN, Quantization, Run, replace
+from memlint.run import UNKNOWN, Fsdp, Parallelism, Precision, Quantization, Run, replace
+from memlint.simulation import simulate
+from tests.memory.runs import TINY, run
 from tests.memory.sharding.models import fsdp_run, model, tensor
 
 UNITS = model(dtype="float32")
@@ -183,3 +186,37 @@ def test_a_layer_of_many_is_prefetched_beside_tied_embeddings_too() -> None:
     run = replace(fsdp_run(2, 4), {"model.architecture": tied})
     many, one = (place(run, layers).units[1].gathered_backward for layers in (units, alone))
     assert many - one == pytest.approx(2 * LAYER, rel=0.01)
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("reshards", [True, False])
+@pytest.mark.parametrize(("accumulation", "each"), [(1, True), (4, True), (4, False)])
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_root_with_the_embedding_and_the_head_beside_the_real_code(
+    tied: bool, accumulation: int, each: bool, reshards: bool, checkpointing: str
+) -> None:
+    """`fully_shard` of each layer and then of the model: fp32 shards, gathered in bf16, reduced in fp32."""
+    config = {**TINY, "tie_word_embeddings": tied}
+    fsdp = Fsdp(
+        2,
+        reshard_after_forward=reshards,
+        strategy="FULL_SHARD" if reshards else "SHARD_GRAD_OP",
+        param_dtype="bfloat16",
+        reduce_dtype="float32",
+        upcasts_trainable=False,
+        reduces_each_backward=each,
+        root_holds_ends=True,
+    )
+    found = run(
+        config,
+        model__weights_dtype="float32",
+        precision=Precision("bfloat16", False, "float32", False, outputs_to_fp32=False),
+        parallelism=Parallelism(4, 4, 4, engine="fsdp", fsdp=fsdp),
+        batch__gradient_accumulation_steps=accumulation,
+        checkpointing__mode=checkpointing,
+        checkpointing__reentrant=False,
+        sequence__length=512,
+    )
+    real, phases = simulate(found, config), {one.name: one.allocated_bytes for one in estimate(found).phases}
+    assert phases["forward"] == pytest.approx(real.forward, rel=0.001)
+    assert phases["backward"] == pytest.approx(real.backward, rel=0.001)

@@ -160,8 +160,9 @@ def test_nothing_is_said_of_the_trainer_in_a_loop() -> None:
     assert not [one.rule for one in found.findings if one.rule.startswith(("CFG", "DSP001", "EVA", "PEF019"))]
 
 
-def test_an_engine_that_the_code_makes_itself_is_unknown() -> None:
-    wraps = ENGINE_LOOP.replace("deepspeed.initialize(model=model, config=settings)", "FSDP(model), 0, 0, 0")
+@pytest.mark.parametrize(("policy", "engine"), [("", "fsdp"), (", auto_wrap_policy=my_policy", UNKNOWN)])
+def test_an_engine_that_the_code_makes_itself(policy: str, engine: object) -> None:
+    wraps = ENGINE_LOOP.replace("deepspeed.initialize(model=model, config=settings)", f"FSDP(model{policy}), 0, 0, 0")
     wraps = wraps.replace(
         "import torch\n", "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n"
     )
@@ -170,10 +171,8 @@ def test_an_engine_that_the_code_makes_itself_is_unknown() -> None:
         "    model.backward(model(**batch).loss)\n    model.step()",
         "    model(**batch).loss.backward()\n    optimizer.step()",
     )
-    assert (
-        run("torchrun --nproc_per_node 2 train.py --base gpt2 --batch 2", {"train.py": wraps}).parallelism.engine
-        is UNKNOWN
-    )
+    found = run("torchrun --nproc_per_node 2 train.py --base gpt2 --batch 2", {"train.py": wraps})
+    assert found.parallelism.engine is engine or found.parallelism.engine == engine
 
 
 FIRE = """\

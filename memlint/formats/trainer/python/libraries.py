@@ -14,7 +14,7 @@ from memlint.source.document import NOT_READ
 from memlint.source.python.calls import complete, follow
 from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, value_of_document
-from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
@@ -30,6 +30,8 @@ from memlint.source.python.values import (
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
+CONFIG_READ = "what its file says"  # argument of DeepSpeed's engine whose configuration is a file
+CERTAIN = "certain"  # argument of an observed call: whether it surely happens
 CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
 CONVERTED = "what converts its linear layers"  # attribute of a model
@@ -65,6 +67,31 @@ def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
     return Items([model, Made(f"{given.name}.tokenizer", (), {}, given.source)], given.source)
 
 
+def _fully_shard(reader: Reader, given: Call) -> Value | None:
+    """`fully_shard(model.model.layers[0], mesh=mesh)` shards a module in place, and gives it back."""
+    named = {**given.named, CERTAIN: Known(not reader.in_doubt or reader.is_in_rounds)}
+    reader.observe(Made(given.name, given.positional, named, given.source, None, given.is_open))
+    return given.argument(0, "module")
+
+
+def _apply_checkpointing(reader: Reader, given: Call) -> Value | None:
+    """It wraps the modules that `check_fn` chooses (torch 2.13 distributed/algorithms/_checkpoint)."""
+    model = given.argument(0, "model")
+    if isinstance(model, Made):
+        reader.set(model.attributes, model, CHECKPOINTS, Known(True, given.source))
+        reader.observe(Made(given.name, given.positional, given.named, given.source))
+    return Known(None)
+
+
+def _partial(reader: Reader, given: Call) -> Value | None:
+    """`functools.partial(transformer_auto_wrap_policy, transformer_layer_cls={LlamaDecoderLayer})` keeps the arguments
+    of FSDP's policies; of other functions the function is enough."""
+    (function,) = given.positional[:1] or (None,)
+    if isinstance(function, External) and function.last.endswith("_policy"):
+        return Made(function.name, given.positional[1:], given.named, given.source, None, given.is_open)
+    return function
+
+
 def _prepare(reader: Reader, given: Call) -> Value | None:
     """`model, optimizer = accelerator.prepare(model, optimizer)` gives back what it is given."""
     if len(given.positional) == 1:
@@ -74,8 +101,12 @@ def _prepare(reader: Reader, given: Call) -> Value | None:
 
 def _engine(reader: Reader, given: Call) -> Value:
     """`engine, optimizer, loader, scheduler = deepspeed.initialize(...)`."""
-    made = Made(given.name, given.positional, given.named, given.source)
-    reader.observe(made)
+    config = given.named.get("config") or given.named.get("config_params")
+    path = config.value if isinstance(config, Known) else None
+    document = reader.find(path) if isinstance(path, str) else None
+    read = value_of_document(document) if document is not None else None
+    named = {**given.named, **({CONFIG_READ: read} if isinstance(read, Table) else {})}
+    reader.observe(Made(given.name, given.positional, named, given.source))
     model = given.argument(1, "model") or Undetermined("the engine's model", given.source)
     others: list[Value] = [Undetermined(f"DeepSpeed's {name}", given.source) for name in ("optimizer", "loader")]
     return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)
@@ -138,14 +169,12 @@ def _cast_to(name: str) -> Library:
 
 
 def _frozen(reader: Reader, given: Call) -> Value | None:
-    """`model.requires_grad_(False)` and the same of a part of it, or as a name decides: seen, not followed."""
-    (value,) = given.positional[:1] or (given.named.get("requires_grad"),)
-    if value is not None and not (isinstance(value, Known) and value.value is not False):
-        owner = given.owner
-        base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
-        of = {"of": Known(owner.name)} if isinstance(owner, External) else {}
-        reader.observe(Made(FREEZES, (value,), of, given.source, base if isinstance(base, Made) else None))
-    return given.owner if isinstance(given.owner, Made) else None
+    """`model.requires_grad_(False)` and the same of a part of it, or as a name decides."""
+    value = given.argument(0, "requires_grad") or Known(True)
+    owner = given.owner
+    base = owner.base or owner if isinstance(owner, Made) and owner.name == PARAMETERS[0] else owner
+    observe_freezing(reader, value, base if isinstance(base, (Made, External)) else None, given.source)
+    return owner if isinstance(owner, Made) else None
 
 
 def _is_module(owner: Made) -> bool:
@@ -449,6 +478,9 @@ LIBRARIES: Mapping[str, Library] = {
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
     "deepspeed.initialize": _engine,
+    ".fully_shard": _fully_shard,
+    ".apply_activation_checkpointing": _apply_checkpointing,
+    **dict.fromkeys(("functools.partial", "partial"), _partial),
     "deepspeed.add_config_arguments": _same,  # gives back the parser (deepspeed 0.19.8 __init__.py)
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.libraries import CONFIG_READ
 from memlint.formats.trainer.python.model import (
     PREPARES_QUANTIZED,
     Keys,
@@ -19,8 +21,10 @@ from memlint.formats.trainer.python.model import (
     model_keys,
     origin_of,
 )
+from memlint.formats.trainer.python.optimizers import optimizer_keys
+from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
 from memlint.source.document import Span
-from memlint.source.python.members import FREEZES, PARAMETERS
+from memlint.source.python.members import PARAMETERS
 from memlint.source.python.rounds import EVERY
 from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
@@ -38,27 +42,13 @@ from memlint.source.python.values import (
 )
 
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
-# torch 2.13 optim, bitsandbytes 0.49 optim, transformers 5.23 optimization.py and training_args.py (OptimizerNames):
-# a class, and the name of the Trainer's that keeps the same states. Adam keeps what AdamW keeps.
-_OPTIMIZERS: Mapping[str, str] = {
-    **dict.fromkeys(("AdamW", "Adam", "NAdam", "RAdam"), "adamw_torch"),
-    **dict.fromkeys(("AdamW8bit", "Adam8bit"), "adamw_8bit"),
-    "PagedAdamW": "paged_adamw_32bit",
-    **dict.fromkeys(("PagedAdamW8bit", "PagedAdam8bit"), "paged_adamw_8bit"),
-    **dict.fromkeys(("PagedAdamW32bit", "PagedAdam32bit"), "paged_adamw_32bit"),
-    **dict.fromkeys(("Lion8bit",), "lion_8bit"),
-    "Adafactor": "adafactor",
-    "Adagrad": "adagrad",
-    "RMSprop": "rmsprop",
-    "FusedAdam": "adamw_torch",
-}
 # Names of optimizers, of libraries that are not read as well.
 _OPTIMIZER = re.compile(
     r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
     r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
 )
 GENERATES = "generates and scores sequences in its loop"
-_WRAPS_SHARDED = ("FullyShardedDataParallel", "FSDP", "fully_shard")
+_WRAPS_COPIES = ("DistributedDataParallel", "DDP")
 _ACCUMULATION_NAMES = (
     *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
     *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
@@ -76,6 +66,8 @@ class Loop(NamedTuple):
     source: ValueSource
     unmodelled: str = ""
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
+    frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
+    engine: str = ""  # `StartedProgram.engine`
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
@@ -94,13 +86,14 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.setdefault("gradient_checkpointing", Known(False, trained.source))
     keys.update(_batch(seen, engines))
     keys.update(_precision(seen, engines))
-    keys.update(_engine(seen, engines))
-    keys["optim"] = _optimizer(optimizers, engines)
+    keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
+    keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
     keys["max_length"] = _length(lengths, _generates(seen, text))
-    if "use_peft" not in keys and freezes(seen, trained):
-        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
+    if isinstance(frozen, Undetermined):
+        keys["use_peft"], frozen = frozen, ()
     beside = _beside(seen, models, optimizers, text)
-    return Loop(keys, trained.source, beside, is_prepared(seen, trained))
+    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen, trained))
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -111,24 +104,11 @@ def _length(lengths: list[Value], generates: bool) -> Value:
     return either(lengths, "several lengths are tokenized to") if lengths else Undetermined("the script decides")
 
 
-def freezes(seen: list[Made], model: Value) -> bool:
-    """Whether the script switches gradients of parameters of `model` off, one by one or of a part of it."""
-    wanted = origin_of(model)
-    return any(made.name == FREEZES and _is_about(made, wanted) for made in seen)
-
-
 def is_prepared(seen: list[Made], model: Value) -> bool:
     """Whether the script gives `model` to peft's prepare_model_for_kbit_training, which changes it in place."""
     origins = [origin_of(one) for one in alternatives(model)]
     calls = (made for made in seen if made.last in PREPARES_QUANTIZED)
     return any(origin is one for made in calls for origin in map(origin_of, given_to(made)) for one in origins)
-
-
-def _is_about(made: Made, model: Value) -> bool:
-    if made.base is not None:
-        return origin_of(made.base) is model
-    part = made.arguments.get("of")  # a part: `AutoModel.from_pretrained().model.layers`
-    return isinstance(model, Made) and isinstance(part, Known) and str(part.value).startswith(f"{model.name}().")
 
 
 def _distinct(made: Iterable[Made]) -> Iterator[Made]:
@@ -192,6 +172,8 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
             Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
         )
     of_engine = _said_by_engine(engines, "train_micro_batch_size_per_gpu")
+    if isinstance(of_engine, Known) and not isinstance(found, Known):
+        found = of_engine  # `batch_size=engine.train_micro_batch_size_per_gpu()`
     found = found or of_engine or _named(seen, _BATCH_NAMES) or _passed(seen)
     found = found or Undetermined("the loop has no loader that memlint sees")
     accumulation = next(
@@ -296,8 +278,20 @@ def _as_switches(precision: Value) -> Keys:
     return {"bf16": reason, "fp16": reason}
 
 
+def _own_engine(seen: list[Made], trained: Made) -> str:
+    """What copies the model to several GPUs: DistributedDataParallel, or nothing; "" where a condition decides, or a
+    library may do it, whose launcher decides (accelerate, DeepSpeed, Lightning, Ray)."""
+    names = {made.last for made in seen}
+    if names & {"Accelerator", "initialize", "Fabric", "DataParallel", "prepare_model", "TorchTrainer", "parallelize"}:
+        return ""
+    copies = [made for made in seen if made.last in _WRAPS_COPIES]
+    if not copies:
+        return "single"
+    return "ddp" if any(is_within(made, trained) for made in copies) else ""
+
+
 def _engine(seen: list[Made], engines: list[Made]) -> Keys:
-    """DeepSpeed's configuration; FSDP that the script wraps by itself is not read."""
+    """DeepSpeed's configuration, or that of accelerate's plug-ins."""
     for made in engines:
         config = _config_of(made)
         if isinstance(config, (Table, Known)):
@@ -306,8 +300,6 @@ def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     plugins = [keys for keys in map(_plugin, (made for made in seen if made.last == "Accelerator")) if keys]
     if plugins:
         return plugins[0]
-    if any(made.last in _WRAPS_SHARDED for made in seen):
-        return {"fsdp": Undetermined("the script wraps the model with FSDP by itself")}
     return {}
 
 
@@ -319,11 +311,12 @@ def _config_of(engine: Made) -> Value | None:
 def _said_by_engine(engines: list[Made], *names: str) -> Value | None:
     """What DeepSpeed's configuration in the script says at a path; None where it says nothing."""
     for made in engines:
-        value = _config_of(made)
+        value = made.arguments.get(CONFIG_READ) or _config_of(made)
         for name in names:
             value = value.values.get(name) if isinstance(value, Table) else None
         if value is not None:
-            return value
+            # what a file says stays there: the arguments are the script's
+            return Known(value.value) if isinstance(value, Known) and value.source.how == "config" else value
     return None
 
 
@@ -389,21 +382,6 @@ def _of_deepspeed(engines: list[Made]) -> Value:
     name = _said_by_engine(engines, "optimizer", "type")
     word = _DEEPSPEED_OPTIMIZERS.get(str(name.value).lower()) if isinstance(name, Known) else None
     return Undetermined("DeepSpeed makes it") if word is None else Known(word, source_of(name or Known(None)))
-
-
-def _optimizer(optimizers: list[Made], engines: list[Made]) -> Value:
-    """The optimizer's word in the Trainer; one of several where the script chooses."""
-    words: list[Value] = []
-    for made in optimizers:
-        word = _OPTIMIZERS.get(made.last)
-        eight = made.arguments.get("optim_bits")
-        unread = word is None or (eight is not None and not (isinstance(eight, Known) and eight.value == 32))
-        words.append(
-            Undetermined(f"`{made.last}` is not read", made.source)
-            if unread or word is None
-            else Known(word, made.source)
-        )
-    return either(words, "the script chooses among optimizers") if words else _of_deepspeed(engines)
 
 
 _REINFORCES = re.compile(r"reward|advantage|rollout", re.IGNORECASE)

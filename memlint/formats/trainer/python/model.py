@@ -59,6 +59,7 @@ _UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
 }
 # peft's utils/other.py; the second until 0.10.
 PREPARES_QUANTIZED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+GIVES_MODEL = frozenset({*_METHODS, *_WRAPPERS, *PREPARES_QUANTIZED, "prepare", "prepare_model"})
 _PEFT_ONLY = ("LoraConfig",)
 _HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised model (transformers 5.23 trainer_utils.py)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.libraries import (
     ASKS_FOR_CARD,
     CHECKPOINTS,
@@ -19,7 +20,7 @@ from memlint.formats.trainer.python.libraries import (
     MODEL_ARGUMENT_NAME,
     TRAINS,
 )
-from memlint.formats.trainer.python.loop import GENERATES, freezes, is_prepared, loop_of
+from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import (
     Keys,
     adapter_keys,
@@ -47,6 +48,7 @@ from memlint.source.python.values import (
     Items,
     Known,
     Made,
+    PythonFunction,
     Table,
     Undetermined,
     Value,
@@ -121,6 +123,9 @@ class PythonRun(NamedTuple):
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
     trainer_call: str = ""  # `StartedProgram.trainer_call`
+    frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
+    engine: str = ""  # `StartedProgram.engine`
+    keeps_logits: bool = False  # `StartedProgram.keeps_logits`
 
     @property
     def framework(self) -> str:
@@ -174,6 +179,7 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
     run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
+    run = run._replace(frozen=loop.frozen, engine=loop.engine)
     return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
@@ -291,8 +297,9 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
         lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
-    if "use_peft" not in keys and model is not None and freezes(seen, model):
-        keys["use_peft"] = Undetermined("the script freezes parameters one by one")
+    frozen = frozen_parts(seen, model) if "use_peft" not in keys and model is not None else ()
+    if isinstance(frozen, Undetermined):
+        keys["use_peft"], frozen = frozen, ()
     elif "use_peft" not in keys and _extends(model):
         keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
     call = arguments.source.span if isinstance(arguments, Made) else None
@@ -301,10 +308,12 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     newest = {} if has_unsloth else _newest(trainer, seen)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
-    found = PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later)
+    return PythonRun(
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
+        frozen=frozen,
+        keeps_logits=_keeps_logits(trainer, arguments),
+        trainer_call=_call_of(trainer, seen),
     )
-    return found._replace(trainer_call=_call_of(trainer, seen))
 
 
 def _call_of(trainer: Made, seen: list[Made]) -> str:
@@ -373,14 +382,54 @@ _BESIDE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
 }
 
 
+# Arguments that configurations of TRL lost, by the last release that takes them (0.27.2, 0.28.0 and 0.29.0
+# trainer/<stage>_config.py): a call with one of them raises TypeError since.
+_GONE: Mapping[str, tuple[tuple[Version, frozenset[str]], ...]] = {
+    "GRPOConfig": (((0, 27), frozenset({"max_prompt_length", "use_liger_loss", "vllm_guided_decoding_regex"})),),
+    "RLOOConfig": (
+        ((0, 27), frozenset({"vllm_guided_decoding_regex"})),
+        ((0, 28), frozenset({"max_prompt_length"})),
+    ),
+    "DPOConfig": (
+        ((0, 27), frozenset({"use_liger_loss"})),
+        (
+            (0, 28),
+            frozenset(
+                {
+                    *(
+                        "max_prompt_length",
+                        "max_completion_length",
+                        "rpo_alpha",
+                        "reference_free",
+                        "use_logits_to_keep",
+                    ),
+                    *("force_use_ref_model", "generate_during_eval", "label_pad_token_id", "base_model_attribute_name"),
+                    *("model_adapter_name", "ref_adapter_name", "ref_model_init_kwargs", "tools"),
+                }
+            ),
+        ),
+    ),
+}
+
+
+def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Version, str]]:
+    """Framework, the last release that takes an argument of the call, and the argument."""
+    if not isinstance(arguments, Made) or not arguments.name.startswith("trl"):
+        return
+    for last, names in _GONE.get(arguments.last, ()):
+        for name in sorted(names & arguments.arguments.keys()):
+            yield "trl", last, name
+
+
 def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-    found = (
-        [(framework, _WITH_TOKENIZER[framework], "tokenizer")] if framework and "tokenizer" in trainer.arguments else []
-    )
+    found: list[tuple[str, Version, str]] = []
+    if framework and "tokenizer" in trainer.arguments:
+        found.append((framework, _WITH_TOKENIZER[framework], "tokenizer"))
     beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
     found += [("trl", (0, 12), name) for name in islice(beside, 1)]
+    found += _arguments_that_are_gone(_arguments_of(trainer))
     models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
     given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
     flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
@@ -402,6 +451,19 @@ def _said_by(arguments: Value | None) -> Mapping[str, Value]:
     if isinstance(arguments, Instance):
         return arguments.attributes
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
+
+
+_EVALUATES_LOGITS = frozenset({*_TRANSFORMERS, "SFTTrainer"})
+
+
+def _keeps_logits(trainer: Made, arguments: Value | None) -> bool:
+    """Whether evaluation keeps the logits of all samples: metrics are computed from them, and nothing makes them
+    smaller before (transformers 5.23 trainer.py:3011-3015)."""
+    metrics, smaller = (trainer.arguments.get(name) for name in ("compute_metrics", "preprocess_logits_for_metrics"))
+    is_given = isinstance(metrics, (PythonFunction, Made, Instance))
+    is_whole = smaller is None or (isinstance(smaller, Known) and smaller.value is None)
+    by_batch = "batch_eval_metrics" in _said_by(arguments)
+    return trainer.last in _EVALUATES_LOGITS and is_given and is_whole and not by_batch
 
 
 def _by_name(model: Value, given: Value | None) -> Value:

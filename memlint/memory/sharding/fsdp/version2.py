@@ -14,7 +14,7 @@ from memlint.run import Run
 def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
     """The model state on one rank: shards, gathered parameters with their buffers, gradients until they are reduced."""
     state = sharded_state(run, units, plan)
-    walk = (_RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups)(run, units, plan)
+    walk = _walk(run, units)(run, units, plan)
     largest = max(group.numel for group in walk.groups)
     weights = state.shards + (_left_whole(run, units) or packed_experts.whole_constants(run, units, plan.ranks))
     return ModelState(
@@ -29,8 +29,14 @@ def place(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> ModelState:
         load_peak=max(weights + plan.master * largest, _whole_on_each_rank(run, units)),
         host_bytes=state.host,
         gathered_at_loss=walk.gathered_at_loss() + walk.all_gather_buffer_at_loss(),
-        gathered_at_loss_backward=walk.gathered_at_loss(),
+        gathered_at_loss_backward=walk.gathered_at_loss() + walk.prefetched_at_loss(),
     )
+
+
+def _walk(run: Run, units: tuple[Unit, ...]) -> type[_Groups]:
+    if run.parallelism.fsdp.root_holds_ends:
+        return _RootHoldsEnds if run.parallelism.fsdp.wrap != "none" else _Groups
+    return _RootHoldsLayers if _has_embedding_and_tail_alone(run, units) else _Groups
 
 
 def _left_whole(run: Run, units: tuple[Unit, ...]) -> int:
@@ -208,6 +214,10 @@ class _Groups:
             return self.plan.element * self.total
         return self.plan.element * (self.tied_elements + self.groups[-1].numel)
 
+    def prefetched_at_loss(self) -> int:
+        """Bytes of an all-gather buffer that is there when the loss's backward begins."""
+        return 0
+
     def all_gather_buffer_at_loss(self) -> int:
         """Bytes of the last all-gather buffer, which the root frees when its forward ends."""
         if self.plan.ranks == 1:
@@ -216,6 +226,43 @@ class _Groups:
             self.total if self.single_group else self.groups[-2].numel if self.tied_elements else self.groups[-1].numel
         )
         return self.plan.element * last
+
+
+class _RootHoldsEnds(_Groups):
+    """`fully_shard` of each layer and then of the model: embedding, final norm and head are the root's.
+
+    The root is gathered from the start of the forward, and not resharded after it (torch 2.13 _fully_shard.py,
+    `reshard_after_forward`). Its gradients stay whole until the backward has ended (_fsdp_state.py,
+    _root_post_backward_final_callback), those of norm and head from the beginning.
+    """
+
+    def __init__(self, run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> None:
+        super().__init__(run, units, plan)
+        self.tail = plan.unwrapped[-1]
+        self.root = merged([(plan.unwrapped[0], 1), (self.tail, 1)])
+        self.groups = [self.root, *self.groups[1:-1], ParameterGroup()]
+        self.tied_elements = self.root.numel
+
+    def unit(self, index: int) -> UnitState:
+        found, of_tail = super().unit(index), self.plan.element * self.tail.trained
+        if index == 0:
+            freed = 0 if self.accumulates else of_tail
+            end = found.gradient_end - of_tail
+            return found._replace(gradient_kept=found.gradient_kept - freed, gradient_end=end)
+        if index < len(self.units) - 1:
+            return found
+        live = found.gradient_live + self.plan.element * self.tail.largest_tensor
+        kept = found.gradient_kept + (0 if self.accumulates else of_tail)
+        return found._replace(gradient_live=live, gradient_kept=kept)
+
+    def prefetched_at_loss(self) -> int:
+        """The loss is one of the root's outputs: with its gradient the last layer is prefetched."""
+        return self.plan.element * self.groups[-2].numel if self.reshards and self.plan.ranks > 1 else 0
+
+    def _forward(self, current: ParameterGroup, index: int) -> int:
+        """As for other groups. Behind the last layer nothing is copied out, so that its buffer stays."""
+        is_tail = index == len(self.units) - 1 and self.reshards and self.plan.ranks > 1
+        return super()._forward(current, index) + (self.groups[-2].numel if is_tail else 0)
 
 
 class _RootHoldsLayers(_Groups):

@@ -1,0 +1,108 @@
+"""What a Python script freezes, beside the same statements run on a small model of transformers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from memlint.architectures import from_config
+from memlint.formats.trainer.frozen_parts import trainable_patterns
+from memlint.formats.trainer.python.frozen import ONE_BY_ONE
+from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.memory import estimate
+from memlint.simulation import simulate
+from memlint.source.python.reader import ScriptFiles
+from memlint.source.python.text import SourceText, parse
+from memlint.source.python.values import Undetermined
+from tests.memory.runs import TINY, run
+
+FREEZE_ALL = "for p in model.parameters():\n    p.requires_grad = False\n"
+LAST_LAYERS = (
+    "for layer in model.model.layers[-2:]:\n    for p in layer.parameters():\n        p.requires_grad = True\n"
+)
+CASES = {
+    "last layers and head": FREEZE_ALL + LAST_LAYERS + "model.lm_head.requires_grad_(True)\n",
+    "first layers": "for layer in model.model.layers[:3]:\n    layer.requires_grad_(False)\n",
+    "embedding": "for p in model.model.embed_tokens.parameters():\n    p.requires_grad = False\n",
+    "one matrix": "model.lm_head.weight.requires_grad = False\n",
+    "by method": "model.get_input_embeddings().requires_grad_(False)\n",
+    "one layer": "model.requires_grad_(False)\nmodel.model.layers[-1].requires_grad_()\n",
+    "attention of each layer": FREEZE_ALL
+    + "for layer in model.model.layers:\n    for p in layer.self_attn.parameters():\n        p.requires_grad = True\n",
+    "norm": FREEZE_ALL + "for p in model.model.norm.parameters():\n    p.requires_grad = True\n",
+    "decoder, then a part again": "model.model.requires_grad_(False)\n" + LAST_LAYERS,
+}
+UNKNOWN_PARTS = {
+    "by name": "for n, p in model.named_parameters():\n    if 'mlp' in n:\n        p.requires_grad = False\n",
+    "by index": "for i, layer in enumerate(model.model.layers):\n    if i < 2:\n        layer.requires_grad_(False)\n",
+    "by module": FREEZE_ALL + "for n, m in model.named_modules():\n    m.requires_grad_(True)\n",
+    "by condition": "if args.freeze:\n    model.lm_head.requires_grad_(False)\n",
+    "a method of the model": "model.freeze_encoder()\n",
+}
+SCRIPT = """\
+import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+args = torch.load("args")
+model = AutoModelForCausalLM.from_pretrained("own/model", torch_dtype=torch.bfloat16)
+teacher = AutoModelForCausalLM.from_pretrained("own/teacher", torch_dtype=torch.bfloat16)
+for p in teacher.parameters():
+    p.requires_grad = False
+{freezing}Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=2)).train()
+"""
+
+
+def script_run(freezing: str) -> PythonRun:
+    script = parse("train.py", SCRIPT.format(freezing=freezing))
+    assert isinstance(script, SourceText), script
+    (found,) = runs_of(script, ScriptFiles(lambda name: None, lambda name: None))
+    return found
+
+
+def real_names(freezing: str, config: dict[str, Any]) -> set[str]:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config))
+    exec(freezing, {"model": model})
+    return {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("case", CASES)
+def test_the_same_parameters_train_as_in_the_real_model(case: str, tied: bool) -> None:
+    config = {**TINY, "tie_word_embeddings": tied}
+    parts = script_run(CASES[case]).frozen
+    patterns = trainable_patterns(parts, from_config(config))
+    assert patterns is not None
+    names = real_names("", config)
+    assert {name for name in names if any(re.search(one, name) for one in patterns)} == real_names(CASES[case], config)
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("case", CASES)
+def test_a_step_beside_the_real_code(case: str, checkpointing: str) -> None:
+    patterns = trainable_patterns(script_run(CASES[case]).frozen, from_config(TINY))
+    changes = {"method__kind": "freeze", "method__trainable_patterns": patterns}
+    found = run(**changes, checkpointing__mode=checkpointing, checkpointing__reentrant=False)
+    real, phases = simulate(found, TINY), {phase.name: phase.allocated_bytes for phase in estimate(found).phases}
+    assert phases["forward"] == pytest.approx(real.forward, rel=0.01)
+    assert phases["backward"] == pytest.approx(real.backward, rel=0.01)
+
+
+@pytest.mark.parametrize("case", UNKNOWN_PARTS)
+def test_what_cannot_be_told(case: str) -> None:
+    found = script_run(UNKNOWN_PARTS[case])
+    reason = found.keys.get("use_peft")
+    assert isinstance(reason, Undetermined) and reason.reason == ONE_BY_ONE
+    assert found.frozen == ()
+
+
+def test_nothing_is_frozen() -> None:
+    found = script_run("model.requires_grad_(True)\n")
+    assert (found.frozen, "use_peft" in found.keys) == ((), False)
+
+
+@pytest.mark.parametrize("parts", [(("", False),), (("model.blocks[:2]", False),), (("model.visual", False),)])
+def test_parts_that_the_model_does_not_have(parts: tuple[tuple[str, bool], ...]) -> None:
+    assert trainable_patterns(parts, from_config(TINY)) is None

@@ -1,0 +1,221 @@
+"""Engines and optimizers that a training loop sets up by itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from memlint.api.calls import estimate
+from memlint.api.results import RunEstimate
+from memlint.run import UNKNOWN, Run
+from tests.formats.trainer.test_python_runs import keys
+
+LOOP = """\
+import functools, torch
+from torch.distributed.fsdp import CPUOffload, CPUOffloadPolicy, FullyShardedDataParallel as FSDP, MixedPrecision
+from torch.distributed.fsdp import MixedPrecisionPolicy, ShardingStrategy, fully_shard
+from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy, transformer_auto_wrap_policy
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-1.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype=torch.float32)
+{engine}
+optimizer = {optimizer}
+def collate(rows):
+    return tokenizer(rows, truncation=True, max_length=1024, padding="max_length", return_tensors="pt")
+for batch in DataLoader([], batch_size=4, shuffle=True, collate_fn=collate):
+    loss = model(**batch, labels=batch["input_ids"]).loss
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+ADAMW = "torch.optim.AdamW(model.parameters(), lr=1e-5)"
+POLICY = "policy = functools.partial(transformer_auto_wrap_policy, transformer_layer_cls=set([Qwen2DecoderLayer]))\n"
+HALF = "half = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.bfloat16)\n"
+FSDP1 = POLICY + HALF + "model = FSDP(model, auto_wrap_policy=policy, mixed_precision=half, device_id=0{more})"
+FSDP2 = (
+    "half = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)\n"
+    "for layer in model.model.layers:\n    fully_shard(layer, mp_policy=half)\nfully_shard(model, mp_policy=half{more})"
+)
+
+
+def loop(engine: str = "", optimizer: str = ADAMW) -> str:
+    return LOOP.format(engine=engine, optimizer=optimizer)
+
+
+def estimated(code: str, gpus: int | None = 8, gpu: str = "A100-80GB") -> RunEstimate:
+    return estimate(code, path="train.py", gpu=gpu, gpus=gpus, isolated=True)
+
+
+def run_of(engine: str, optimizer: str = ADAMW, gpus: int | None = 8) -> Run:
+    return estimated(loop(engine, optimizer), gpus).run
+
+
+@pytest.mark.parametrize(
+    ("engine", "changes"),
+    [
+        (FSDP1, {}),
+        (FSDP1.replace("{more}", ", cpu_offload=CPUOffload(offload_params=True)"), {"cpu_offload": True}),
+        (
+            FSDP1.replace("{more}", ", sharding_strategy=ShardingStrategy.SHARD_GRAD_OP"),
+            {"strategy": "SHARD_GRAD_OP", "reshard_after_forward": False},
+        ),
+        (FSDP1.replace("auto_wrap_policy=policy, ", ""), {"wrap": "none"}),
+        (
+            FSDP1.replace(POLICY, "policy = functools.partial(size_based_auto_wrap_policy, min_num_params=1000)\n"),
+            {"wrap": "size", "min_num_params": 1000},
+        ),
+        (FSDP2, {"version": 2}),
+        (FSDP2.replace("{more}", ", offload_policy=CPUOffloadPolicy()"), {"version": 2, "cpu_offload": True}),
+        (FSDP2.replace("layer, mp", "layer, reshard_after_forward=False, mp"), {"strategy": "SHARD_GRAD_OP"}),
+    ],
+)
+def test_fsdp_of_a_loop(engine: str, changes: dict[str, Any]) -> None:
+    found = run_of(engine.replace("{more}", ""))
+    fsdp = found.parallelism.fsdp
+    assert found.parallelism.engine == "fsdp"
+    assert (fsdp.param_dtype, fsdp.reduce_dtype) == ("bfloat16", "float32")
+    assert (found.precision.compute, found.precision.autocast) == ("bfloat16", False)
+    assert (fsdp.upcasts_trainable, fsdp.reduces_each_backward, fsdp.root_holds_ends) == (False, True, True)
+    expected = {"version": 1, "wrap": "transformer", **changes}
+    assert {name: getattr(fsdp, name) for name in expected} == {**expected, "version": fsdp.version}
+    assert fsdp.version == (2 if "fully_shard(" in engine else 1)
+
+
+@pytest.mark.parametrize(
+    "engine",
+    [
+        FSDP1.replace("{more}", ", ignored_modules=[model.lm_head]"),
+        FSDP1.replace("policy = ", "policy = my_policy  # "),
+        FSDP1.replace("{more}", ", **options"),
+        FSDP2.replace("for layer in model.model.layers:", "for layer in parts(model):"),
+        FSDP2.replace("{more}", ", mesh=mesh"),
+        "if input() == 'fsdp':\n    fully_shard(model)",
+    ],
+)
+def test_fsdp_that_is_not_seen(engine: str) -> None:
+    found = run_of(engine.replace("{more}", ""))
+    assert found.parallelism.engine is UNKNOWN
+    assert "FSDP by itself, and" in found.origins["parallelism.engine"].detail
+
+
+@pytest.mark.parametrize("gpus", [None, 4])
+def test_copies_on_each_gpu_keep_buckets(gpus: int | None) -> None:
+    """torch 2.13 distributed/csrc/reducer.cpp: buckets as large as all gradients, with however many processes."""
+    copies, alone = estimated(loop("model = DDP(model)"), gpus), estimated(loop(), gpus)
+    assert (copies.run.parallelism.engine, alone.run.parallelism.engine) == ("ddp", "single")
+    assert (copies.allocated_bytes or 0) - (alone.allocated_bytes or 0) == pytest.approx(4 * 1.5437e9, rel=0.01)
+
+
+def test_no_launcher_shards_a_loop_without_a_library() -> None:
+    assert estimated(loop(), gpu="A100-40GB").verdict == "out_of_memory"
+    with_accelerate = "from accelerate import Accelerator\nmodel = Accelerator(mixed_precision='no').prepare(model)"
+    assert estimated(loop(with_accelerate), gpu="A100-40GB").verdict == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("imports", "optimizer", "name", "options"),
+    [
+        ("", "torch.optim.AdamW(model.parameters())", "adamw_torch", None),
+        ("", "torch.optim.AdamW(model.parameters(), fused=True)", "adamw_torch_fused", None),
+        ("", "torch.optim.AdamW(model.parameters(), amsgrad=True)", "adamw_torch_amsgrad", None),
+        ("", "torch.optim.SGD(model.parameters(), lr=1, momentum=0.9)", "sgd", "momentum=0.9"),
+        ("", "torch.optim.SGD(model.parameters(), lr=1)", "sgd", None),
+        ("import bitsandbytes as bnb", "bnb.optim.AdamW(model.parameters())", "adamw_bnb_32bit", None),
+        ("import bitsandbytes as bnb", "bnb.optim.AdamW8bit(model.parameters())", "adamw_8bit", None),
+        ("import bitsandbytes as bnb", "bnb.optim.AdamW(model.parameters(), optim_bits=8)", "?", None),
+        ("import bitsandbytes as bnb", "bnb.optim.PagedLion8bit(model.parameters())", "paged_lion_8bit", None),
+        ("from torchao.optim import AdamW8bit", "AdamW8bit(model.parameters())", "adamw_torch_8bit", None),
+        ("from transformers import AdamW", "AdamW(model.parameters())", "adamw_hf", None),
+        ("from transformers import Adafactor", "Adafactor(model.parameters())", "adafactor", None),
+        ("from transformers import Adafactor", "Adafactor(model.parameters(), beta1=0.9)", "?", None),
+        ("from lion_pytorch import Lion", "Lion(model.parameters())", "lion_pytorch", None),
+        ("from own import Lion", "Lion(model.parameters())", "?", None),
+        (
+            "from schedulefree import AdamWScheduleFree",
+            "AdamWScheduleFree(model.parameters())",
+            "schedule_free_adamw",
+            None,
+        ),
+    ],
+)
+def test_the_optimizer_of_a_loop(imports: str, optimizer: str, name: str, options: str | None) -> None:
+    found = keys(loop(imports, optimizer))
+    assert (found["optim"], found.get("optim_args")) == (name, options)
+
+
+def test_only_the_trainer_keeps_states_of_embeddings_in_32_bits() -> None:
+    """bitsandbytes 0.50 optim/optimizer.py: 8 bits for every parameter that GlobalOptimManager has no word for."""
+    found = run_of("import bitsandbytes as bnb", "bnb.optim.AdamW8bit(model.parameters())", gpus=1)
+    assert found.optimizer.embeddings_in_32_bits is False
+
+
+DEEPSPEED = """\
+import deepspeed, torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-1.5B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B")
+engine, _, _, _ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config="ds.json")
+for batch in DataLoader([], batch_size=engine.train_micro_batch_size_per_gpu()):
+    engine.backward(engine(**tokenizer(batch, max_length=512, truncation=True)).loss)
+    engine.step()
+"""
+
+
+def test_a_loop_takes_from_deepspeeds_file_what_the_engine_does() -> None:
+    batch = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}
+    engine = {"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW"}, "bf16": {"enabled": True}}
+    files = {"ds.json": json.dumps({**batch, **engine})}
+    found = keys(DEEPSPEED, files)
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (4, 2)
+    assert (found["optim"], found["bf16"], found["deepspeed"]) == ("adamw_torch", True, "ds.json")
+    whole = estimate(DEEPSPEED, path="train.py", files=files, gpu="A100-80GB", gpus=4, isolated=True)
+    assert whole.path == "train.py"
+    assert (whole.verdict, whole.run.parallelism.zero.stage, whole.run.batch.micro_batch_size) == ("fits", 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "length"),
+    [("bert-base-cased", 512), ("FacebookAI/roberta-base", 512), ("gpt2", 1024), ("Qwen/Qwen2.5-0.5B", UNKNOWN)],
+)
+def test_positions_bound_what_nothing_cuts(model: str, length: object) -> None:
+    """A table of positions has a row for each: the models raise for a longer sequence."""
+    arguments = {"model_name_or_path": model, "per_device_train_batch_size": 8, "bf16": True, "output_dir": "out"}
+    assert estimate(arguments, path="train.yaml", isolated=True).run.sequence.length == length
+
+
+METRICS = """\
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+def accuracy(found): return {}
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+args = TrainingArguments("out", per_device_train_batch_size=4, eval_strategy="steps"%s)
+Trainer(model=model, args=args, train_dataset=[], eval_dataset=[]%s).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "trainer", "verdict"),
+    [
+        ("", ", compute_metrics=accuracy", "unknown"),
+        (
+            "",
+            ", compute_metrics=accuracy, preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
+            "fits",
+        ),
+        ("", ", compute_metrics=None", "fits"),
+        (", eval_accumulation_steps=4", ", compute_metrics=accuracy", "fits"),
+        (", batch_eval_metrics=True", ", compute_metrics=accuracy", "fits"),
+    ],
+)
+def test_metrics_keep_the_logits_of_all_samples(arguments: str, trainer: str, verdict: str) -> None:
+    """transformers 5.23 trainer.py, evaluation_loop: a data set of 1,000 x 1024 tokens is 206 GB of gpt2's logits."""
+    found = estimate(METRICS % (arguments, trainer), path="train.py", gpu="A100-80GB", gpus=1, isolated=True)
+    assert found.verdict == verdict
+    reasons = [one.reason for one in found.report.estimate.unknown]
+    assert all("at least" in reason and "with one batch of them" in reason for reason in reasons)
