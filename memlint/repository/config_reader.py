@@ -39,6 +39,8 @@ _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 # `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
 _SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
+# TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), transformers' by these methods (hf_argparser.py).
+_PARSES_A_FILE = re.compile(rb"\b(?:TrlParser|H4ArgumentParser)\(|\.parse_(?:json_file|yaml_file|dict)\(")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
@@ -243,9 +245,9 @@ class _Config(NamedTuple):
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """The reader among scripts that are tied to the config. One with an argument parser outweighs the others,
-        unless it loads such files itself and sets what it finds in them on its arguments."""
+        unless the program loads such files itself and sets what it finds in them on its arguments."""
         for script in tied:
-            if script.parsers and not (self.loads(script) and _SETS_ATTRIBUTES.search(script.text)):
+            if script.parsers and not self._sets_arguments(script):
                 return ConfigReader("framework", script.path, script.parsers, script.has_own_trainer)
         any_loads = is_given or self.repository.has_loader(self.loads)
         for script in tied:
@@ -253,6 +255,12 @@ class _Config(NamedTuple):
                 own = script.has_own_trainer
                 return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks(tied))
         return ConfigReader()
+
+    def _sets_arguments(self, script: Script) -> bool:
+        """Whether a program sets the values of such files on the arguments that its parser got from elsewhere. A helper
+        may do that where the parser is given no file: HfArgumentParser reads one by `_PARSES_A_FILE` alone."""
+        program = (script,) if _PARSES_A_FILE.search(script.text) else self.repository.program(script.path)
+        return any(self.loads(one) and _SETS_ATTRIBUTES.search(one.text) for one in (script, *program))
 
     def _of_keys(self) -> ConfigReader:
         """The script that reads most of the file's keys one by one; a module that it imports may load the file. One

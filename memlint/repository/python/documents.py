@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".py", ".ipynb")
 # A quick test: a file that makes no trainer is not parsed.
-_TRAINER = re.compile(r"\b\w*Trainer\s*\(")
+_TRAINER = re.compile(r"\b\w*Trainer\w*\s*\(")
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _MODEL_LOADED = re.compile(
