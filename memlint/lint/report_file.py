@@ -78,6 +78,7 @@ class FileReporter:
             remaining.suppressed,
             texts={} if alone else _excerpted_texts(analysed, findings),
             readable=analysed.readable,
+            commanded=tuple(dict.fromkeys(_commands(analysed))),
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)
@@ -100,6 +101,14 @@ class FileReporter:
         for key, name in missing:
             setting = "with" if key == "companions" else key
             raise UsageError(f"{place_of(settings, key)}`{setting}`: {display_path(name)} is not there")
+
+
+def _commands(analysed: FileAnalysis) -> Iterator[str]:
+    """The places of the commands that start the runs of a Python file."""
+    for analysis in analysed.analyses:
+        start = analysis.document.start
+        if start is not None and start.values.commanded_at and analysis.document.path == analysed.path:
+            yield start.values.commanded_at
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:

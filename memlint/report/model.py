@@ -87,7 +87,10 @@ def verdict_role(run: RunReport) -> str:
 
 
 class FileReport(NamedTuple):
-    """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path."""
+    """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path.
+
+    `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3".
+    """
 
     path: str
     format: str
@@ -97,6 +100,7 @@ class FileReport(NamedTuple):
     baselined: int = 0
     texts: Mapping[str, str] = {}
     readable: bool = True
+    commanded: tuple[str, ...] = ()
 
 
 class RuleFacts(NamedTuple):

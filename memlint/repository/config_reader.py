@@ -39,7 +39,7 @@ _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 # `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
 _SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
-# TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), transformers' by these methods (hf_argparser.py).
+# TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), that of transformers by these methods.
 _PARSES_A_FILE = re.compile(rb"\b(?:TrlParser|H4ArgumentParser)\(|\.parse_(?:json_file|yaml_file|dict)\(")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.

@@ -48,7 +48,15 @@ def _span(document: Document, pointer: Path, found: Place, on_key: bool) -> Span
     several_lines = found.value.end_line > found.value.line
     if found.key is not None and (on_key or several_lines or pointer not in document.places):
         return found.key
+    if several_lines and document.syntax == "python" and not found.key:
+        return _first_line(document, found.value)
     return _first_key(document) if several_lines else found.value
+
+
+def _first_line(document: Document, whole: Span) -> Span:
+    """The place that represents a call in Python: its first line."""
+    length = len(document.text[whole.start : whole.end].partition("\n")[0])
+    return whole._replace(end=whole.start + length, end_line=whole.line, end_column=whole.column + length)
 
 
 def _first_key(document: Document) -> Span:

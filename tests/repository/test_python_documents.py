@@ -390,6 +390,38 @@ def test_a_trainer_that_is_given_a_tokenizer_is_an_old_one_s(old: str, new: str,
     assert _run_of(SFT.replace(old, new)).stack.trl == trl
 
 
+OLD_CALL = "SFTTrainer(\n    tokenizer=tokenizer, packing=False, max_seq_length=512, "
+OWN_CLASS = (
+    "class Own(SFTTrainer):\n    def __init__(self, tokenizer=None, **rest):\n        super().__init__(**rest)\n"
+)
+NO_TOKENIZER = "SFTTrainer takes no `tokenizer` since trl 0.16: use `processing_class`"
+NO_OTHERS = (
+    "SFTTrainer takes no `packing` and no `max_seq_length` since trl 0.13: SFTConfig has them (`max_length` since 0.20)"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "facts", "said"),
+    [
+        (OLD_CALL, {}, [("info", NO_TOKENIZER), ("info", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 29)}}, [("warning", NO_TOKENIZER), ("warning", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 15)}}, [("warning", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 12)}}, []),
+        (OLD_CALL, {"at_commits": frozenset({"trl"})}, []),
+        ("Own(\n    tokenizer=tokenizer, ", {}, []),  # the class of the repository takes it
+    ],
+)
+def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list[Any]) -> None:
+    """trl 0.12.2, 0.13.0, 0.15.2 and 0.16.1 trainer/sft_trainer.py, __init__. It is said at the call, once a key."""
+    script = SFT.replace("args = SFTConfig", f"{OWN_CLASS}args = SFTConfig").replace("SFTTrainer(model", f"{call}model")
+    workspace = in_memory({"a.py": script})
+    found = analyse(workspace.documents("a.py")[0], workspace.context()._replace(**facts), ()).findings
+    outdated = [one for one in found if one.rule == "CFG005"]
+    assert sorted((one.severity, one.message) for one in outdated) == sorted(said)
+    at = script[: script.index("trainer = ")].count("\n") + 1
+    assert {(one.location.line, one.location.end_line) for one in outdated} <= {(at, at)}
+
+
 def test_a_flag_of_the_model_that_newer_releases_refuse_is_an_old_one_s() -> None:
     """trl 0.29 has no `--torch_dtype`: what a command gives ModelConfig says the release as a key does."""
     script = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from itertools import islice
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.libraries import (
@@ -30,7 +29,8 @@ from memlint.formats.trainer.python.model import (
     spreads_layers,
 )
 from memlint.formats.versions import Version, last_with
-from memlint.source.document import Span
+from memlint.source.document import OutdatedArguments, Span
+from memlint.source.python.calls import HANDED_ON
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
@@ -52,6 +52,7 @@ from memlint.source.python.values import (
     ValueSource,
     alternatives,
     either,
+    plain,
     source_of,
 )
 
@@ -119,6 +120,7 @@ class PythonRun(NamedTuple):
     spreads_layers: bool = False  # `device_map` puts layers of the one model on all GPUs that the script sees
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
     asks_for_card: bool = False  # the script asks for its card's compute capability
+    outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
 
     @property
     def framework(self) -> str:
@@ -293,11 +295,12 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
-    newest = {} if has_unsloth else _newest(trainer, seen)
+    newest, outdated = ({}, ()) if has_unsloth else (_newest(trainer, seen), _outdated(trainer))
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later)
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
+        outdated=outdated,
     )
 
 
@@ -334,9 +337,10 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
 
 
-# The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
-# dpo_trainer.py:205, which 0.16.1 has not; transformers 4.57 trainer.py, gone in 5.0). Unsloth's take it still.
-_WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
+# The last releases whose trainers take `tokenizer` for `processing_class`, and the first that do not (trl 0.15.2
+# trainer/sft_trainer.py:139 and dpo_trainer.py:205, which 0.16.1 has not; transformers 4.57 trainer.py, gone in 5.0).
+# Unsloth's take it still.
+_WITH_TOKENIZER = {"trl": ((0, 15), "0.16"), "transformers": ((4, 57), "5.0")}
 
 
 # Arguments that trainers of TRL took beside their configuration until 0.12 (0.12.2 and 0.13.0 trainer/sft_trainer.py
@@ -356,14 +360,31 @@ _BESIDE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def _outdated(trainer: Made) -> tuple[OutdatedArguments, ...]:
+    """What a trainer is given that newer releases do not take. A class of the repository may take more by itself."""
+    framework = _framework(trainer)
+    own = trainer.attributes.get(HANDED_ON)
+    given = {str(plain(name)) for name in own.values} if isinstance(own, Items) else trainer.arguments.keys()
+    found = []
+    if framework and "tokenizer" in given:
+        last, since = _WITH_TOKENIZER[framework]
+        found.append(OutdatedArguments(trainer.last, framework, last, since, ("tokenizer",), "use `processing_class`"))
+    beside = tuple(name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in given)
+    if beside:
+        instead = f"{trainer.last.removesuffix('Trainer')}Config has {'it' if len(beside) == 1 else 'them'}"
+        instead += " (`max_length` since 0.20)" if "max_seq_length" in beside else ""
+        found.append(OutdatedArguments(trainer.last, "trl", (0, 12), "0.13", beside, instead))
+    return tuple(found)
+
+
+def _framework(trainer: Made) -> str:
+    return "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
+
+
 def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
-    framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-    found = (
-        [(framework, _WITH_TOKENIZER[framework], "tokenizer")] if framework and "tokenizer" in trainer.arguments else []
-    )
-    beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
-    found += [("trl", (0, 12), name) for name in islice(beside, 1)]
+    framework = _framework(trainer)
+    found = [(one.framework, one.last, one.names[0]) for one in _outdated(trainer)]
     models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
     given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
     flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
