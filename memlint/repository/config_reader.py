@@ -179,6 +179,7 @@ class _Config(NamedTuple):
             yield _one_of(self._of_scripts([script]) for script in near)
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
+        yield self._of_siblings()
         for name, other in index.others_naming(self.path):
             yield from self._of_other(name, other)
 
@@ -275,6 +276,17 @@ class _Config(NamedTuple):
 
         reading = self.repository.reading(self.keys, fewest)
         return _one_of(map(reader, sorted(reading, key=lambda script: not self.loads(script))))
+
+    def _of_siblings(self) -> ConfigReader:
+        """The program with an argument parser that commands give the other configs of the folder."""
+        folder, name = posixpath.split(self.path)
+        suffix = posixpath.splitext(name)[1]
+        sibling = re.compile(rf"(?<![\w/]){re.escape(folder)}/[\w.-]+{re.escape(suffix)}\b")
+        pages = self.repository.index.pages_with(f"{folder}/") if folder else ()
+        lines = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if sibling.search(line))
+        programs = dict.fromkeys(path for line in islice(lines, MOST_COMMANDS) for path in self.programs(line))
+        readers = [self._of_program(path, is_given=True) for path in islice(programs, MOST_NEAR)]
+        return _one_of(readers) if readers and all(one.parsers for one in readers) else ConfigReader()
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""

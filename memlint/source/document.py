@@ -40,7 +40,7 @@ class Problem(NamedTuple):
     """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value.
 
     `severity`: "error" if the file's reader refuses the text or reads a different value than it says; "warning" if the
-    reader continues with a value that may not be the intended one.
+    reader continues with a value that may not be the intended one; "info" if that depends on the reader's release.
     """
 
     code: str

@@ -212,7 +212,9 @@ def _runs(
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     """The command lines that start a program with the config at `config` (without any config if that is ""); none if
-    there are more than MAX_STARTS."""
+    there are more than MAX_STARTS. An example in the program's docstring counts where no script starts it."""
+    if any(is_script(one.line.page) for one in starts):
+        starts = [one for one in starts if one.line.page != one.program]
     if config:
         chosen = [one for one in starts if config in one.files.values()]
     else:
