@@ -276,14 +276,11 @@ class _TreeBuilder:
         """Reports the key that `<<: [*a, *b]` takes from another mapping by the release of PyYAML (constructor.py,
         flatten_mapping): the first up to 6.0.3, as YAML 1.1 says, and since 6.0.4 the last."""
         first: dict[Any, Any] = {}
-        for mapping in mappings:
-            for key, value in mapping.items():
-                if key not in own and first.setdefault(key, value) != value:
-                    message = (
-                        f"several mappings of this list have {key!r}: PyYAML takes the first one up to 6.0.3, and "
-                        "since 6.0.4 the last one"
-                    )
-                    return self.problem("merge-order", message, start, start + 1, "info")
+        pairs = ((key, value) for mapping in mappings for key, value in mapping.items() if key not in own)
+        key = next((key for key, value in pairs if first.setdefault(key, value) != value), None)
+        if key is not None:
+            last = "PyYAML takes the first one up to 6.0.3, and since 6.0.4 the last one"
+            self.problem("merge-order", f"several mappings of this list have {key!r}: {last}", start, start + 1, "info")
 
     def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
         """Raises `RefusedDocument` for a collection that is too deep, beyond the limit, or a key."""
