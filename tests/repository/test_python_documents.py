@@ -422,6 +422,18 @@ def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list
     assert {(one.location.line, one.location.end_line) for one in outdated} <= {(at, at)}
 
 
+@pytest.mark.parametrize(
+    ("stated", "severity"), [({}, "info"), ({"transformers": (4, 57)}, "warning"), ({"transformers": (4, 50)}, None)]
+)
+def test_the_old_name_of_the_evaluation_strategy(stated: Any, severity: str | None) -> None:
+    """transformers 4.50.3 and 4.51.3 training_args.py."""
+    workspace = in_memory({"a.py": SFT.replace("bf16=True", "bf16=True, evaluation_strategy='no'")})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(versions=stated), ()).findings
+    told = [(one.severity, one.message) for one in found if one.rule == "CFG005"]
+    message = "`evaluation_strategy` is gone since transformers 4.51: use `eval_strategy`"
+    assert told == ([(severity, message)] if severity else [])
+
+
 def test_a_flag_of_the_model_that_newer_releases_refuse_is_an_old_one_s() -> None:
     """trl 0.29 has no `--torch_dtype`: what a command gives ModelConfig says the release as a key does."""
     script = (

@@ -62,6 +62,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
             *_refused(config, known),
             *_nulls(config),
             *of_trainer,
+            *_old_strategy(config),
             *(issue for issue in judged if issue is not None),
             *_typos(config, known),
             *meant_issues(config),
@@ -267,6 +268,22 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
         message = f"{one.trainer} takes no {names} since {one.framework} {one.since}: {one.instead}"
         severity = "warning" if stated is not None else "info"
         yield Issue("renamed-key", message, document.path, (one.trainer, *one.names), severity)  # at the call
+
+
+def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:
+    """`evaluation_strategy`, which training_args.py of transformers 4.50.3 has and 4.51.3 has not. A file under a stated
+    release is told in meant.py."""
+    key, target, section = "evaluation_strategy", "eval_strategy", config.section
+    start, stated = section.document.start, config.stated.get("transformers")
+    is_own = start is not None and key in start.accepted.defined
+    if key not in section.value or target in section.value or is_own or config.declares(key):
+        return
+    is_python = section.document.syntax == "python"
+    if "transformers" in config.context.at_commits or (stated is not None and (not is_python or stated < (4, 51))):
+        return
+    message = f"`{key}` is gone since transformers 4.51: use `{target}`"
+    severity = "info" if stated is None else "warning"
+    yield section.issue("renamed-key", message, key, severity=severity, on_key=True, suggestion=target)
 
 
 def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
