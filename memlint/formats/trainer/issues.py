@@ -271,8 +271,8 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
 
 
 def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:
-    """`evaluation_strategy`, which training_args.py of transformers 4.50.3 has and 4.51.3 has not. A file under a stated
-    release is told in meant.py."""
+    """`evaluation_strategy`, which training_args.py of transformers 4.50.3 has and 4.51.3 has not. Under a stated
+    release a file is told in meant.py."""
     key, target, section = "evaluation_strategy", "eval_strategy", config.section
     start, stated = section.document.start, config.stated.get("transformers")
     is_own = start is not None and key in start.accepted.defined
