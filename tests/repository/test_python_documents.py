@@ -434,6 +434,20 @@ def test_the_old_name_of_the_evaluation_strategy(stated: Any, severity: str | No
     assert told == ([(severity, message)] if severity else [])
 
 
+def test_an_old_argument_is_told_where_it_is_named() -> None:
+    """Its value may be the default of an option, whose name is the script's own."""
+    option = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--ratio', default=0.1)\n"
+    call = "SFTConfig(\n    'out', warmup_ratio={}, "
+    lines = []
+    for value in ("parser.parse_args().ratio", "0.1"):
+        script = SFT.replace("bits = ", f"{option}bits = ").replace('SFTConfig("out", ', call.format(value))
+        workspace = in_memory({"a.py": script})
+        found = analyse(workspace.documents("a.py")[0], workspace.context(), ()).findings
+        (told,) = [one for one in found if "warmup_ratio" in one.message]
+        lines.append(script.splitlines()[told.location.line - 1].strip())
+    assert lines[0] == "args = SFTConfig(" and lines[1].startswith("'out', warmup_ratio=0.1")
+
+
 def test_a_flag_of_the_model_that_newer_releases_refuse_is_an_old_one_s() -> None:
     """trl 0.29 has no `--torch_dtype`: what a command gives ModelConfig says the release as a key does."""
     script = (
