@@ -409,6 +409,7 @@ NO_OTHERS = (
         (OLD_CALL, {"versions": {"trl": (0, 12)}}, []),
         (OLD_CALL, {"at_commits": frozenset({"trl"})}, []),
         ("Own(\n    tokenizer=tokenizer, ", {}, []),  # the class of the repository takes it
+        ("signature(SFTTrainer) and SFTTrainer(\n    tokenizer=tokenizer, ", {}, []),  # the script asks what it takes
     ],
 )
 def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list[Any]) -> None:
