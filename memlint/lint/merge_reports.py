@@ -74,10 +74,10 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     packed = PackedSequence[FileReport]()
     for number, report in enumerate(reports):
         pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
-        pointed |= {_file_of(place) for place in _commands_of(report)}
         pointed -= {report.path}
-        if pointed or report.path in order:
-            groups.join(report.path, pointed)
+        commands = {_file_of(place) for place in (*_commands_of(report), *report.commanded)} - {report.path}
+        if pointed or commands or report.path in order or report.path in groups.group_of:
+            groups.join(report.path, pointed | commands)
         else:
             (report,) = _merge_at_once((report,))
         groups.last[report.path] = number
@@ -201,17 +201,17 @@ def _said_of_programs(reports: Iterable[FileReport], found: Collection[Finding])
         said = {(item.rule, item.message) for item in own}
         repeated |= {location_key(other) for other in at_command if (other.rule, other.message) in said}
         kept = {(other.rule, other.message) for other in at_command}
-        if report.commanded and all(_is_started(run, report, files) for run in report.runs):
+        started = _started_elsewhere(report, files)
+        if started and started.issuperset(report.trains):
             figures = (item for item in own if item.rule.startswith(_RULES_OF_FIGURES))
             repeated |= {location_key(item) for item in figures if (item.rule, item.message) not in kept}
     return repeated
 
 
-def _is_started(run: RunReport, report: FileReport, files: Mapping[str, FileReport]) -> bool:
-    """Whether a command in another file starts the run of a program, and that file has it among its runs."""
+def _started_elsewhere(report: FileReport, files: Mapping[str, FileReport]) -> set[tuple[str | None, str]]:
+    """What the files train whose commands start a program: the model and the purpose of each of their runs."""
     others = (files.get(_file_of(place)) for place in report.commanded)
-    runs = [one for file in others if file is not None and file.path != report.path for one in file.runs]
-    return any((one.model, one.purpose) == (run.model, run.purpose) for one in runs)
+    return {one for file in others if file is not None and file.path != report.path for one in file.trains}
 
 
 def _line_of(item: Finding) -> str:
@@ -278,9 +278,10 @@ def _supersedes(finding: Finding, other: Finding) -> bool:
 def _shown_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:
     """The runs to show under a file. A run that a script takes from a config is shown under the config, and one that a
     command starts under the command, if that was linted too and has such a run."""
+    started = _started_elsewhere(report, others)
     for run in report.runs:
         is_elsewhere = run.path != report.path and run.path in others and others[run.path].runs
-        if not is_elsewhere and not _is_started(run, report, others):
+        if not is_elsewhere and not (started and (run.model.id, run.purpose) in started):
             yield run
 
 

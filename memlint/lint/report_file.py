@@ -17,7 +17,7 @@ from memlint.lint.rule_catalog import RuleCatalog
 from memlint.lint.rule_selection import place_of
 from memlint.lint.select_files import display_path
 from memlint.lint.settings_lookup import SettingsLookup
-from memlint.lint.summary import run_report
+from memlint.lint.summary import none_if_unknown, run_report
 from memlint.lint.suppress import Suppressed, suppress
 from memlint.memory.values import Estimate
 from memlint.report.model import FileReport, RunReport, location_key, stopping_rules
@@ -79,6 +79,9 @@ class FileReporter:
             texts={} if alone else _excerpted_texts(analysed, findings),
             readable=analysed.readable,
             commanded=tuple(dict.fromkeys(_commands(analysed))),
+            trains=tuple(
+                (none_if_unknown(run.model.name), run.purpose) for one in analysed.analyses for run in one.runs
+            ),
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)
