@@ -179,6 +179,7 @@ class Context(NamedTuple):
     optimizer_budget_bytes: int = 0
     overhead: Mapping[str, Stated] = {}  # of the card, by the names of `memory:` in settings, which are run fields
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
+    at_commits: frozenset[str] = frozenset()  # frameworks that the repository pins at a commit, of no known release
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     filled_arguments: Callable[[], frozenset[str]] = frozenset

@@ -125,12 +125,15 @@ def _versions(
     document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, directives: Directives
 ) -> dict[str, Any]:
     """Framework versions and the origin of each. Later sources override: pins, what the file installs, settings,
-    comments, command line."""
+    comments, command line. `at_commits`: frameworks that are pinned at a commit, where nothing says which release that
+    is."""
     versions: dict[str, tuple[int, ...]] = {}
     origins: dict[str, Origin] = {}
     pinned = {} if stated.isolated else workspace.pins(document.path)
-    for name, pin in {**pinned, **own_installs(document.path, document.text)}.items():
-        versions[name], origins[name] = pin.version, pin.origin
+    pinned = {**pinned, **own_installs(document.path, document.text)}
+    for name, pin in pinned.items():
+        if pin.version:
+            versions[name], origins[name] = pin.version, pin.origin
     for name, number in settings.versions.items():
         versions[name], origins[name] = number, settings.origins.get(f"versions.{name}", Origin("setting"))
     for name in PACKAGES:
@@ -142,7 +145,7 @@ def _versions(
             )
     for name, number in stated.versions.items():
         versions[name], origins[name] = number, COMMAND_LINE
-    return {"versions": versions, "version_origins": origins}
+    return {"versions": versions, "version_origins": origins, "at_commits": frozenset(pinned) - versions.keys()}
 
 
 def _directive_value(directives: Directives, name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from memlint._record import NamedTuple
@@ -16,6 +16,8 @@ from memlint.suppressions.apply import waiver_findings
 from memlint.suppressions.waiver import Waiver
 
 _NAMES = r"`[^`]*`"  # the keys, files and models that a message names
+# About the figures of a run, which depend on what launches it.
+_RULES_OF_FIGURES = ("MEM", "OFF", "PAR", "CKP", "LOS", "ATT", "EVA001", "EVA002", "OPT001", "SAV001", "PRE003")
 _SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
 MANY = 256  # more reports than this are stored packed (lint.packed_reports)
 
@@ -72,10 +74,10 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
     packed = PackedSequence[FileReport]()
     for number, report in enumerate(reports):
         pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
-        pointed |= {_file_of(run.launched) for run in report.runs if run.launched and report.findings}
         pointed -= {report.path}
-        if pointed or report.path in order:
-            groups.join(report.path, pointed)
+        commands = {_file_of(place) for place in (*_commands_of(report), *report.commanded)} - {report.path}
+        if pointed or commands or report.path in order or report.path in groups.group_of:
+            groups.join(report.path, pointed | commands)
         else:
             (report,) = _merge_at_once((report,))
         groups.last[report.path] = number
@@ -163,8 +165,8 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
             best[key] = max(best[key], item, key=_richness) if key in best else item
             own |= {key} if item.location.path == report.path else set()
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    said = _said_of_programs(order.values())
-    found = (item for item in best.values() if (_line_of(item), item.rule, item.message) not in said)
+    repeated = _said_of_programs(order.values(), best.values())
+    found = (item for key, item in best.items() if key not in repeated)
     own_first = sorted(found, key=lambda item: location_key(item) not in own)
     for item in _without_repetitions(own_first):
         by_path[item.location.path].append(item)
@@ -174,17 +176,42 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     )
 
 
-def _said_of_programs(reports: Iterable[FileReport]) -> set[tuple[str, str, str]]:
-    """(place of a command, rule, message) of what is said of the program that the command launches. A command that has
-    no word for it repeats it at its beginning."""
-    return {
-        (run.launched, item.rule, item.message)
-        for report in reports
-        for run in report.runs
-        if run.launched and run.path == report.path and _file_of(run.launched) != report.path
-        for item in report.findings
-        if item.location.path == report.path
-    }
+def _commands_of(report: FileReport) -> Iterator[str]:
+    """The places of the commands, in other files, that a file's findings hold for."""
+    if report.findings:
+        launched = (run.launched for run in report.runs if run.launched and run.path == report.path)
+        yield from (place for place in chain(launched, report.commanded) if _file_of(place) != report.path)
+
+
+def _said_of_programs(reports: Iterable[FileReport], found: Collection[Finding]) -> set[tuple[object, ...]]:
+    """The findings (their location keys) that say of a command and of the program that it launches one and the same.
+
+    A command that has no word for something repeats it at its beginning: it is said of the program, where its word is.
+    Figures of a run that is started by commands alone are said of these, which know the launcher.
+    """
+    reports = list(reports)
+    files = {report.path: report for report in reports}
+    at_line: dict[str, list[Finding]] = {}
+    for item in found:
+        at_line.setdefault(_line_of(item), []).append(item)
+    repeated: set[tuple[object, ...]] = set()
+    for report in reports:
+        own = [item for item in report.findings if item.location.path == report.path]
+        at_command = [other for place in _commands_of(report) for other in at_line.get(place, ())]
+        said = {(item.rule, item.message) for item in own}
+        repeated |= {location_key(other) for other in at_command if (other.rule, other.message) in said}
+        kept = {(other.rule, other.message) for other in at_command}
+        started = _started_elsewhere(report, files)
+        if started and started.issuperset(report.trains):
+            figures = (item for item in own if item.rule.startswith(_RULES_OF_FIGURES))
+            repeated |= {location_key(item) for item in figures if (item.rule, item.message) not in kept}
+    return repeated
+
+
+def _started_elsewhere(report: FileReport, files: Mapping[str, FileReport]) -> set[tuple[str | None, str]]:
+    """What the files train whose commands start a program: the model and the purpose of each of their runs."""
+    others = (files.get(_file_of(place)) for place in report.commanded)
+    return {one for file in others if file is not None and file.path != report.path for one in file.trains}
 
 
 def _line_of(item: Finding) -> str:
@@ -249,10 +276,12 @@ def _supersedes(finding: Finding, other: Finding) -> bool:
 
 
 def _shown_runs(report: FileReport, others: Mapping[str, FileReport]) -> Iterator[RunReport]:
-    """The runs to show under a file. A run that a script takes from a config is shown under the config, if that was
-    linted too and has runs."""
+    """The runs to show under a file. A run that a script takes from a config is shown under the config, and one that a
+    command starts under the command, if that was linted too and has such a run."""
+    started = _started_elsewhere(report, others)
     for run in report.runs:
-        if run.path == report.path or run.path not in others or not others[run.path].runs:
+        is_elsewhere = run.path != report.path and run.path in others and others[run.path].runs
+        if not is_elsewhere and not (started and (run.model.id, run.purpose) in started):
             yield run
 
 

@@ -17,7 +17,7 @@ from memlint.lint.rule_catalog import RuleCatalog
 from memlint.lint.rule_selection import place_of
 from memlint.lint.select_files import display_path
 from memlint.lint.settings_lookup import SettingsLookup
-from memlint.lint.summary import run_report
+from memlint.lint.summary import none_if_unknown, run_report
 from memlint.lint.suppress import Suppressed, suppress
 from memlint.memory.values import Estimate
 from memlint.report.model import FileReport, RunReport, location_key, stopping_rules
@@ -78,6 +78,10 @@ class FileReporter:
             remaining.suppressed,
             texts={} if alone else _excerpted_texts(analysed, findings),
             readable=analysed.readable,
+            commanded=tuple(dict.fromkeys(_commands(analysed))),
+            trains=tuple(
+                (none_if_unknown(run.model.name), run.purpose) for one in analysed.analyses for run in one.runs
+            ),
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)
@@ -100,6 +104,14 @@ class FileReporter:
         for key, name in missing:
             setting = "with" if key == "companions" else key
             raise UsageError(f"{place_of(settings, key)}`{setting}`: {display_path(name)} is not there")
+
+
+def _commands(analysed: FileAnalysis) -> Iterator[str]:
+    """The places of the commands that start the runs of a Python file."""
+    for analysis in analysed.analyses:
+        start = analysis.document.start
+        if start is not None and start.values.commanded_at and analysis.document.path == analysed.path:
+            yield start.values.commanded_at
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:

@@ -87,7 +87,11 @@ def verdict_role(run: RunReport) -> str:
 
 
 class FileReport(NamedTuple):
-    """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path."""
+    """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path.
+
+    `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3". `trains`: the model and
+    the purpose of each run, also where `runs` is left out.
+    """
 
     path: str
     format: str
@@ -97,6 +101,8 @@ class FileReport(NamedTuple):
     baselined: int = 0
     texts: Mapping[str, str] = {}
     readable: bool = True
+    commanded: tuple[str, ...] = ()
+    trains: tuple[tuple[str | None, str], ...] = ()
 
 
 class RuleFacts(NamedTuple):

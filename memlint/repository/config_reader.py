@@ -39,6 +39,8 @@ _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)
 _SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 # `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
 _SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
+# TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), that of transformers by these methods.
+_PARSES_A_FILE = re.compile(rb"\b(?:TrlParser|H4ArgumentParser)\(|\.parse_(?:json_file|yaml_file|dict)\(")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
@@ -177,6 +179,7 @@ class _Config(NamedTuple):
             yield _one_of(self._of_scripts([script]) for script in near)
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
+        yield self._of_siblings()
         for name, other in index.others_naming(self.path):
             yield from self._of_other(name, other)
 
@@ -243,9 +246,9 @@ class _Config(NamedTuple):
 
     def _of_scripts(self, tied: Sequence[Script], is_given: bool = False) -> ConfigReader:
         """The reader among scripts that are tied to the config. One with an argument parser outweighs the others,
-        unless it loads such files itself and sets what it finds in them on its arguments."""
+        unless the program loads such files itself and sets what it finds in them on its arguments."""
         for script in tied:
-            if script.parsers and not (self.loads(script) and _SETS_ATTRIBUTES.search(script.text)):
+            if script.parsers and not self._sets_arguments(script):
                 return ConfigReader("framework", script.path, script.parsers, script.has_own_trainer)
         any_loads = is_given or self.repository.has_loader(self.loads)
         for script in tied:
@@ -253,6 +256,12 @@ class _Config(NamedTuple):
                 own = script.has_own_trainer
                 return ConfigReader("script", script.path, has_own_trainer=own, names=_frameworks(tied))
         return ConfigReader()
+
+    def _sets_arguments(self, script: Script) -> bool:
+        """Whether a program sets the values of such files on the arguments that its parser got from elsewhere. A helper
+        may do that where the parser is given no file: HfArgumentParser reads one by `_PARSES_A_FILE` alone."""
+        program = (script,) if _PARSES_A_FILE.search(script.text) else self.repository.program(script.path)
+        return any(self.loads(one) and _SETS_ATTRIBUTES.search(one.text) for one in (script, *program))
 
     def _of_keys(self) -> ConfigReader:
         """The script that reads most of the file's keys one by one; a module that it imports may load the file. One
@@ -267,6 +276,17 @@ class _Config(NamedTuple):
 
         reading = self.repository.reading(self.keys, fewest)
         return _one_of(map(reader, sorted(reading, key=lambda script: not self.loads(script))))
+
+    def _of_siblings(self) -> ConfigReader:
+        """The program with an argument parser that commands give the other configs of the folder."""
+        folder, name = posixpath.split(self.path)
+        suffix = posixpath.splitext(name)[1]
+        sibling = re.compile(rf"(?<![\w/]){re.escape(folder)}/[\w.-]+{re.escape(suffix)}\b")
+        pages = self.repository.index.pages_with(f"{folder}/") if folder else ()
+        lines = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if sibling.search(line))
+        programs = dict.fromkeys(path for line in islice(lines, MOST_COMMANDS) for path in self.programs(line))
+        readers = [self._of_program(path, is_given=True) for path in islice(programs, MOST_NEAR)]
+        return _one_of(readers) if readers and all(one.parsers for one in readers) else ConfigReader()
 
     def _of_other(self, name: str, text: str) -> Iterator[ConfigReader]:
         """Who reads the config that a file of another kind names: the programs that it starts, or itself."""

@@ -1,8 +1,8 @@
 """Framework versions that a repository pins: lock files, requirements, packaging, conda environments.
 
 Only constraints that bound a version from above count (`==4.48.1`, `<5`, `~=4.40`, a tag after
-`git+https://...@v4.48.1`); `>=4.40` allows the newest release. Kernels that change memory (flash-linear-attention)
-count without a version.
+`git+https://...@v4.48.1`); `>=4.40` allows the newest release. A commit after it is some release that is not known.
+Kernels that change memory (flash-linear-attention) count without a version.
 
 The folder nearest to the config wins. Within a folder, the order is: the version file of a copy of LLaMA-Factory, lock
 files, requirements, requirements of another name (`requirements_qwen.txt`, `requirements/framework.txt`; the newest of
@@ -80,7 +80,9 @@ _LAST_MINOR: Mapping[str, Mapping[int, Version]] = {
 }
 _NUMBER = r"[0-9]{1,4}(?:\.[0-9]{1,6}){0,3}"
 _NAME = r"[A-Za-z][A-Za-z_-]{1,24}"
-_TAG = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@v?([0-9]{1,4}\.[0-9][0-9.]*)"
+_AT = r"github\.com/[A-Za-z0-9._-]{1,60}/([A-Za-z-]{1,24})(?:\.git)?@"
+_TAG = rf"{_AT}v?([0-9]{{1,4}}\.[0-9][0-9.]*)"
+_COMMIT = rf"{_AT}[0-9a-f]{{7,40}}(?![\w.-])"
 # Before 0.8.0 the package of LLaMA-Factory was called llmtuner: a requirement of that name means an older release.
 _LLMTUNER = r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b"
 _LAST_LLMTUNER: Version = (0, 7, 1)
@@ -90,7 +92,7 @@ _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
 
 class Pin(NamedTuple):
-    """The newest version that a repository allows, and the place of the constraint."""
+    """The newest version that a repository allows, () for a commit, and the place of the constraint."""
 
     version: Version
     origin: Origin
@@ -300,14 +302,26 @@ def requirements_in(content: str) -> Iterator[tuple[str, Version, int]]:
             bound = _bound(framework, requirement[len(name[0]) :]) if name and framework else ()
             if bound or framework == KERNELS:
                 yield framework, bound or (0,), number
+        yield from ((name, (), number) for name in _git_commits(line))
 
 
 def _git_tags(line: str) -> Iterator[tuple[str, Version]]:
     """`git+https://github.com/huggingface/transformers.git@v4.48.1`; a branch or a commit gives no version."""
-    for match in re.finditer(_TAG, line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""):
+    for match in re.finditer(_TAG, _stated(line)):
         framework, version = _framework(match[1]), _numbers(match[2])
         if framework and version:
             yield framework, version
+
+
+def _git_commits(line: str) -> Iterator[str]:
+    """The frameworks that `git+https://github.com/huggingface/trl.git@1bca495...` pins at a commit."""
+    names = (_framework(match[1]) for match in re.finditer(_COMMIT, _stated(line)))
+    return filter(None, names)
+
+
+def _stated(line: str) -> str:
+    """A line without its comment."""
+    return line.partition(" #")[0] if line.lstrip()[:1] != "#" else ""
 
 
 def _requirements(line: str) -> Iterator[str]:

@@ -5,7 +5,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import Any
 
@@ -147,6 +147,8 @@ class Engine:
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
             facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
+        misspelled = {f"`{one.suggestion}`" for one in parsed.issues if one.code == "unknown-key" and one.suggestion}
+        hits = [item for item in hits if not _lacks_a_misspelled_key(item.finding, misspelled)]
         found.extend(self._under_commands(hits, format_.NAME, document, context))
         parsed = with_files_of_command(parsed, document)
         if template is not None:
@@ -268,6 +270,11 @@ def _recognise(document: Document, format_name: str) -> tuple[Format, Recognitio
             if format_name == format_.NAME:
                 return format_, Recognition("certain", reason="named")
     return recognise(document)
+
+
+def _lacks_a_misspelled_key(finding: Finding, keys: Collection[str]) -> bool:
+    """Whether a finding speaks of a key that the file has, misspelled: the slip is told, the rest follows from it."""
+    return finding.severity != "error" and any(key in finding.message for key in keys)
 
 
 def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:

@@ -8,6 +8,7 @@ from memlint.findings import Location
 from memlint.formats.base import Parsed
 from memlint.run import Run
 from memlint.source.document import Document, Path, Place, Span, place
+from memlint.source.lines import Lines
 
 _IN_A_FILE = ("file", "companion", "directive")
 
@@ -21,10 +22,20 @@ def location(document: Document, pointer: Path, on_key: bool = False) -> Locatio
     if holder is not document:
         return location(holder, pointer, on_key)
     found = place(document, pointer)
-    span = _span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1)
+    call = _call_around(document, found) if found and on_key else None
+    span = call or (_span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1))
     return Location(
         document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer
     )
+
+
+def _call_around(document: Document, found: Place) -> Span | None:
+    """In Python, the call that names an argument, if the argument's value is written elsewhere: in an option's default
+    that has a name of its own."""
+    call = document.start.values.sources.get(()) if document.start is not None else None
+    if call is None or document.syntax != "python" or call[0] <= found.value.start < call[1]:
+        return None
+    return _first_line(document, Lines(document.text).span(*call))
 
 
 def _holder(document: Document, pointer: Path) -> Document:
@@ -48,7 +59,15 @@ def _span(document: Document, pointer: Path, found: Place, on_key: bool) -> Span
     several_lines = found.value.end_line > found.value.line
     if found.key is not None and (on_key or several_lines or pointer not in document.places):
         return found.key
+    if several_lines and document.syntax == "python" and not found.key:
+        return _first_line(document, found.value)
     return _first_key(document) if several_lines else found.value
+
+
+def _first_line(document: Document, whole: Span) -> Span:
+    """The place that represents a call in Python: its first line."""
+    length = len(document.text[whole.start : whole.end].partition("\n")[0])
+    return whole._replace(end=whole.start + length, end_line=whole.line, end_column=whole.column + length)
 
 
 def _first_key(document: Document) -> Span:

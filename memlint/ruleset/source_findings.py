@@ -28,6 +28,7 @@ _NAMED: dict[str, tuple[str, str, str]] = {
         "lost-flags",
         "The shell takes the line for a command of its own, which there is not: the program runs without these flags.",
     ),
+    "merge-order": ("SRC008", "merge-order", "Write the key in the mapping itself: then all releases agree."),
     "bad-tag": ("SRC005", "yaml-tag", "yaml.safe_load refuses a tag that does not fit its value."),
 }
 _SYNTAX = ("SRC001", "syntax", "The framework cannot read the file.")

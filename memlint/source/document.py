@@ -40,7 +40,7 @@ class Problem(NamedTuple):
     """Something wrong with the text itself. `code` is a short id ("duplicate-key"), `fatal`: there is no value.
 
     `severity`: "error" if the file's reader refuses the text or reads a different value than it says; "warning" if the
-    reader continues with a value that may not be the intended one.
+    reader continues with a value that may not be the intended one; "info" if that depends on the reader's release.
     """
 
     code: str
@@ -52,6 +52,20 @@ class Problem(NamedTuple):
 
 
 NOT_READ = "cannot be read"  # part of the reason in `ValueSources.unknown` for an unreadable file with arguments
+
+
+class OutdatedArguments(NamedTuple):
+    """Arguments that a script gives a trainer of the class `trainer` and that `framework` takes until `last`.
+
+    `since`: the first release that refuses them. `instead`: what to write there, in words.
+    """
+
+    trainer: str
+    framework: str
+    last: tuple[int, ...]
+    since: str
+    names: tuple[str, ...]
+    instead: str
 
 
 class StartedProgram(NamedTuple):
@@ -74,6 +88,7 @@ class StartedProgram(NamedTuple):
     # In Python: framework -> the newest release that accepts the arguments that the script passes, and which argument
     # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
+    outdated: tuple[OutdatedArguments, ...] = ()  # in Python: what newer releases of the trainer do not take
     # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
     quantized_preparation: str = ""
@@ -121,6 +136,7 @@ class ValueSources(NamedTuple):
     # only those about arguments as such: in a command on a page, or in the config that a script's program loads.
     in_other_file: Mapping[str, bool] = {}
     is_commanded: bool = False  # a command of the repository passes options to a Python script: others give other runs
+    commanded_at: str = ""  # in Python: the command of the repository that starts the script so: "train.sh:3"
 
 
 class AcceptedArguments(NamedTuple):

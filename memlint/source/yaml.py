@@ -263,6 +263,7 @@ class _TreeBuilder:
             mappings = [(value, children)]
             if isinstance(value, list):
                 mappings = [(item, entry[5]) for item, entry in zip(value, children)][::-1]
+                self.report_order([item for item in value if isinstance(item, dict)], own_values, start)
             for mapping, mapping_entries in mappings:
                 if not isinstance(mapping, dict):
                     raise RefusedDocument("merge", "<< takes a mapping, or a list of mappings", start)
@@ -270,6 +271,16 @@ class _TreeBuilder:
                 entries.update(mapping_entries)
         container.update(own_values)
         entries.update(own_entries)
+
+    def report_order(self, mappings: list[dict[Any, Any]], own: dict[Any, Any], start: int) -> None:
+        """Reports the key that `<<: [*a, *b]` takes from another mapping by the release of PyYAML (constructor.py,
+        flatten_mapping): the first up to 6.0.3, as YAML 1.1 says, and since 6.0.4 the last."""
+        first: dict[Any, Any] = {}
+        pairs = ((key, value) for mapping in mappings for key, value in mapping.items() if key not in own)
+        key = next((key for key, value in pairs if first.setdefault(key, value) != value), None)
+        if key is not None:
+            last = "PyYAML takes the first one up to 6.0.3, and since 6.0.4 the last one"
+            self.problem("merge-order", f"several mappings of this list have {key!r}: {last}", start, start + 1, "info")
 
     def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
         """Raises `RefusedDocument` for a collection that is too deep, beyond the limit, or a key."""

@@ -14,7 +14,7 @@ from memlint.findings import Finding, Location
 from memlint.lint import merge_reports as merging
 from memlint.lint import packed_reports as packed
 from memlint.lint.merge_reports import MANY, merge_reports
-from memlint.report.model import FileReport, RunReport
+from memlint.report.model import FileReport, ModelFacts, RunReport
 from memlint.report.outputs import OUTPUTS
 
 BASE = "model_name_or_path: Qwen/Qwen2.5-7B-Instruct\nstage: sft\nfinetuning_type: full\ncutoff_len: 4096\n"
@@ -92,6 +92,38 @@ def test_what_is_said_of_a_program_is_not_said_at_the_beginning_of_its_command()
     ]
     found = [(item.location.path, item.location.line) for one in merge_reports(reports) for item in one.findings]
     assert found == [("a.py", 7), ("run.sh", 2), ("run.sh", 3)]
+
+
+def test_what_differs_in_figures_from_its_command_is_said_of_the_command() -> None:
+    """The command knows the launcher, whose engine shards the model."""
+    words = "evaluation needs {} GiB of tensors, training {} GiB"
+    model, trains = ModelFacts("a/b", "catalog", 7, 7), (("a/b", "train"),)
+    run = RunReport("a.py", "trainer", (), model, *[None] * 2)  # type: ignore[arg-type]
+    program = finding("a.py", 7, words.format("22.6", "13.6"))._replace(rule="EVA001")
+    command = finding("run.sh", 2, words.format("20", "13"))._replace(rule="EVA001")
+    reports = [
+        FileReport(
+            "a.py", "trainer", (program, finding("a.py", 8)._replace(rule="TRN003")), (run,), commanded=("run.sh:2",)
+        ),
+        FileReport("run.sh", "trainer", (command,), (run._replace(path="run.sh"),), trains=trains),
+    ]
+    merged = merge_reports(reports)
+    assert [(item.location.path, item.location.line) for one in merged for item in one.findings] == [
+        ("a.py", 8),
+        ("run.sh", 2),
+    ]
+    assert [len(one.runs) for one in merged] == [0, 1]
+    (alone,) = merge_reports([reports[0]._replace(runs=())])  # the command's file is not checked
+    assert len(alone.findings) == 2
+    assert [len(one.runs) for one in merge_reports(reports[:1])] == [1]
+
+
+def test_of_many_files_a_page_that_was_not_checked_holds_none_up() -> None:
+    program = FileReport("a.py", "trainer", (finding("a.py", 7),), commanded=("README.md:2", "run.sh:3"))
+    others = [FileReport(f"{number:03}.yaml", "", (finding(f"{number:03}.yaml", 1),)) for number in range(MANY)]
+    repeated = FileReport("run.sh", "trainer", (finding("run.sh", 3),))
+    merged = merge_reports([program, *others, repeated], MANY + 2)
+    assert [len(one.findings) for one in merged] == [1] * (MANY + 1) + [0]
 
 
 def test_runs_of_one_file_say_one_verdict_and_its_own_first() -> None:

@@ -288,6 +288,36 @@ def test_a_docstring_names_the_config_wherever_it_lies_now(script: str, found: l
     assert [one for one in rules(analysed(train_py=script)) if one != "CFG013"] == found
 
 
+HELPED = SHOWN + "from helpers import override\n" + SETS.partition("for key")[0] + "args = override(args)\n"
+OVERRIDES = """def override(args):
+    for key, value in yaml.safe_load(open(args.config_file)).items():
+        setattr(args, key, value)
+    return args
+"""
+
+
+@pytest.mark.parametrize(("script", "is_judged"), [(HELPED, False), (HELPED + "parser.parse_yaml_file(path)\n", True)])
+def test_a_helper_sets_the_items_of_a_file_that_the_parser_does_not_read(script: str, is_judged: bool) -> None:
+    """HfArgumentParser reads a file by its `parse_yaml_file` alone."""
+    found = rules(analysed(train_py=script, helpers_py=OVERRIDES))
+    assert (found == JUDGED) is is_judged
+    assert ("CFG013" in found) is not is_judged
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"train_py": TRL_PARSER}, ["EVA004"]),  # TrlParser converts `2e-5`
+        ({"train_py": PARSER}, JUDGED),
+        ({"train_py": OWN}, ["CFG013"]),  # the script looks up the keys
+        ({}, JUDGED),
+    ],
+)
+def test_the_parser_of_the_other_configs_of_a_folder_reads_this_one(files: dict[str, str], found: list[str]) -> None:
+    command = "accelerate launch --config_file z3.yaml \\\n train.py --config configs/large.yaml\n"
+    assert rules(analysed(train_sh=command, **files)) == found
+
+
 @pytest.mark.parametrize(("folder", "is_judged"), [("../../verl/configs", True), ("../../configs", False)])
 def test_a_folder_of_hydra_s_is_the_one_from_its_script(folder: str, is_judged: bool) -> None:
     """`verl/configs` of a copy of verl is not `configs`."""

@@ -39,7 +39,6 @@ def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
         ("transformers @ git+https://example.org/x", ()),
         ("transformers @ git+https://github.com/huggingface/transformers.git@v4.48.1", (4, 48, 1)),
         ("git+https://github.com/huggingface/transformers@v4.49.0-Gemma-3", (4, 49, 0)),
-        ("git+https://github.com/huggingface/transformers@4824e2b7af4f86c0f9a1", ()),
         ("git+https://github.com/huggingface/transformers.git@main", ()),
         ("# git+https://github.com/huggingface/transformers@v4.49.0", ()),
         ("# transformers==4.48", ()),
@@ -49,6 +48,12 @@ def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
 )
 def test_requirements(line: str, version: tuple[int, ...]) -> None:
     assert found("requirements.txt", f"pyyaml\n{line}\n") == ({"transformers": (version, 2)} if version else {})
+
+
+@pytest.mark.parametrize("end", ["", ".git"])
+def test_a_commit_is_a_release_that_is_not_known(end: str) -> None:
+    line = f"transformers @ git+https://github.com/huggingface/transformers{end}@4824e2b7af4f86c0f9a1"
+    assert found("requirements.txt", line) == {"transformers": ((), 1)}
 
 
 def test_torch_with_a_local_version_and_llamafactory_by_both_names() -> None:

@@ -390,6 +390,65 @@ def test_a_trainer_that_is_given_a_tokenizer_is_an_old_one_s(old: str, new: str,
     assert _run_of(SFT.replace(old, new)).stack.trl == trl
 
 
+OLD_CALL = "SFTTrainer(\n    tokenizer=tokenizer, packing=False, max_seq_length=512, "
+OWN_CLASS = (
+    "class Own(SFTTrainer):\n    def __init__(self, tokenizer=None, **rest):\n        super().__init__(**rest)\n"
+)
+NO_TOKENIZER = "SFTTrainer takes no `tokenizer` since trl 0.16: use `processing_class`"
+NO_OTHERS = (
+    "SFTTrainer takes no `packing` and no `max_seq_length` since trl 0.13: SFTConfig has them (`max_length` since 0.20)"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "facts", "said"),
+    [
+        (OLD_CALL, {}, [("info", NO_TOKENIZER), ("info", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 29)}}, [("warning", NO_TOKENIZER), ("warning", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 15)}}, [("warning", NO_OTHERS)]),
+        (OLD_CALL, {"versions": {"trl": (0, 12)}}, []),
+        (OLD_CALL, {"at_commits": frozenset({"trl"})}, []),
+        ("Own(\n    tokenizer=tokenizer, ", {}, []),  # the class of the repository takes it
+        ("signature(SFTTrainer) and SFTTrainer(\n    tokenizer=tokenizer, ", {}, []),  # the script asks what it takes
+    ],
+)
+def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list[Any]) -> None:
+    """trl 0.12.2, 0.13.0, 0.15.2 and 0.16.1 trainer/sft_trainer.py, __init__. It is said at the call, once a key."""
+    script = SFT.replace("args = SFTConfig", f"{OWN_CLASS}args = SFTConfig").replace("SFTTrainer(model", f"{call}model")
+    workspace = in_memory({"a.py": script})
+    found = analyse(workspace.documents("a.py")[0], workspace.context()._replace(**facts), ()).findings
+    outdated = [one for one in found if one.rule == "CFG005"]
+    assert sorted((one.severity, one.message) for one in outdated) == sorted(said)
+    at = script[: script.index("trainer = ")].count("\n") + 1
+    assert {(one.location.line, one.location.end_line) for one in outdated} <= {(at, at)}
+
+
+@pytest.mark.parametrize(
+    ("stated", "severity"), [({}, "info"), ({"transformers": (4, 57)}, "warning"), ({"transformers": (4, 50)}, None)]
+)
+def test_the_old_name_of_the_evaluation_strategy(stated: Any, severity: str | None) -> None:
+    """transformers 4.50.3 and 4.51.3 training_args.py."""
+    workspace = in_memory({"a.py": SFT.replace("bf16=True", "bf16=True, evaluation_strategy='no'")})
+    found = analyse(workspace.documents("a.py")[0], workspace.context(versions=stated), ()).findings
+    told = [(one.severity, one.message) for one in found if one.rule == "CFG005"]
+    message = "`evaluation_strategy` is gone since transformers 4.51: use `eval_strategy`"
+    assert told == ([(severity, message)] if severity else [])
+
+
+def test_an_old_argument_is_told_where_it_is_named() -> None:
+    """Its value may be the default of an option, whose name is the script's own."""
+    option = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--ratio', default=0.1)\n"
+    call = "SFTConfig(\n    'out', warmup_ratio={}, "
+    lines = []
+    for value in ("parser.parse_args().ratio", "0.1"):
+        script = SFT.replace("bits = ", f"{option}bits = ").replace('SFTConfig("out", ', call.format(value))
+        workspace = in_memory({"a.py": script})
+        found = analyse(workspace.documents("a.py")[0], workspace.context(), ()).findings
+        (told,) = [one for one in found if "warmup_ratio" in one.message]
+        lines.append(script.splitlines()[told.location.line - 1].strip())
+    assert lines[0] == "args = SFTConfig(" and lines[1].startswith("'out', warmup_ratio=0.1")
+
+
 def test_a_flag_of_the_model_that_newer_releases_refuse_is_an_old_one_s() -> None:
     """trl 0.29 has no `--torch_dtype`: what a command gives ModelConfig says the release as a key does."""
     script = (

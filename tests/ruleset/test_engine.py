@@ -192,3 +192,13 @@ def test_plans_are_judged_by_what_can_be_as_severe_as_the_finding() -> None:
     assert (
         engine.at_least("error") is engine.at_least("error") and engine.at_least("error").estimator is engine.estimator
     )
+
+
+def test_what_a_misspelled_key_leaves_out_is_its_slip() -> None:
+    """Once the key is spelled right the rest is judged again; an error is told in any case."""
+    about = RULE.replace("length {{sequence.length}}", "without `cutoff_len` it is {{sequence.length}}")
+    for severity, said in (("warning", ["CFG001"]), ("error", ["CFG001", "TST001"])):
+        text = about.format(when="sequence.length > 8", at="config").replace("severity: error", f"severity: {severity}")
+        made = parse_rule(load(text.encode(), "TST001.yaml", dialect="yaml12")[0])
+        found = run(made, text=CONFIG.replace("cutoff_len", "cutof_len")).findings
+        assert sorted(one.rule for one in found) == said

@@ -258,8 +258,12 @@ def test_later_merge_keys_win_and_in_a_list_the_first() -> None:
     last mapping of a list wins, unless the key has one character."""
     text = "a: &a {lr: 1, bs: 1}\nb: &b {lr: 2, ga: 2}\nl:\n  <<: [*a, *b]\nm:\n  <<: *a\n  <<: *b\n"
 
-    value = read(text).value
+    found = read(text)
+    value = found.value
 
+    assert [(one.code, one.severity, one.span.line) for one in found.problems] == [("merge-order", "info", 4)]
+    assert not read(text.replace("*b]", "*b]\n  lr: 3")).problems
+    assert not read(text.replace("lr: 2", "lr: 1")).problems
     assert value["l"] == {"lr": 1, "bs": 1, "ga": 2}
     assert value["m"] == {"lr": 2, "bs": 1, "ga": 2}
 

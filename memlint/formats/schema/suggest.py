@@ -24,11 +24,22 @@ def nearest(word: str, known: Iterable[str]) -> str:
             found = distance(plain, other, best_distance)
             if found < best_distance and (found < 2 or other[0] == plain[0]):  # `ranking` is no slip of `packing`
                 best, best_distance = candidate, found
-        if not in_full and _shortens(plain.split("_"), other.split("_")):
+        if not in_full and _abbreviates(plain.split("_"), other.split("_")):
             in_full = candidate
         if not longer and "_" in plain and other.endswith(f"_{plain}"):
             longer = candidate  # `use_fast` is `tokenizer_use_fast` rather than two slips of `use_eaft`
     return (longer if best_distance > 1 else "") or best or in_full
+
+
+def _abbreviates(words: list[str], others: list[str]) -> bool:
+    return _shortens(words, others) or _leaves_out(words, others) or _leaves_out(others, words)
+
+
+def _leaves_out(words: list[str], others: list[str]) -> bool:
+    """Whether words are those of another long name without one of them: `gather_16bit_weights_on_save` for
+    `gather_16bit_weights_on_model_save`."""
+    rest = (others[:index] + others[index + 1 :] for index in range(len(others)))
+    return len(words) >= 4 and len(others) == len(words) + 1 and words in rest
 
 
 def _shortens(words: list[str], others: list[str]) -> bool:

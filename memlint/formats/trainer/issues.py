@@ -54,11 +54,15 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
-    judged = (_with_severity_here(issue, config) for issue in found)
+    of_trainer = tuple(_outdated_arguments(config))
+    told = {(name,) for issue in of_trainer for name in issue.pointer}
+    judged = (_with_severity_here(issue, config) for issue in found if issue.pointer[:1] not in told)
     kept = _once(
         (
             *_refused(config, known),
             *_nulls(config),
+            *of_trainer,
+            *_old_strategy(config),
             *(issue for issue in judged if issue is not None),
             *_typos(config, known),
             *meant_issues(config),
@@ -194,6 +198,8 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
     if framework == "trl" and not config.trl:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
+    if framework in config.context.at_commits:
+        return None  # a commit that may be older
     if config.drops(str(issue.pointer[0])):
         message = f"{issue.message}; TRL drops it, and the weights load in float32 unless `dtype` says otherwise"
         return issue._replace(message=message)
@@ -248,6 +254,36 @@ def _dotted(text: str, number: float | int | None) -> str:
     mantissa, _, exponent = plain.lower().partition("e")
     sign = "" if exponent[:1] in "+-" else "+"
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent}" if number is not None else plain
+
+
+def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
+    """What a Python script gives its trainer and the release in use does not take, or the newest if none is known."""
+    document = config.section.document
+    found = document.start.program.outdated if document.start is not None and document.syntax == "python" else ()
+    for one in found:
+        stated = config.stated.get(one.framework)
+        if one.framework in config.context.at_commits or (stated is not None and stated <= one.last):
+            continue
+        names = " and no ".join(f"`{name}`" for name in one.names)
+        message = f"{one.trainer} takes no {names} since {one.framework} {one.since}: {one.instead}"
+        severity = "warning" if stated is not None else "info"
+        yield Issue("renamed-key", message, document.path, (one.trainer, *one.names), severity)  # at the call
+
+
+def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:
+    """`evaluation_strategy`, which training_args.py of transformers 4.50.3 has and 4.51.3 has not. Under a stated
+    release a file is told in meant.py."""
+    key, target, section = "evaluation_strategy", "eval_strategy", config.section
+    start, stated = section.document.start, config.stated.get("transformers")
+    is_own = start is not None and key in start.accepted.defined
+    if key not in section.value or target in section.value or is_own or config.declares(key):
+        return
+    is_python = section.document.syntax == "python"
+    if "transformers" in config.context.at_commits or (stated is not None and (not is_python or stated < (4, 51))):
+        return
+    message = f"`{key}` is gone since transformers 4.51: use `{target}`"
+    severity = "info" if stated is None else "warning"
+    yield section.issue("renamed-key", message, key, severity=severity, on_key=True, suggestion=target)
 
 
 def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:

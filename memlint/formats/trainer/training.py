@@ -322,9 +322,7 @@ def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -
     if length is not None:
         fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
     elif longest := longest_sequence(config.architecture):
-        fields.infer(
-            "sequence.length", longest, "nothing is cut, and the table of positions has no more"
-        )
+        fields.infer("sequence.length", longest, "nothing is cut, and the table of positions has no more")
     elif is_null:
         fields.unknown("sequence.length", "the length is set to null: nothing is cut")
     else:

@@ -59,7 +59,7 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
         named = {word.text.partition("=")[2] or word.text: word for word in launched.arguments}
         found = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
         files = {word: places[0] for word, places in found if places}
-        yield ProgramStart(program, line, files, f"{name}:{lines.span(one.at.start, one.at.start).line}")
+        yield ProgramStart(program, line, files, f"{name}:{line.number}")
 
 
 def _is_open(word: Word) -> bool:
@@ -100,4 +100,6 @@ def _line(launched: LaunchCommand, one: Invocation, name: str, lines: Lines, roo
         return value._replace(source=ValueSource(name, lines.span(at.start, at.end), "command"))
 
     given = {one.name: tuple(map(placed, line.options[one.name], one.values)) for one in named}
-    return line._replace(options=given, positional=tuple(map(placed, line.positional, others)), page=name)
+    positional = tuple(map(placed, line.positional, others))
+    number = lines.span(one.at.start, one.at.start).line
+    return line._replace(options=given, positional=positional, page=name, number=number)

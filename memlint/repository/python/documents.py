@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
 
 SUFFIXES = (".py", ".ipynb")
-# A quick test: a file that makes no trainer is not parsed.
-_TRAINER = re.compile(r"\b\w*Trainer\s*\(")
+# A quick test: a file that makes no trainer, and no class of one, is not parsed.
+_TRAINER = re.compile(r"\b\w*Trainer\w*\s*\(|\bclass \w+\([^)\n]*Trainer")
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _MODEL_LOADED = re.compile(
@@ -199,9 +199,9 @@ def _runs(
     Of runs that do not differ in memory only the first is kept. A script whose commands name configs is linted through
     these configs instead.
     """
-    lines = [CommandLine(config)]
-    if config or _HAS_OPTIONS.search(text):
-        lines = _shown(repository.starts(path), config) or lines
+    lines = _shown(repository.starts(path), config) or [CommandLine(config)]
+    if not config and not _HAS_OPTIONS.search(text):  # then all commands start the same
+        lines = [CommandLine(page=lines[0].page, number=lines[0].number)]
     files = _Cache(repository).files()
     found: dict[str, tuple[PythonRun, CommandLine]] = {}
     for line in lines:
@@ -212,7 +212,9 @@ def _runs(
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
     """The command lines that start a program with the config at `config` (without any config if that is ""); none if
-    there are more than MAX_STARTS."""
+    there are more than MAX_STARTS. An example in the program's docstring counts where no script starts it."""
+    if any(is_script(one.line.page) for one in starts):
+        starts = [one for one in starts if one.line.page != one.program]
     if config:
         chosen = [one for one in starts if config in one.files.values()]
     else:
@@ -307,6 +309,7 @@ def document_of(
         dict(_written_at(run, repository)),
         in_other_file=dict(_in_other_file(run, line)),
         is_commanded=line.is_given,
+        commanded_at=f"{repository.display(line.page)}:{line.number}" if line.page else "",
     )
     return Document(
         repository.display(home),
@@ -339,6 +342,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         loads_model=run.loads_model,
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
+        outdated=run.outdated,
         quantized_preparation=run.quantized_preparation,
         trainer_call=run.trainer_call,
         frozen=run.frozen,

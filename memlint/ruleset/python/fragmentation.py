@@ -33,6 +33,7 @@ FIELDS: Mapping[str, Any] = {
     "severity": "info",
     "purposes": ["train"],
     "at": ["sequence.length", "config"],
+    "folds_into": ["MEM002"],  # one run, one excess
     "why": (
         "Batches of other lengths leave gaps between the segments of PyTorch's allocator, where nothing else fits. "
         "With PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True segments grow in place. The variable is set where the "

@@ -206,5 +206,12 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
     for base in bases:
         known: dict[str, Any] = {**made.attributes, **given.named}
         seen = Made(base.name, given.positional, known, given.source)
+        if isinstance(initialise, PythonFunction):
+            own = initialise.node.args
+            named = {one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs)}
+            seen.attributes[HANDED_ON] = Items([Known(name) for name in given.named if name not in named])
         reader.observe(seen)
     return made
+
+
+HANDED_ON = "arguments that the class's own __init__ has no name for"  # attribute of a library's object

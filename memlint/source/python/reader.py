@@ -55,8 +55,8 @@ class CommandLine(NamedTuple):
     `options`: the words after each option, by its name with underscores. `positional`: the words before and between
     options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
     `environment`: variables that are set for the script; they override its defaults. `page`: the file that shows the
-    command; "" if it is not of the repository. `card`: what the script is told when it asks for the card's compute
-    capability; None: nobody knows.
+    command, in its line `number`; "" if it is not of the repository. `card`: what the script is told when it asks for
+    the card's compute capability; None: nobody knows.
     """
 
     config: str = ""
@@ -65,6 +65,7 @@ class CommandLine(NamedTuple):
     environment: Mapping[str, Value] = {}
     overrides: Mapping[str, Value] = {}
     page: str = ""
+    number: int = 0
     card: Capability | None = None
 
     @property

@@ -61,6 +61,13 @@ def test_a_name_with_cut_words_is_taken_for_the_whole_one() -> None:
         assert nearest(other, known) == ""
 
 
+def test_a_long_name_may_lack_one_word_or_have_one_more() -> None:
+    known = "stage3_gather_16bit_weights_on_model_save"
+    assert nearest("stage3_gather_16bit_weights_on_save", [known]) == known
+    assert nearest("stage3_gather_all_16bit_weights_on_model_save", [known]) == known
+    assert nearest("gather_16bit_save", ["gather_16bit_model_save"]) == ""
+
+
 def test_a_name_that_ends_another_is_taken_for_it_rather_than_for_two_slips() -> None:
     assert nearest("use_fast", ["use_eaft", "tokenizer_use_fast"]) == "tokenizer_use_fast"
     assert nearest("use_eatf", ["use_eaft", "x_use_eatf"]) == "use_eaft"

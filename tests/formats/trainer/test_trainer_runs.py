@@ -420,7 +420,7 @@ num_train_epochs: 1
         ("0.1", "bias: none\nmode: sft", []),  # short names of a script are no slips of `bits` and `model`
         ("0.1", "resume_from_checkpoint: false", []),
         ("0.1", "max_seq_length: 512\ntorch_dtype: bfloat16", []),  # keys of the script
-        ("0.1", "evaluation_strategy: steps", []),
+        ("0.1", "evaluation_strategy: steps", [("renamed-key", "info")]),
         ("0.1", "optim: ${OPTIM}\nwarmup_steps: ${WARMUP}\nmodel_revision: $REVISION", []),  # a template's
         ("0.1", "overwrite_output_dir: true", [("removed-key", "info")]),
         ("0.1", "max_seq_length: 512\npacking: true", [("renamed-key", "info")]),

@@ -635,3 +635,15 @@ def test_a_program_that_is_there_is_not_taken_for_open_instruct() -> None:
     program = TRAIN.replace("args = parser", 'parser.add_argument("--dpo_beta")\nargs = parser')
     found = run(f"{COMMAND} --dpo_beta 0.1", {"train.py": program})
     assert found.attention.implementation == "sdpa"
+
+
+def test_a_trainer_of_any_name_is_followed() -> None:
+    """`TrainerWithReward` of a module that makes no trainer itself."""
+    own = "from transformers import Trainer\nclass TrainerWithReward(Trainer):\n    pass\n"
+    code = TRAIN.replace("\nTrainer(", "\nfrom own import TrainerWithReward\nTrainerWithReward(")
+    code = code.replace("TrainingArguments, Trainer\n", "TrainingArguments\n").replace(
+        "args.use_lora", "args.lora_r > 0"
+    )
+    command = f"{COMMAND} --bits 16 --lora_r"
+    kinds = [run(f"{command} {rank}", {"train.py": code, "own.py": own}).method.kind for rank in (0, 8)]
+    assert kinds == ["full", "lora"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
@@ -32,7 +31,8 @@ from memlint.formats.trainer.python.model import (
     spreads_layers,
 )
 from memlint.formats.versions import Version, last_with
-from memlint.source.document import Span
+from memlint.source.document import OutdatedArguments, Span
+from memlint.source.python.calls import HANDED_ON
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
@@ -55,6 +55,7 @@ from memlint.source.python.values import (
     ValueSource,
     alternatives,
     either,
+    plain,
     source_of,
 )
 
@@ -126,6 +127,7 @@ class PythonRun(NamedTuple):
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
     keeps_logits: bool = False  # `StartedProgram.keeps_logits`
+    outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
 
     @property
     def framework(self) -> str:
@@ -305,7 +307,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
-    newest = {} if has_unsloth else _newest(trainer, seen)
+    outdated = () if has_unsloth or _ASKS_TRAINER.search(text) else _outdated(trainer)
+    newest = {} if has_unsloth else _newest(trainer, seen, outdated)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
     return PythonRun(
@@ -313,6 +316,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
         trainer_call=_call_of(trainer, seen),
+        outdated=outdated,
     )
 
 
@@ -360,9 +364,18 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
 
 
-# The last releases whose trainers take `tokenizer` for `processing_class` (trl 0.15.2 trainer/sft_trainer.py:139 and
-# dpo_trainer.py:205, which 0.16.1 has not; transformers 4.57 trainer.py, gone in 5.0). Unsloth's take it still.
-_WITH_TOKENIZER = {"trl": (0, 15), "transformers": (4, 57)}
+# The last releases whose trainers take `tokenizer` for `processing_class`, and the first that do not: those of TRL with
+# `deprecate_kwarg("tokenizer", ...)` in trainer/*_trainer.py (0.12.2, 0.13.0, 0.14.0, 0.15.2 and 0.16.1 were read), and
+# transformers 4.57 trainer.py, gone in 5.0. GRPOTrainer and PRMTrainer never took it; Unsloth's take it still.
+_WITH_TOKENIZER: Mapping[str, tuple[Version, str]] = {
+    **dict.fromkeys(("SFTTrainer", "DPOTrainer"), ((0, 15), "0.16")),
+    **dict.fromkeys(("ORPOTrainer", "PPOTrainer", "RewardTrainer"), ((0, 14), "0.15")),
+    **dict.fromkeys(("CPOTrainer", "KTOTrainer", "OnlineDPOTrainer", "RLOOTrainer"), ((0, 13), "0.14")),
+    **dict.fromkeys(("BCOTrainer", "GKDTrainer", "NashMDTrainer", "XPOTrainer"), ((0, 12), "0.13")),
+    **dict.fromkeys(("Trainer", "Seq2SeqTrainer"), ((4, 57), "5.0")),
+}
+# A script that asks the trainer, or its release, for the arguments that it takes: it gives it no others.
+_ASKS_TRAINER = re.compile(r"\bsignature\(|\bco_varnames\b|\bexcept TypeError\b|\b(?:trl|transformers)\.__version__")
 
 
 # Arguments that trainers of TRL took beside their configuration until 0.12 (0.12.2 and 0.13.0 trainer/sft_trainer.py
@@ -421,14 +434,31 @@ def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Ver
             yield "trl", last, name
 
 
-def _newest(trainer: Made, seen: list[Made]) -> dict[str, tuple[Version, str]]:
+def _outdated(trainer: Made) -> tuple[OutdatedArguments, ...]:
+    """What a trainer is given that newer releases do not take. A class of the repository may take more by itself."""
+    framework = _framework(trainer)
+    own = trainer.attributes.get(HANDED_ON)
+    given = {str(plain(name)) for name in own.values} if isinstance(own, Items) else trainer.arguments.keys()
+    found = []
+    if trainer.last in _WITH_TOKENIZER and "tokenizer" in given:
+        last, since = _WITH_TOKENIZER[trainer.last]
+        found.append(OutdatedArguments(trainer.last, framework, last, since, ("tokenizer",), "use `processing_class`"))
+    beside = tuple(name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in given)
+    if beside:
+        instead = f"{trainer.last.removesuffix('Trainer')}Config has {'it' if len(beside) == 1 else 'them'}"
+        instead += " (`max_length` since 0.20)" if "max_seq_length" in beside else ""
+        found.append(OutdatedArguments(trainer.last, "trl", (0, 12), "0.13", beside, instead))
+    return tuple(found)
+
+
+def _framework(trainer: Made) -> str:
+    return "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
+
+
+def _newest(trainer: Made, seen: list[Made], outdated: tuple[OutdatedArguments, ...]) -> dict[str, tuple[Version, str]]:
     """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
-    framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-    found: list[tuple[str, Version, str]] = []
-    if framework and "tokenizer" in trainer.arguments:
-        found.append((framework, _WITH_TOKENIZER[framework], "tokenizer"))
-    beside = (name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in trainer.arguments)
-    found += [("trl", (0, 12), name) for name in islice(beside, 1)]
+    framework = _framework(trainer)
+    found = [(one.framework, one.last, one.names[0]) for one in outdated]
     found += _arguments_that_are_gone(_arguments_of(trainer))
     models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
     given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
