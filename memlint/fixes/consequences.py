@@ -11,6 +11,7 @@ from typing import Any
 
 from memlint.fixes.costs import global_batch
 from memlint.fixes.moves.catalog import prompts_and_completions, refuses_dropout
+from memlint.fixes.moves.host import deepspeed_changes
 from memlint.run import Run, get, liger_rows, replace
 
 Changes = dict[str, Any]
@@ -124,6 +125,15 @@ def _pure(run: Run, before: Run) -> Follows:
         yield "precision.compute", "bfloat16"
 
 
+def _half_under_deepspeed(run: Run, before: Run) -> Follows:
+    """DeepSpeed's half precision is that of the parameters, with fp32 masters in the shards (deepspeed docs,
+    config-json, "BFLOAT16 Training Options")."""
+    half, engine = run.precision.compute, run.parallelism.engine
+    if engine == before.parallelism.engine == "deepspeed" and half != "float32" == before.precision.compute:
+        yield "precision.outputs_to_fp32", False
+        yield from deepspeed_changes(str(half), run.parallelism.zero.stage).items()
+
+
 def _section(run: Run, before: Run) -> Follows:
     """A DeepSpeed section of `auto` (formats/deepspeed/edits.py, new_section): buckets follow the hidden size
     (transformers 5.23 integrations/deepspeed.py, trainer_config_finalize), and stage 3 overlaps (deepspeed 0.19
@@ -168,5 +178,5 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
     *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _fused_rows, _adapters),
-    *(_pure, _section, _launched, _pinned, _cpu_optimizer),
+    *(_pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer),
 )
