@@ -128,10 +128,11 @@ def _pure(run: Run, before: Run) -> Follows:
 def _half_under_deepspeed(run: Run, before: Run) -> Follows:
     """DeepSpeed's half precision is that of the parameters, with fp32 masters in the shards (deepspeed docs,
     config-json, "BFLOAT16 Training Options")."""
-    half, engine = run.precision.compute, run.parallelism.engine
-    if engine == before.parallelism.engine == "deepspeed" and half != "float32" == before.precision.compute:
+    half, stage = run.precision.compute, run.parallelism.zero.stage
+    stays = run.parallelism.engine == before.parallelism.engine == "deepspeed"
+    if stays and isinstance(stage, int) and half != "float32" == before.precision.compute:
         yield "precision.outputs_to_fp32", False
-        yield from deepspeed_changes(str(half), run.parallelism.zero.stage).items()
+        yield from deepspeed_changes(str(half), stage).items()
 
 
 def _section(run: Run, before: Run) -> Follows:
