@@ -388,14 +388,14 @@ def _read_by_model(run: Run, units: tuple[Unit, ...], tied: int, threshold: int)
 _MODULE_CALLS = IdentityCache(64)
 
 
-def _known_module_calls(unit: Unit, *settings: Any) -> tuple[ModuleCall, ...]:
-    """`_module_calls`, which the runs of one search share: they differ in other settings of ZeRO."""
+def _known_module_calls(unit: Unit, threshold: int, leaves: bool, stacks_outlive: bool) -> tuple[ModuleCall, ...]:
+    """`_module_calls`, which the runs of one search share: most differ in other settings."""
+    known: dict[tuple[Any, ...], tuple[ModuleCall, ...]]
     known = _MODULE_CALLS.get(unit.tensors) or _MODULE_CALLS.put({}, unit.tensors)
-    key = unit.name, *settings
+    key = unit.name, threshold, leaves, stacks_outlive
     if key not in known:
-        known[key] = _module_calls(unit, *settings)
-    found: tuple[ModuleCall, ...] = known[key]
-    return found
+        known[key] = _module_calls(unit, threshold, leaves, stacks_outlive)
+    return known[key]
 
 
 def _module_calls(unit: Unit, threshold: int, leaves: bool, stacks_outlive: bool) -> tuple[ModuleCall, ...]:
