@@ -412,6 +412,10 @@ def test_experts_in_one_parameter_are_quantised_by_a_change_of_their_own() -> No
 
 @pytest.mark.parametrize("optimizer", [{"optimizer__rank": 128}, {"optimizer__badam_mode": "layer"}], ids=str)
 def test_adapters_take_adamw_in_place_of_an_optimizer_for_full_training(optimizer: dict[str, Any]) -> None:
-    found = step(run(method__kind="full", **optimizer), "train a LoRA adapter")
+    before = run(method__kind="full", **optimizer)
+    found = step(before, "train a LoRA adapter")
     assert found.changes["optimizer.name"] == "adamw_torch" and "AdamW" in found.title
+    other = replace(before, {"optimizer.name": "galore_adamw", "optimizer.layerwise": True})
+    after = consistent(replace(other, found.changes), other).optimizer
+    assert not (after.rank or after.badam_mode or after.layerwise)
     assert "optimizer.name" not in step(run(method__kind="full"), "train a LoRA adapter").changes
