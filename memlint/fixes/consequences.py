@@ -11,7 +11,8 @@ from typing import Any
 
 from memlint.fixes.costs import global_batch
 from memlint.fixes.moves.catalog import prompts_and_completions, refuses_dropout
-from memlint.run import Run, get, liger_rows, replace
+from memlint.fixes.moves.host import deepspeed_changes
+from memlint.run import Optimizer, Run, get, liger_rows, replace
 
 Changes = dict[str, Any]
 
@@ -118,10 +119,30 @@ def _adapters(run: Run, before: Run) -> Follows:
         yield "method.dropout", dropout
 
 
+def _plain_optimizer(run: Run, before: Run) -> Follows:
+    """What replaces an optimizer for full training, where adapters train, has none of its options."""
+    if run.method.kind == "lora" != before.method.kind and run.optimizer.name != before.optimizer.name:
+        for name in ("rank", "targets", "layerwise", "badam_mode", "projection"):
+            yield f"optimizer.{name}", getattr(_PLAIN, name)
+
+
+_PLAIN = Optimizer()
+
+
 def _pure(run: Run, before: Run) -> Follows:
     """`pure_bf16` computes in bfloat16, whatever the file trained in."""
     if run.precision.autocast is False and run.precision.trainable_dtype == "bfloat16" and before.precision.autocast:
         yield "precision.compute", "bfloat16"
+
+
+def _half_under_deepspeed(run: Run, before: Run) -> Follows:
+    """DeepSpeed's half precision is that of the parameters, with fp32 masters in the shards (deepspeed docs,
+    config-json, "BFLOAT16 Training Options")."""
+    half, stage = run.precision.compute, run.parallelism.zero.stage
+    stays = run.parallelism.engine == before.parallelism.engine == "deepspeed"
+    if stays and isinstance(stage, int) and half != "float32" == before.precision.compute:
+        yield "precision.outputs_to_fp32", False
+        yield from deepspeed_changes(str(half), stage).items()
 
 
 def _section(run: Run, before: Run) -> Follows:
@@ -168,5 +189,5 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
     *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _fused_rows, _adapters),
-    *(_pure, _section, _launched, _pinned, _cpu_optimizer),
+    *(_plain_optimizer, _pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer),
 )

@@ -88,13 +88,13 @@ class PlanSearch:
         return self._runs[key]
 
     def steps(self, chosen: Steps) -> Steps:
-        """The changes that can be tried after `chosen` and that the format can write, in the order of their moves."""
+        """The changes of other groups that can be tried after `chosen` and that the format can write, in the order of
+        their moves."""
         key = _titles(chosen)
         if key not in self._steps:
-            changed = self.changed(chosen)
-            self._steps[key] = tuple(
-                self._priced(changed, step) for step in self._proposed(chosen) if self._allows(chosen, step)
-            )
+            changed, done = self.changed(chosen), {step.group for step in chosen}
+            others = (step for step in self._proposed(chosen) if step.group not in done)
+            self._steps[key] = tuple(self._priced(changed, step) for step in others if self._allows(chosen, step))
             self._answers.see(self._steps[key])
         return self._steps[key]
 

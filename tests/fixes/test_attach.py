@@ -153,6 +153,9 @@ def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
     assert before.verdict != "fits"
     assert [fix.verdict_after for fix in told] == ["fits"]
     assert told[0].before and told[0].after and told[0].after.figure < told[0].before.figure / 2
+    smaller = replace(mixture, {"hardware.gpu": find("RTX 2060")})
+    (fix,) = [one for one in advice(smaller, estimate(smaller), estimate) if "transformers 4.57" in one.title]
+    assert fix.title.endswith(", on RTX 3080") and fix.verdict_after == "fits"
     for other in (AXOLOTL, {"stack.transformers": (4, 57)}):
         run = replace(mixture, other)
         assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))

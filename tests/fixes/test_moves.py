@@ -21,6 +21,7 @@ from memlint.run import (
     Origin,
     Parallelism,
     Planning,
+    Precision,
     Quantization,
     Run,
     Sequence,
@@ -97,6 +98,17 @@ def test_float32_training_can_be_mixed() -> None:
     assert "bfloat16 mixed" in titles(run(**single, hardware=Hardware(find("A100-80GB"))))
     assert "float16 mixed" in titles(run(**single, hardware=Hardware(find("V100-32GB"))))
     assert "mixed precision" not in titles(run())
+
+
+def test_half_precision_under_deepspeed_halves_the_parameters() -> None:
+    before = run(
+        parallelism=Parallelism(2, 2, 2, engine="deepspeed", zero=Zero(3)),
+        precision=Precision("float32", False, "float32", True, outputs_to_fp32=False),
+        model__weights_dtype="float32",
+    )
+    after = consistent(replace(before, step(before, "train in bfloat16 mixed").changes), before)
+    assert after.precision == before.precision._replace(compute="bfloat16", trainable_dtype="bfloat16")
+    assert after.model.weights_dtype == "bfloat16"
 
 
 def test_completions_fewer_or_shorter() -> None:
@@ -400,6 +412,10 @@ def test_experts_in_one_parameter_are_quantised_by_a_change_of_their_own() -> No
 
 @pytest.mark.parametrize("optimizer", [{"optimizer__rank": 128}, {"optimizer__badam_mode": "layer"}], ids=str)
 def test_adapters_take_adamw_in_place_of_an_optimizer_for_full_training(optimizer: dict[str, Any]) -> None:
-    found = step(run(method__kind="full", **optimizer), "train a LoRA adapter")
+    before = run(method__kind="full", **optimizer)
+    found = step(before, "train a LoRA adapter")
     assert found.changes["optimizer.name"] == "adamw_torch" and "AdamW" in found.title
+    other = replace(before, {"optimizer.name": "galore_adamw", "optimizer.layerwise": True})
+    after = consistent(replace(other, found.changes), other).optimizer
+    assert not (after.rank or after.badam_mode or after.layerwise)
     assert "optimizer.name" not in step(run(method__kind="full"), "train a LoRA adapter").changes

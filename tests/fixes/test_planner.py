@@ -144,6 +144,12 @@ def test_whether_it_can_be_written_is_asked_once_of_changes_that_differ_in_degre
     assert asked.count(tuple(batches[0].changes)) == 1
 
 
+def test_after_a_change_no_other_of_its_group_is_tried() -> None:
+    search = PlanSearch(FULL, toy(1).estimate(FULL))
+    smaller = next(one for one in search.steps(()) if one.group == "batch")
+    assert all(one.group != "batch" for one in search.steps((smaller,)))
+
+
 def test_a_cut_of_the_accumulation_is_read_behind_what_it_starts_from() -> None:
     cut = ProposedChange("accumulation 4 -> 1: the global batch shrinks", {}, CUT_ACCUMULATION)
     halved = ProposedChange("micro batch 4 -> 1, accumulation 1 -> 4", {}, "batch")

@@ -12,6 +12,7 @@ from memlint.memory import estimate
 from memlint.memory import optimizers as optimizer
 from memlint.memory.parameters import units as model_units
 from memlint.memory.values import Tensor, Unit
+from memlint.run import Parallelism, Zero
 from tests.comparisons.optimizers import closed_form
 from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import run
@@ -252,6 +253,14 @@ def test_badam_under_llama_factory_keeps_all_frozen_layers_above_its_block() -> 
     factory = estimate(run(**case, **LLAMAFACTORY))
     assert alone.allocated_bytes is not None and factory.allocated_bytes is not None
     assert factory.allocated_bytes > alone.allocated_bytes + 3 * 2 * 1024 * 704 * 2 * 2
+
+
+def test_badam_under_zero3_shares_the_block() -> None:
+    """DeepSpeed partitions the block that trains alone (BAdam 1.4 block_optim.py, _reset_ds_optimizer)."""
+    sharded = Parallelism(2, 2, 2, engine="deepspeed", zero=Zero(3))
+    found = estimate(run(**BADAM, parallelism=sharded, sequence__length=8))
+    step = next(phase for phase in found.phases if phase.name == "optimizer_step").components
+    assert step["optimizer_states"] == pytest.approx(12 * LAYER / 2, rel=0.001)
 
 
 def test_badam_ratio_is_unknown() -> None:

@@ -242,7 +242,8 @@ def half_weights(run: Run) -> Iterator[ProposedChange]:
 
 
 def mixed_precision(run: Run) -> Iterator[ProposedChange]:
-    """Half precision where nothing was asked for: activations of half the size (Micikevicius et al., 1710.03740)."""
+    """Half precision where nothing was asked for: activations of half the size (Micikevicius et al., 1710.03740).
+    DeepSpeed makes parameters of it in place of autocast (fixes/consequences.py)."""
     if run.precision.compute != "float32" or run.precision.autocast is not False:
         return
     half = "bfloat16" if getattr(run.hardware.gpu, "bf16", True) else "float16"

@@ -47,10 +47,15 @@ def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
         return
     changes = {"stack.transformers": (4, 57, 6)}
     after = estimator(replace(run, changes))
+    title = "use transformers 4.57, which has the experts quantised"
+    fix = Fix(title, changes=changes, before=before.on_card, verdict_after="fits", note=_UNQUANTISED)
     if after.verdict == "fits":
-        note = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
-        title = "use transformers 4.57, which has the experts quantised"
-        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+        yield fix._replace(after=after.on_card)
+    elif after.fits_on and after.fits_on[0] not in before.fits_on:
+        yield fix._replace(title=f"{title}, on {after.fits_on[0]}")
+
+
+_UNQUANTISED = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
 
 
 def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

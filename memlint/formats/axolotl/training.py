@@ -262,9 +262,13 @@ def write_evaluation(change: FieldChange) -> Written | None:
 
 
 def read_evaluation_batch(fields: Fields, config: AxolotlConfig) -> None:
-    """The batch size of evaluation: as in training unless the file sets one."""
+    """The batch size of evaluation: as in training unless the file sets one. Its accumulation is that of training
+    (core/builders/base.py, _set_base_training_args), where there is one."""
     key = "eval_batch_size" if config.own.get("eval_batch_size") else "micro_batch_size"
     config.put(fields, "evaluation.batch_size", key, fields.get("evaluation.batch_size"))
+    steps = fields.get("evaluation.accumulation_steps", None)
+    if steps is not None:
+        config.put(fields, "evaluation.accumulation_steps", "gradient_accumulation_steps", steps)
 
 
 def read_optimizer(fields: Fields, config: AxolotlConfig) -> None:

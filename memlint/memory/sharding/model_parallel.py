@@ -7,11 +7,13 @@ those over the data-parallel ranks. Activations are divided by `activation_divis
 from __future__ import annotations
 
 from memlint._record import NamedTuple
+from memlint.identity_cache import IdentityCache
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import SERVERS, Run
 
 _EXPERTS = ".experts."
+_COMPUTED = IdentityCache(32)  # by units and dtype, so that what is cached by a layer's tensors is found again
 
 
 def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
@@ -29,7 +31,7 @@ def in_compute_dtype(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
     def computed(tensor: Tensor) -> Tensor:
         return tensor if is_quantized(tensor) else _in_dtype(tensor, dtype)
 
-    found = with_tensors(units, computed)
+    found: tuple[Unit, ...] = _COMPUTED.get(units, dtype) or _COMPUTED.put(with_tensors(units, computed), units, dtype)
     return with_flat_gradients(run, found) if engine == "fsdp" else found
 
 

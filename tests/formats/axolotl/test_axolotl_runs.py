@@ -260,6 +260,12 @@ def test_evaluation_needs_a_set_and_a_time(extra: dict[str, Any], enabled: bool)
     assert values({**PLAIN, **extra, "eval_batch_size": 8}, "evaluation.batch_size") == [8]
 
 
+def test_one_key_accumulates_in_training_and_evaluation() -> None:
+    origins = run_of(parsed_of(PLAIN)).origins
+    assert origins["evaluation.accumulation_steps"] == origins["batch.gradient_accumulation_steps"]
+    assert values({**PLAIN, "rl": "dpo"}, "evaluation.accumulation_steps") == [None]
+
+
 def test_every_linear_is_every_towers_too() -> None:
     vision = from_config({**members()["qwen2_5_vl"]})
     (targets,) = values(LORA, "method.targets", architecture=vision)

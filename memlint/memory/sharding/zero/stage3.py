@@ -6,6 +6,7 @@ deepspeed 0.19.8 runtime/zero/stage3.py unless said otherwise.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
@@ -320,7 +321,7 @@ def _gathered(run: Run, units: tuple[Unit, ...], weights: _ShardedWeights) -> Re
     leaves = bool(zero.leaf_modules) or _is_leaf_by_default(run)
     outlive = packed_experts.outlive_their_gathering(run)
     outer = _OUTER_MODELS + (_OF_PEFT if run.method.kind in adapters.PER_WEIGHT_KINDS else 0)
-    calls = {key: _module_calls(unit, weights.threshold, leaves, outlive) for key, unit in different.items()}
+    calls = {key: _known_module_calls(unit, weights.threshold, leaves, outlive) for key, unit in different.items()}
     segments = [
         RepeatedUnit(
             calls[id(unit.tensors)],
@@ -383,6 +384,19 @@ def _read_by_model(run: Run, units: tuple[Unit, ...], tied: int, threshold: int)
     heads = (one.numel for one in units[-1].tensors if one.kind == "head" and not is_quantized(one))
     elements = tied or max(heads, default=0)
     return ReadByModel(elements, tied > 0) if elements > threshold else NOTHING_READ
+
+
+_MODULE_CALLS = IdentityCache(64)
+
+
+def _known_module_calls(unit: Unit, threshold: int, leaves: bool, stacks_outlive: bool) -> tuple[ModuleCall, ...]:
+    """`_module_calls`, which the runs of one search share: most differ in other settings."""
+    known: dict[tuple[Any, ...], tuple[ModuleCall, ...]]
+    known = _MODULE_CALLS.get(unit.tensors) or _MODULE_CALLS.put({}, unit.tensors)
+    key = unit.name, threshold, leaves, stacks_outlive
+    if key not in known:
+        known[key] = _module_calls(unit, threshold, leaves, stacks_outlive)
+    return known[key]
 
 
 def _module_calls(unit: Unit, threshold: int, leaves: bool, stacks_outlive: bool) -> tuple[ModuleCall, ...]:

@@ -150,7 +150,8 @@ def _forward(
         step.sizes += [] if read_by_model.tied else [read_by_model.elements]
     found: list[_Repetition] = []
     for number, unit in enumerate(units):
-        calls = _unit_calls(unit, step.sizes)
+        tied_to = (len(step.sizes), step.sizes[0]) if any(module.tied for module in unit.modules) else _NOTHING_TIED
+        calls = _unit_calls(unit._replace(repeat=1), *tied_to)
         for _ in range(_replayed(unit, settings)):
             step.append(calls.forward, len(step.sizes), len(found))
             found.append(_Repetition(number, calls, len(step.sizes)))
@@ -230,13 +231,18 @@ class _UnitCalls(NamedTuple):
     sizes: tuple[int, ...]
 
 
-def _unit_calls(unit: RepeatedUnit, before: list[int]) -> _UnitCalls:
-    """The calls of a unit. `before`: the sizes of all parameters before its first one."""
+_NOTHING_TIED = (0, 0)
+
+
+@lru_cache(maxsize=256)
+def _unit_calls(unit: RepeatedUnit, before: int, first_size: int) -> _UnitCalls:
+    """The calls of one repetition of a unit. Where a module is tied to the model's first parameter: `before`: how many
+    parameters come before the unit's own; `first_size`: elements of the first."""
     sizes: list[int] = []
     calls: list[_Call] = []
     for module in unit.modules:
-        own = (-len(before),) if module.tied else tuple(range(len(sizes), len(sizes) + len(module.gathered)))
-        elements = module.persistent + (before[0] if module.tied else sum(module.gathered))
+        own = (-before,) if module.tied else tuple(range(len(sizes), len(sizes) + len(module.gathered)))
+        elements = module.persistent + (first_size if module.tied else sum(module.gathered))
         calls.append(_Call(own, elements, module.outlive, module.frozen))
         sizes += module.gathered
     forward = tuple(call for call, module in zip(calls, unit.modules, strict=True) if module.passes != "backward")
@@ -333,6 +339,8 @@ class _Step:
             found = [-1 if parameter == 0 else never for parameter in self.queue]
         for call in range(calls - 1, -1, -1):
             begin, end = self.begins[call], self.begins[call + 1]
+            if begin == end:
+                continue
             reused_before = elements_before[call + 1] + max_reuse_distance
             for use in range(begin, end):
                 parameter = self.queue[use]
@@ -381,24 +389,25 @@ class _Coordinator:
         """Most elements held at once in the calls from `first` to `end`, by place: a repetition of a unit, or its
         recomputation."""
         found = [0] * places
-        begins, most, last = self.step.begins, self.settings.max_live_parameters, len(self.step.queue)
-        for call in range(first, end):
-            begin, stop = begins[call], begins[call + 1]
+        step, most, last = self.step, self.settings.max_live_parameters, len(self.step.queue)
+        calls = zip(step.begins[first:end], step.begins[first + 1 : end + 1], step.calls[first:end])
+        for number, (begin, stop, call) in enumerate(calls, first):
             peak = self._fetch(begin, stop) if begin < stop else 0
             if self.passed < last and self.live < most:
                 self._prefetch()
-            place = self.step.places[call]
             if self.held > peak:
                 peak = self.held
+            place = step.places[number]
             if peak > found[place]:
                 found[place] = peak
             if begin < stop:
-                if self.step.calls[call].outlive:
+                if call.outlive:
                     self._leave_to_autograd(begin, stop)
-                if not self.step.calls[call].stay:
+                if not call.stay:
                     self._release(begin, stop)
-            for parameter in self.step.freed.get(call, ()):
-                self._free(parameter)
+            if number in step.freed:
+                for parameter in step.freed[number]:
+                    self._free(parameter)
         return found
 
     def _leave_to_autograd(self, begin: int, stop: int) -> None:
