@@ -85,7 +85,7 @@ def _rotary_tables(step: TrainingStep) -> int:
         return 0
     shape, traits = rotating[0].attention, families.of_layer(rotating[0].class_name).rotary
     rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-    width = FP32_BYTES if traits.fp32_tables or traits.factors_in_fp32 else step.width
+    width = FP32_BYTES if traits.fp32_tables else step.width
     pairs = len({kind.attention.sliding_window > 0 for kind in rotating}) if traits.separate_for_windows else 1
     return 2 * rounded(step.tokens.length * rotated_dim * width) * pairs
 
@@ -99,8 +99,17 @@ def masks_bytes(step: TrainingStep) -> int:
     """Bytes of eager attention's masks: one for full attention, one for sliding windows."""
     if not step.kernels.mask:
         return 0
+    if any(kind.attention.position_terms for kind in step.architecture.layer_types):
+        return _distances_and_mask(step)
     windows = {kind.attention.sliding_window > 0 for kind in _attending(step)}
-    return rounded(step.tokens.count * step.tokens.length * step.width) * len(windows)
+    return rounded(step.tokens.count * step.tokens.length * step.mask_width) * len(windows)
+
+
+def _distances_and_mask(step: TrainingStep) -> int:
+    """Bytes of DeBERTa's distances between tokens and of its mask, both int64 as a data collator's mask is
+    (transformers 5.23 models/deberta_v2/modeling_deberta_v2.py, DebertaV2Encoder.forward)."""
+    pairs = step.tokens.length**2
+    return rounded(8 * pairs) + rounded(8 * step.tokens.sequences * pairs)
 
 
 def _phase_at_peak(state: ModelState, peak: Peak, inputs: int, name: str) -> Phase:

@@ -14,6 +14,7 @@ import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.packed_experts as packed_experts
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
@@ -38,7 +39,7 @@ from memlint.memory.loss import (
     loss_kind,
     upcasts_logits,
 )
-from memlint.memory.parameter_roles import Roles, extents, roles
+from memlint.memory.parameter_roles import Roles, extents, part_names, roles
 from memlint.memory.parameters import MissingValue, stacks_experts, ties_head
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
@@ -54,9 +55,10 @@ class TrainingStep(NamedTuple):
     architecture: Architecture
     tokens: Tokens
     kernels: KernelConfig
-    width: int  # bytes of one element of the residual stream
+    width: int  # bytes of one element of the residual stream as it leaves the embedding
     counts: dict[str, int]
     vocabulary: int
+    mask_width: int = 0  # bytes of one element of eager attention's mask
     needs_gradient: bool = True  # False: the head runs under `no_grad`
 
 
@@ -87,6 +89,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
+    counts["embedded"] = tokens.count * embedding.shape[-1]
     counts["logits"] //= divisors.logits
     labelled = _completion_tokens(run, tokens, 0) if _scores_completions_alone(run) else tokens.count
     counts[LABELLED] = labelled * architecture.hidden_size
@@ -103,9 +106,18 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
         counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
     counts[LOGITS_BLOCK] = block_elements(-(-labelled // tokens.sequences), vocabulary)
     counts[LOGITS_ROW] = -(-counts["logits"] // tokens.sequences)
-    return TrainingStep(
-        run, architecture, tokens, kernel_config(run, simulated), BYTES[embedding.dtype], counts, vocabulary
-    )
+    kernels = kernel_config(run, simulated)
+    width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
+    mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
+    return TrainingStep(run, architecture, tokens, kernels, width, counts, vocabulary, mask_width)
+
+
+def _stream_width(architecture: Architecture, embedded: int, autocast_width: int) -> int:
+    """Bytes of one element of the residual stream as it leaves the embedding; `embedded`: of its table. Autocast runs
+    a LayerNorm in fp32 and a linear layer in its own dtype."""
+    if autocast_width and architecture.projected_embeddings:
+        return autocast_width
+    return FP32_BYTES if autocast_width and architecture.embedding_norm else embedded
 
 
 def _scores_completions_alone(run: Run) -> bool:
@@ -458,30 +470,38 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
     architecture = step.architecture
     tied = ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX)
     weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
+    projection = _projection_of_embedding(unit)
     shape = EmbeddingShape(
-        architecture.embedding_scale,
-        architecture.learned_positions,
-        architecture.embedding_dropout > 0,
-        tied,
-        architecture.per_layer_embedding_size > 0,
-        max((kind.streams for kind in architecture.layer_types), default=1),
-        _embedding_is_leaf(step, tensor),
+        scaled=architecture.embedding_scale,
+        positions=architecture.learned_positions,
+        types=architecture.typed_embeddings,
+        norm=architecture.embedding_norm,
+        dropout=architecture.embedding_dropout > 0,
+        projected=architecture.projected_embeddings,
+        tied=tied,
+        own_embeddings=architecture.per_layer_embedding_size > 0,
+        streams=max((kind.streams for kind in architecture.layer_types), default=1),
+        leaf=_embedding_is_leaf(step, tensor),
     )
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
     counts["own_norm"] = architecture.per_layer_embedding_size
     counts["w:altup_projection"] = architecture.hidden_size**2
-    projection = _own_projection(unit)
     if projection is not None:
-        counts[projection.extent] = next(
-            one.numel for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")
-        )
-    profile = embedding_profile(
-        weight, shape, step.kernels.kernel_memory, projection, step.kernels.autocast_width if projection else 0
-    )
+        counts |= extents(unit.tensors, step.tokens.count)
+    autocast_width = step.kernels.autocast_width if projection or shape.norm else 0
+    profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width)
     if tied:
-        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=0), 1)
+        kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
+        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
     return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+
+
+def _gradient_of_tied(unit: Unit, unit_state: UnitState) -> int:
+    """Bytes of the gradient of the table that the head reads too: the head's backward makes it. Those of the unit's
+    other tensors (positions, types) come when the embedding's backward runs."""
+    trained = sum(tensor.numel for tensor in unit.tensors if tensor.trainable)
+    return unit_state.gradient_kept * _embedding(unit).numel // trained if trained else 0
 
 
 def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
@@ -491,16 +511,20 @@ def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
     hooked = step.run.checkpointing.mode not in ("none", "selective") and step.needs_gradient and not tensor.trainable
     architecture = step.architecture
     scaled = architecture.embedding_scale and families.of(architecture).scales_after_embedding
-    return hooked and (scaled or architecture.learned_positions or architecture.embedding_dropout > 0)
+    changed = architecture.learned_positions or architecture.embedding_norm or architecture.embedding_dropout > 0
+    return hooked and (scaled or changed)
 
 
-def _own_projection(unit: Unit) -> Parameter | None:
-    """The projection of the embedding to per-layer embeddings (Gemma 3n, Gemma 4); None without one."""
-    found = next((one for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")), None)
-    if found is None:
-        return None
-    trains = found.trainable or any(one.kind == "adapter" for one in unit.tensors)
-    return Parameter("w:per_layer_model_projection", BYTES.get(found.dtype, 0), trains)
+# What an embedding is projected with: to those of all layers (Gemma 3n, Gemma 4), or to the residual stream (ELECTRA).
+_PROJECTIONS_OF_EMBEDDING = ("per_layer_model_projection", "embeddings_project")
+
+
+def _projection_of_embedding(unit: Unit) -> Parameter | None:
+    for tensor, part in zip(unit.tensors, part_names(unit.tensors)):
+        if part in _PROJECTIONS_OF_EMBEDDING:
+            trains = tensor.trainable or any(one.kind == "adapter" for one in unit.tensors)
+            return Parameter("w:" + part, BYTES.get(tensor.dtype, 0), trains)
+    return None
 
 
 def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
@@ -515,7 +539,8 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
         table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
         tensors += (table._replace(kind="head"),)
         if not embedding.name.startswith(_COPY_PREFIX):
-            unit_state = unit_state._replace(gradient_kept=unit_state.gradient_kept + state.units[0].gradient_kept)
+            kept = unit_state.gradient_kept + _gradient_of_tied(units[0], state.units[0])
+            unit_state = unit_state._replace(gradient_kept=kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
     counts["w:altup_unembed"] = step.architecture.hidden_size**2
@@ -576,6 +601,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         norm=_final_norm(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
+        shifts=families.of(architecture).loss.shifts,
         upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
@@ -595,6 +621,8 @@ def _loss_shape(step: TrainingStep) -> LossShape:
 def _final_norm(architecture: Architecture) -> str:
     last = architecture.layer_types[architecture.layer_type_ids[-1]]
     traits = families.of_layer(last.class_name).norm
+    if traits.after_sums:
+        return "none"
     if traits.centred:
         return "centred"
     if traits.in_autocast_dtype:

@@ -87,8 +87,12 @@ def flash(
 def register() -> None:
     """Makes the functions known to transformers under their names."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask, flash_attention_mask
 
+    def mask_of_padded_batch(*args: Any, **options: Any) -> torch.Tensor:
+        return eager_mask(*args, **{**options, "allow_is_bidirectional_skip": False})
+
+    AttentionMaskInterface.register("eager", mask_of_padded_batch)  # an encoder makes none where nothing is padded
     for name, function in ((FUSED, flash), (SDPA, scaled)):
         AttentionInterface.register(name, function)
         AttentionMaskInterface.register(name, flash_attention_mask)

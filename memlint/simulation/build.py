@@ -54,7 +54,7 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     causal: Any = transformers.AutoModelForCausalLM
     towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
     masked, pairs = transformers.AutoModelForMaskedLM, transformers.AutoModelForSeq2SeqLM
-    order: tuple[Any, ...] = (pairs, masked) if settings.is_encoder_decoder else (causal, masked)
+    order: tuple[Any, ...] = (pairs, masked) if settings.is_encoder_decoder else (masked, causal)
     order = (multimodal, *order) if towers else (*order, multimodal)
     model_class: Any = next(
         auto._model_mapping[type(settings)] for auto in order if type(settings) in auto._model_mapping

@@ -33,8 +33,16 @@ def _encoder(
         tied_embeddings=c.flag("tie_word_embeddings", True),
         max_positions=positions(c),
         stack=stack,
-        **traits,
+        embedding_norm=_has(non_layer, "embeddings.LayerNorm") or _has(non_layer, "embeddings.norm"),
+        learned_positions=_has(non_layer, "embeddings.position_embeddings"),
+        projected_embeddings=_has(non_layer, "embeddings_project"),
+        typed_embeddings=_has(non_layer, "embeddings.token_type_embeddings"),
+        **{"embedding_dropout": c.number("hidden_dropout_prob", 0.1), **traits},
     )
+
+
+def _has(weights: Weights, module: str) -> bool:
+    return any(weight.name.endswith(f"{module}.weight") for weight in weights)
 
 
 def _attention(heads: int, head_dim: int, dropout: float) -> TokenMixer:
@@ -121,12 +129,15 @@ def deberta_v2(c: ModelConfig) -> Architecture:
     one = _bert_layer(c, "DebertaV2Layer", "query_proj", "key_proj", "value_proj")
     relative: Weights = ()
     if c.flag("relative_attention"):
-        buckets = c.get("position_buckets", -1)
-        size = buckets if isinstance(buckets, int) and buckets > 0 else c.get("max_relative_positions", -1)
-        size = size if isinstance(size, int) and size > 0 else c.integer("max_position_embeddings")
-        relative = (Weight("deberta.encoder.rel_embeddings.weight", (2 * size, hidden), "position"),)
+        rows = _relative_rows(c)
+        relative = (Weight("deberta.encoder.rel_embeddings.weight", (rows, hidden), "position"),)
         if "layer_norm" in c.text("norm_rel_ebd", "none"):
             relative += norm("deberta.encoder.LayerNorm", hidden, True)
+        terms = _position_terms(c)
+        own = () if c.flag("share_att_key") else tuple(_POSITION_PROJECTIONS[term] for term in terms)
+        weights = tuple(weight for name in own for weight in linear(f"attention.self.{name}", hidden, hidden, True))
+        mixer = one.attention._replace(relative_rows=rows, position_terms=len(terms))
+        one = one._replace(attention=mixer, weights=one.weights + weights)
     head = (
         Weight("cls.predictions.bias", (vocabulary,), "bias"),
         *linear("cls.predictions.transform.dense", hidden, hidden, True),
@@ -135,6 +146,26 @@ def deberta_v2(c: ModelConfig) -> Architecture:
     outside = _bert_embeddings(c, "deberta", hidden) + relative + head
     stack = "deberta.encoder.layer"
     return _encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+# What a term of the scores projects the distances with, unless it shares the keys' or the queries' projection.
+_POSITION_PROJECTIONS = {"c2p": "pos_key_proj", "p2c": "pos_query_proj"}
+
+
+def _position_terms(c: ModelConfig) -> tuple[str, ...]:
+    """A list, or text with bars between ("c2p|p2c")."""
+    stated = c.get("pos_att_type")
+    names = stated.split("|") if isinstance(stated, str) else stated if isinstance(stated, (list, tuple)) else ()
+    return tuple(term for term in _POSITION_PROJECTIONS if term in names)
+
+
+def _relative_rows(c: ModelConfig) -> int:
+    """Rows of the table of distances, in both directions."""
+    for name in ("position_buckets", "max_relative_positions"):
+        size = c.get(name, -1)
+        if isinstance(size, int) and size > 0:
+            return 2 * size
+    return 2 * c.integer("max_position_embeddings")
 
 
 def distilbert(c: ModelConfig) -> Architecture:
@@ -163,7 +194,8 @@ def distilbert(c: ModelConfig) -> Architecture:
         Weight("vocab_projector.bias", (vocabulary,), "bias"),
     )
     stack, layers = "distilbert.transformer.layer", [one] * c.layers("n_layers")
-    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, encoder_only=True)
+    traits = {"encoder_only": True, "embedding_dropout": dropout}
+    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, **traits)
 
 
 def modernbert(c: ModelConfig) -> Architecture:
@@ -188,7 +220,8 @@ def modernbert(c: ModelConfig) -> Architecture:
             sliding_window=window if index % every else 0,
         )
         mlp = Mlp("gated", inner, activation(c), fused_gate_up=True)
-        return DecoderLayer(mixer, mlp, norm="layer", class_name="ModernBertEncoderLayer", weights=weights)
+        name = "ModernBertEncoderLayer"
+        return DecoderLayer(mixer, mlp, norm="layer", class_name=name, weights=weights, norms_input=index > 0)
 
     outside = (
         Weight("model.embeddings.tok_embeddings.weight", (vocabulary, hidden), "embedding"),
@@ -199,7 +232,8 @@ def modernbert(c: ModelConfig) -> Architecture:
         Weight("decoder.bias", (vocabulary,), "bias"),
     )
     layers = [one(index) for index in range(c.layers())]
-    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, encoder_only=True)
+    traits = {"encoder_only": True, "embedding_dropout": c.number("embedding_dropout")}
+    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, **traits)
 
 
 def t5(c: ModelConfig) -> Architecture:

@@ -26,7 +26,7 @@ COHERE = Family(
 ERNIE = Family(
     model_types=("ernie4_5",),
     classes=("Ernie4_5",),
-    rotary=RotaryTraits(factors_in_fp32=True, spreads_tables=True),
+    rotary=RotaryTraits(factors_in_fp32=True, fp32_tables=True, spreads_tables=True),
 )
 EXAONE4 = Family(
     model_types=("exaone4",),
@@ -70,7 +70,7 @@ PERSIMMON = Family(model_types=("persimmon",), loss=LossTraits(in_own_dtype=befo
 STABLELM = Family(
     model_types=("stablelm",),
     classes=("StableLm",),
-    norm=NormTraits(holds_first_block=True),
+    norm=NormTraits(holds_first_norm=True, holds_attention=True),
     attention=AttentionTraits(sdpa=since(4, 39)),
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )

@@ -53,7 +53,7 @@ BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=Attentio
 BLOOM = Family(
     model_types=("bloom",),
     classes=("Bloom",),
-    attention=AttentionTraits(sdpa=NEVER, eager_only=True, returns_weights=True),
+    attention=AttentionTraits(sdpa=NEVER, eager_only=True, returns_weights=True, mask_before_norm=True),
     loss=_OWN_LOSS,
 )
 FALCON = Family(

@@ -54,6 +54,8 @@ class AttentionTraits(NamedTuple):
     softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
     softmax_upcasts_fp16: bool = False
+    # The mask has the dtype of the embeddings before their norm.
+    mask_before_norm: bool = False
     # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
     # attention holds a second copy of the scores.
     concatenates_sinks: bool = False
@@ -61,6 +63,8 @@ class AttentionTraits(NamedTuple):
     returns_weights: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False
+    # Its output has no dropout where that of the MLP has one.
+    drops_no_output: bool = False
     # Queries and keys are rotated before they are normed, so that both forms are saved.
     norms_after_rotary: bool = False
     # Every score has a bias by the distance of its tokens, one for each head, that layers share. What sdpa's kernels
@@ -102,12 +106,17 @@ class NormTraits(NamedTuple):
     centred: bool = False
     # A layer norms the outputs of attention and MLP instead of their inputs.
     after_blocks: bool = False
+    # A layer norms the sums of the residual stream with the outputs of attention and MLP, so that no norm follows the
+    # last layer.
+    after_sums: bool = False
     # Two more norms: before the output projection of attention and before the down projection of the MLP.
     inside_blocks: bool = False
     # LayerNorm casts its input and weight to the dtype of autocast, and runs in that.
     in_autocast_dtype: bool = False
-    # The code's variables hold the first norm's output and that of attention while the MLP runs.
-    holds_first_block: bool = False
+    # The code's variables hold the first norm's output while the MLP runs.
+    holds_first_norm: bool = False
+    # They hold that of attention.
+    holds_attention: bool = False
 
 
 class RouterTraits(NamedTuple):
@@ -162,6 +171,8 @@ class LossTraits(NamedTuple):
     copies_logits: Releases = before(4, 49)
     # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
+    # Labels are of the tokens themselves, not of the next ones: no logits are left out.
+    shifts: bool = True
 
 
 class LigerTraits(NamedTuple):

@@ -102,7 +102,7 @@ def _query_key_value(
         projected, gate = _query_and_gate(context, x)
         query = _normed_heads(context, shape, projected, head_norm, "head_rows", gemma)
         projected_key = scaled_by_config(context, project(context, "key", x, "key"))
-        key_as_value = _hold(projected_key) if shape.values_are_keys else None
+        key_as_value = ops.hold(projected_key) if shape.values_are_keys else None
         key = _normed_heads(context, shape, projected_key, head_norm, "key_head_rows", gemma)
         return query, key, _normed_values(context, shape, key_as_value or project(context, "value", x, "value")), gate
     fused = project(context, "query_key_value", x, "query_key_value")
@@ -256,19 +256,13 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
     tape = context.tape
     repeats_kv = shape.kv_heads != shape.heads
-    keys = ops.copy(tape, key, "query") if repeats_kv else _hold(key)
-    values = ops.copy(tape, value, "mixed") if repeats_kv else _hold(value)
+    keys = ops.copy(tape, key, "query") if repeats_kv else ops.hold(key)
+    values = ops.copy(tape, value, "mixed") if repeats_kv else ops.hold(value)
     weights = _probabilities(context, shape, query, keys)
     product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
-
-
-def _hold(x: Value) -> Value:
-    """`x` with one more reference."""
-    x.storage.references += 1
-    return x
 
 
 def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
@@ -294,7 +288,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         tape.drop(found)
         found = after_dropout
     if context.family.attention.returns_weights:
-        context.returned_weights.append(_hold(found))
+        context.returned_weights.append(ops.hold(found))
     return found
 
 
@@ -334,7 +328,7 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     without_upcast = keeps_dtype and not context.kernels.autocast_width
     reads_scores = without_upcast or (context.kernels.kernel_memory and not context.kernels.bfloat16)
     width = scores.width if without_upcast else FP32_BYTES
-    softmax_input = _hold(scores) if reads_scores else ops.cast(tape, scores, width)
+    softmax_input = ops.hold(scores) if reads_scores else ops.cast(tape, scores, width)
     found = tape.new("scores", width)
     temporaries = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
     tape.node((found,), (softmax_input,), (found,), temporaries)

@@ -19,16 +19,18 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
         return _parallel(context, shape, roles, x)
     if context.family.norm.after_blocks:
         return _norm_after(context, shape, roles, x)
+    if context.family.norm.after_sums:
+        return _norm_after_sums(context, shape, roles, x)
     tape = context.tape
     if shape.norms == 1:
         return _mixer_or_mlp(context, shape, roles, x)
     if shape.streams > 1:
         return _altup(context, shape, roles, x)
-    first_normed = _norm(context, shape, roles, x)
+    first_normed = _norm(context, shape, roles, x) if shape.norms_input else ops.hold(x)
     mixed = _token_mixer(context, shape, roles, first_normed)
-    held = (first_normed, mixed) if context.family.norm.holds_first_block else ()
-    for value in held:
-        value.storage.references += 1
+    traits = context.family.norm
+    held = [ops.hold(first_normed)] if traits.holds_first_norm else []
+    held += [ops.hold(mixed)] if traits.holds_attention else []
     tape.drop(first_normed)
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
     residual = ops.add(tape, x, mixed)
@@ -191,6 +193,23 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
     return found
 
 
+def _norm_after_sums(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    """`norm(attention(x) + x)`, then the same with the MLP (transformers 5.23 models/bert/modeling_bert.py)."""
+    residual = _normed_sum(context, shape, roles, _token_mixer(context, shape, roles, x), x)
+    found = _normed_sum(context, shape, roles, _mlp_block(context, shape, roles, residual), residual)
+    context.tape.drop(residual)
+    return found
+
+
+def _normed_sum(context: LayerContext, shape: DecoderLayer, roles: Roles, block: Value, x: Value) -> Value:
+    """`norm(block + x)`. Drops `block`."""
+    tape = context.tape
+    summed = ops.add(tape, block, x)
+    found = _norm(context, shape, roles, summed)
+    tape.drop(summed, block)
+    return found
+
+
 def _parallel(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """Attention and MLP both read the layer's input (NeoX: each has its norm; Phi, Falcon: they share one)."""
     tape = context.tape
@@ -239,6 +258,10 @@ def _token_mixer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Va
         from memlint.memory.layers.latent_attention import latent
 
         return latent(context, shape.attention, x, roles.norm)
+    if shape.attention.position_terms:
+        from memlint.memory.layers.disentangled_attention import disentangled
+
+        return _residual_dropout(context, shape, disentangled(context, shape.attention, x))
     if shape.attention.kind == "gated_delta":
         from memlint.memory.layers.gated_delta import delta_net
 
@@ -279,7 +302,7 @@ def _attention_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x
     context.inner_norm = roles.norm
     scales = _scales_in_fp32(context, shape)
     mixed = attention.attention(context, shape.attention, x, roles.head_norm, scales)
-    return _residual_dropout(context, shape, mixed)
+    return mixed if context.family.attention.drops_no_output else _residual_dropout(context, shape, mixed)
 
 
 def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:

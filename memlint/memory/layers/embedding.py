@@ -16,7 +16,10 @@ class EmbeddingShape(NamedTuple):
 
     scaled: bool = False
     positions: bool = False
+    types: bool = False  # as `Architecture.typed_embeddings`
+    norm: bool = False
     dropout: bool = False
+    projected: bool = False  # to the residual stream's width, after the dropout (ELECTRA)
     tied: bool = False  # the head's gradient is added to this one
     own_embeddings: bool = False  # a second table gives each layer an embedding of its own
     streams: int = 1  # residual streams, of which the others are projections of the first one (Gemma 3n)
@@ -31,20 +34,27 @@ def embedding_profile(
     projection: Parameter | None = None,
     autocast_width: int = 0,
 ) -> Profile:
-    """Look-up, scaling, learned positions, dropout. Its backward builds a dense gradient of the whole table."""
+    """Look-up, types, positions, scaling, norm, dropout. Its backward builds a dense gradient of the whole table."""
     tape = Tape(True, in_place=in_place)
-    x = tape.new("hidden", weight.width, weight.trainable or shape.leaf)
+    extent = "embedded" if shape.projected else "hidden"
+    x = tape.new(extent, weight.width, weight.trainable or shape.leaf)
     if shape.leaf:
         x.storage.references += 1
     gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight.trainable else ()
     summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
     tape.node((x,), (), (), summed, weights=gradients)
+    if shape.types:
+        x = ops.replace(tape, x, _plus(tape, x, extent))
     if shape.positions:
-        x = ops.replace(tape, x, _with_positions(tape, x))
+        x = ops.replace(tape, x, _plus(tape, x, "positions"))
     if shape.scaled:
         x = ops.replace(tape, x, ops.scale(tape, x))
+    if shape.norm:
+        x = ops.replace(tape, x, norm.layer(tape, x, None, "rows", autocast_width))
     if shape.dropout:
         x = ops.replace(tape, x, ops.dropout(tape, x))
+    if shape.projected and projection is not None:
+        x = ops.replace(tape, x, ops.linear(tape, x, projection, "hidden", autocast_width))
     if shape.own_embeddings:
         _own_embeddings(
             tape, x, weight, projection or Parameter("w:per_layer_model_projection", x.width), autocast_width
@@ -91,8 +101,9 @@ def _own_embeddings(tape: Tape, x: Value, weight: Parameter, projection: Paramet
     tape.drop(projected, in_scale, normed, scaled, summed)
 
 
-def _with_positions(tape: Tape, x: Value) -> Value:
-    positions = tape.new("positions", x.width)
+def _plus(tape: Tape, x: Value, extent: str) -> Value:
+    """`x` plus what another table gives: "hidden", a row for each token; "positions", one for each position."""
+    other = tape.new(extent, x.width)
     found = ops.add(tape, x, x)
-    tape.drop(positions)
+    tape.drop(other)
     return found
