@@ -16,7 +16,8 @@ from memlint._record import NamedTuple
 class Weight(NamedTuple):
     """One parameter tensor. `name` is relative to its owner ("self_attn.q_proj.weight", "input_layernorm.weight").
 
-    `kind`: linear, bias, norm, embedding, position, head, conv, experts (stacked 3-D experts), router, other.
+    `kind`: linear, bias, norm, embedding, position, fixed (positions that never train), head, conv, experts (stacked 3-D
+    experts), router, other.
     `copies` > 1 stands for that many tensors of this shape in one owner (experts as separate linears:
     "mlp.experts.*.gate_proj.weight").
     """
@@ -160,6 +161,8 @@ class Architecture(NamedTuple):
     stored: StoredWeights = StoredWeights()
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
     encoder_decoder: bool = False  # encoder layers, then decoder layers with cross attention
+    source_positions: int = 0  # that the encoder reads whatever the length of the text (Whisper); 0 = as many
+    mel_bins: int = 0  # of the sound that two convolutions make these positions of
     encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
     # What turns answers into speech: of a whole checkpoint, not of the part that trains, so not among `parameters`.

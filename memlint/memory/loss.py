@@ -36,6 +36,9 @@ class LossShape(NamedTuple):
     label_smoothing: bool = False
     copies_shifted: bool = False
     in_logits_dtype: bool = False
+    drops_norm: bool = False  # as `families.traits.Family.drops_last_norm`
+    adds_bias: bool = False  # these two as in `families.traits.LossTraits`
+    scales_input: bool = False
     shifts: bool = True  # as `families.traits.LossTraits.shifts`
     norm: str = "rms"
     upcasts_logits: bool = False
@@ -62,8 +65,11 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     if loss.streams > 1:
         x = ops.replace(tape, x, _merged_streams(context, loss, x))
-    normed = _final_norm(context, roles, loss, x)
-    tape.drop(x)
+    normed = ops.replace(tape, x, _final_norm(context, roles, loss, x))
+    if loss.drops_norm:
+        normed = ops.replace(tape, normed, ops.dropout(tape, normed))
+    if loss.scales_input:
+        normed = ops.replace(tape, normed, ops.scale(tape, normed))
     if loss.stage in ("value", "score"):
         return _value_head(context, loss, normed)
     if "transform" in context.linears:
@@ -72,7 +78,8 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         return _fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
         return _fused_loss(context, loss, normed)
-    logits = _capped_and_scaled(tape, loss, project(context, "head", normed, "logits"))
+    logits = project(context, "head", normed, "logits")
+    logits = _capped_and_scaled(tape, loss, logits, kernels.autocast_width)
     if loss.upcasts_logits:
         half_logits, logits = logits, ops.cast(tape, logits, FP32_BYTES)
         tape.drop(half_logits)
@@ -185,8 +192,11 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
-def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
-    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite)."""
+def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value, autocast_width: int) -> Value:
+    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or an fp32 buffer that is added to them (BART)."""
+    if loss.adds_bias:
+        bias = Value.external(logits.extent, FP32_BYTES if autocast_width else logits.width)
+        logits = ops.replace(tape, logits, ops.add(tape, logits, bias))
     if loss.softcap:
         divided = ops.scale(tape, logits)
         tape.drop(logits)

@@ -230,7 +230,7 @@ def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
 
 
 def _part_name(tensor: Tensor, exceptions: dict[str, str]) -> str:
-    if tensor.kind in ("embedding", "head", "position"):
+    if tensor.kind in ("embedding", "head", "position", "fixed"):
         return tensor.kind
     name = tensor.name
     if tensor.kind == "router":  # `mlp.gate` is no gate projection

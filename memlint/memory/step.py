@@ -21,7 +21,9 @@ from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tens
 from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
+from memlint.memory.layers.encoder_end import EncoderEnd, encoder_end_profile
 from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.layers.mel_convolutions import mel_profile
 from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
@@ -85,10 +87,12 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
         sequences = 1
         length = required_count(run.batch.max_tokens, "batch.max_tokens", "say how many tokens one forward takes")
     divisors = parallel.activation_divisors(run)
-    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens))
+    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens), architecture.source_positions)
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
+    counts["source"] = tokens.sequences * tokens.source * architecture.hidden_size
+    counts["source_rows"] = tokens.sequences * tokens.source
     counts["embedded"] = tokens.count * embedding.shape[-1]
     counts["logits"] //= divisors.logits
     labelled = _completion_tokens(run, tokens, 0) if _scores_completions_alone(run) else tokens.count
@@ -117,7 +121,12 @@ def _stream_width(architecture: Architecture, embedded: int, autocast_width: int
     a LayerNorm in fp32 and a linear layer in its own dtype."""
     if autocast_width and architecture.projected_embeddings:
         return autocast_width
-    return FP32_BYTES if autocast_width and architecture.embedding_norm else embedded
+    return FP32_BYTES if autocast_width and _norm_of_embedding(architecture) == "layer" else embedded
+
+
+def _norm_of_embedding(architecture: Architecture) -> str:
+    """Kind of the norm over the embedded tokens: that of the layers, or "" without one."""
+    return architecture.layer_types[0].norm if architecture.embedding_norm else ""
 
 
 def _scores_completions_alone(run: Run) -> bool:
@@ -272,7 +281,11 @@ def segments(
 
     `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
     """
-    step_segments = [_embedding_segment(step, units[0], state.units[0])]
+    target = step
+    step = _of_source(step) if step.architecture.encoder_decoder else step
+    first = _mel_segment if step.architecture.mel_bins else _embedding_segment
+    step_segments = [first(step, units[0], state.units[0])]
+    step = step._replace(width=step_segments[0].profile.width)
     kinds: dict[tuple[int, int], _LayerKind] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
@@ -280,6 +293,9 @@ def segments(
             continue
         kind = step.architecture.layer_type_ids[unit.layer_index]
         key = (kind, id(unit.tensors))
+        if step.architecture.encoder_decoder and step.tokens is not target.tokens and _decodes(step, kind):
+            step_segments.append(_encoder_end_segment(target, units, state, step_segments[-1].profile.width))
+            step = target._replace(width=step_segments[-1].profile.width)
         if key not in kinds:
             kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
         for part_run, part in _split_every_n(step, unit):
@@ -290,10 +306,82 @@ def segments(
             width = step_segments[-1].profile.width
             step = step if width == step.width else step._replace(width=width)
         input_requires_grad = input_requires_grad or _trains(unit)
+    if step.architecture.encoder_decoder:
+        step_segments = _with_shared_gradients(step, step_segments)
     if step.counts["per_layer"]:
         step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
     step_segments.append(_head_segment(step, units, state, input_requires_grad))
     return step_segments
+
+
+def _with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Segment]:
+    """The gradients that several layers sum: of the encoder's output by the decoder's layers, of T5's biases by those
+    of each side. The last layer of a side begins them; what is between the sides ends the decoder's."""
+    sides = [index for index, one in enumerate(found) if one.profile.width and index]
+    between = next(index for index in sides if found[index].kept_after_backward < 0)
+    biases = bias_bytes(step) if shares_biases(step) else (0, 0, 0)
+    recomputes = step.run.checkpointing.mode != "none"
+    of_decoder = biases[1] + (biases[2] if recomputes else 0) - found[between].kept_after_backward
+    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder), (between, -of_decoder)):
+        found[index] = found[index]._replace(kept_after_backward=kept // found[index].repeat)
+    return found
+
+
+def shares_biases(step: TrainingStep) -> bool:
+    traits = families.of(step.architecture).attention
+    return traits.position_bias and not traits.own_position_bias
+
+
+def bias_bytes(step: TrainingStep) -> tuple[int, int, int]:
+    """Bytes of the biases that an encoder's layers share, those of a decoder, and between them, which have the dtype of
+    the queries (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
+    heads = step.architecture.layer_types[0].attention.heads
+    length, source = step.tokens.length, step.tokens.source
+    between = heads * length * source * (step.kernels.autocast_width or step.width)
+    return rounded(heads * source**2 * step.width), rounded(heads * length**2 * step.width), rounded(between)
+
+
+def _decodes(step: TrainingStep, kind: int) -> bool:
+    return step.architecture.layer_types[kind].cross_attention is not None
+
+
+def _of_source(step: TrainingStep) -> TrainingStep:
+    """The step with the tokens that the encoder reads."""
+    tokens = Tokens(step.tokens.sequences, step.tokens.source)
+    counts = elements.of_model(step.architecture, tokens, step.vocabulary)
+    counts["mel"] = 2 * tokens.count * step.architecture.mel_bins
+    counts["frames"] = 2 * counts["hidden"]
+    return step._replace(tokens=tokens, counts={**step.counts, **counts})
+
+
+def _mel_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
+    """The convolutions that make the encoder's input of sound."""
+    tensor = next(one for one in unit.tensors if one.name.endswith("conv2.weight"))
+    weight = Parameter("w:convolution", BYTES.get(tensor.dtype, 0), tensor.trainable)
+    hooked = step.run.checkpointing.mode not in ("none", "selective") and not tensor.trainable
+    profile = mel_profile(step.kernels, weight, hooked, step.architecture.embedding_dropout > 0)
+    counts = {**step.counts, "w:convolution": tensor.numel}
+    kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
+    return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
+
+
+def _encoder_end_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, width: int) -> Segment:
+    """What is between an encoder and its decoder. `width`: bytes of an element of the encoder's last layer."""
+    table, architecture = _embedding(units[0]), step.architecture
+    last = architecture.layer_types[architecture.layer_type_ids[-1]]
+    family = families.of(architecture)
+    kind = "none" if family.norm.after_sums else last.norm
+    weight = Parameter("w:embedding", BYTES[table.dtype], table.trainable)
+    norm_weight = Parameter("w:norm", BYTES[table.dtype], table.trainable)
+    drops = family.drops_last_norm and architecture.embedding_dropout > 0
+    recomputes = step.run.checkpointing.mode != "none"
+    encoded = FP32_BYTES if kind == "layer" and step.kernels.autocast_width else width
+    end = EncoderEnd(width, kind, norm_weight, drops, recomputes or encoded == (step.kernels.autocast_width or encoded))
+    shape = _embedding_shape(step, units[0])._replace(tied=True)
+    counts = {**step.counts, "w:embedding": table.numel, "w:norm": architecture.hidden_size}
+    profile = encoder_end_profile(step.kernels, end, weight, shape)
+    found = segment(profile, tensor_bytes(counts, False), UnitState(), 1)
+    return found._replace(kept_after_backward=-rounded(step.counts["source"] * profile.width))
 
 
 class _LayerKind:
@@ -468,21 +556,9 @@ def segment(profile: Profile, sizes: TensorBytes, unit_state: UnitState, repeat:
 def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
     tensor = _embedding(unit)
     architecture = step.architecture
-    tied = ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX)
     weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
     projection = _projection_of_embedding(unit)
-    shape = EmbeddingShape(
-        scaled=architecture.embedding_scale,
-        positions=architecture.learned_positions,
-        types=architecture.typed_embeddings,
-        norm=architecture.embedding_norm,
-        dropout=architecture.embedding_dropout > 0,
-        projected=architecture.projected_embeddings,
-        tied=tied,
-        own_embeddings=architecture.per_layer_embedding_size > 0,
-        streams=max((kind.streams for kind in architecture.layer_types), default=1),
-        leaf=_embedding_is_leaf(step, tensor),
-    )
+    shape = _embedding_shape(step, unit)
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
     counts["own_norm"] = architecture.per_layer_embedding_size
@@ -491,10 +567,26 @@ def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) ->
         counts |= extents(unit.tensors, step.tokens.count)
     autocast_width = step.kernels.autocast_width if projection or shape.norm else 0
     profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width)
-    if tied:
+    if shape.tied:
         kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
         return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
     return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+
+
+def _embedding_shape(step: TrainingStep, unit: Unit) -> EmbeddingShape:
+    architecture, tensor = step.architecture, _embedding(unit)
+    return EmbeddingShape(
+        scaled=architecture.embedding_scale,
+        positions=architecture.learned_positions,
+        types=architecture.typed_embeddings,
+        norm=_norm_of_embedding(architecture),
+        dropout=architecture.embedding_dropout > 0,
+        projected=architecture.projected_embeddings,
+        tied=ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX),
+        own_embeddings=architecture.per_layer_embedding_size > 0,
+        streams=max((kind.streams for kind in architecture.layer_types), default=1),
+        leaf=_embedding_is_leaf(step, tensor),
+    )
 
 
 def _gradient_of_tied(unit: Unit, unit_state: UnitState) -> int:
@@ -590,6 +682,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
 
 def _loss_shape(step: TrainingStep) -> LossShape:
     run, architecture = step.run, step.architecture
+    family = families.of(architecture)
     if not isinstance(run.loss.kind, str):
         raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
     return LossShape(
@@ -601,7 +694,10 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         norm=_final_norm(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
-        shifts=families.of(architecture).loss.shifts,
+        drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
+        adds_bias=family.loss.adds_bias,
+        scales_input=family.loss.scales_input and architecture.tied_embeddings,
+        shifts=family.loss.shifts,
         upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),

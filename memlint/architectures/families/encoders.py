@@ -267,7 +267,7 @@ def t5(c: ModelConfig) -> Architecture:
     )
     name = f"{_T5_NAMES[c.family]}ForConditionalGeneration"
     found = _encoder(c, name, layers, outside, "encoder.block", hidden, encoder_decoder=True)
-    return found._replace(tied_embeddings=True)
+    return found._replace(tied_embeddings=True, embedding_dropout=c.number("dropout_rate", 0.1))
 
 
 _T5_NAMES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
@@ -307,6 +307,7 @@ _BART_NAMES = {
     "blenderbot-small": "BlenderbotSmall",
 }
 _TABLES = {"bart": 2, "mbart": 2, "plbart": 2, "blenderbot": 0, "blenderbot-small": 0, "pegasus": 0, "marian": 0}
+_SINUSOIDAL = ("pegasus", "marian")  # models/marian/modeling_marian.py, MarianSinusoidalPositionalEmbedding
 _NORMS_EMBEDDINGS = ("bart", "mbart", "plbart", "blenderbot-small")
 _NORMS_ENDS = ("mbart", "pegasus", "m2m_100", "blenderbot")
 
@@ -315,6 +316,7 @@ def bart(c: ModelConfig) -> Architecture:
     """BART and what is built like it. M2M-100 (NLLB) computes its positions and has no table of them."""
     hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
     name = _BART_NAMES[c.family]
+    dropout = c.number("dropout", 0.0 if name == "Whisper" else 0.1)
 
     def block(part: str, decoder: bool) -> DecoderLayer:
         heads, inner = c.integer(f"{part}_attention_heads"), c.integer(f"{part}_ffn_dim")
@@ -324,7 +326,7 @@ def bart(c: ModelConfig) -> Architecture:
         weights += linear("fc1", inner, hidden, True) + linear("fc2", hidden, inner, True)
         weights += norm("final_layer_norm", hidden, True)
         mixer = _attention(heads, hidden // heads, c.number("attention_dropout"))
-        mlp = Mlp("plain", inner, activation(c), dropout=c.number("dropout", 0.1))
+        mlp = Mlp("plain", inner, activation(c), dropout=dropout)
         return DecoderLayer(
             mixer,
             mlp,
@@ -340,7 +342,14 @@ def bart(c: ModelConfig) -> Architecture:
     for part in ("encoder", "decoder"):
         outside += _bart_ends(c, part, hidden)
     class_name = "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
-    return _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+    found = _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+    return found._replace(
+        embedding_scale=name != "Whisper",
+        embedding_norm=c.family in _NORMS_EMBEDDINGS,
+        learned_positions=True,
+        embedding_dropout=dropout,
+        final_norm="layer_norm" if c.family in _NORMS_ENDS else "",
+    )
 
 
 def _bart_attention(prefix: str, hidden: int) -> Weights:
@@ -353,7 +362,8 @@ def _bart_ends(c: ModelConfig, part: str, hidden: int) -> Weights:
     found: Weights = ()
     if c.family in _TABLES:
         count = c.integer("max_position_embeddings") + _TABLES[c.family]
-        found += (Weight(f"model.{part}.embed_positions.weight", (count, hidden), "position"),)
+        kind = "fixed" if c.family in _SINUSOIDAL else "position"
+        found += (Weight(f"model.{part}.embed_positions.weight", (count, hidden), kind),)
     if c.family in _NORMS_EMBEDDINGS:
         found += norm(f"model.{part}.layernorm_embedding", hidden, True)
     if c.family in _NORMS_ENDS:
@@ -373,7 +383,7 @@ def whisper(c: ModelConfig) -> Architecture:
     outside: Weights = (
         Weight("model.decoder.embed_tokens.weight", (c.integer("vocab_size"), hidden), "embedding"),
         Weight("model.decoder.embed_positions.weight", (c.integer("max_target_positions"), hidden), "position"),
-        Weight("model.encoder.embed_positions.weight", (c.integer("max_source_positions"), hidden), "position"),
+        Weight("model.encoder.embed_positions.weight", (c.integer("max_source_positions"), hidden), "fixed"),
         Weight("model.encoder.conv1.weight", (hidden, bins, 3), "conv"),
         Weight("model.encoder.conv1.bias", (hidden,), "bias"),
         Weight("model.encoder.conv2.weight", (hidden, hidden, 3), "conv"),
@@ -384,7 +394,8 @@ def whisper(c: ModelConfig) -> Architecture:
         layer_types=layers,
         non_layer_weights=outside,
         max_positions=c.integer("max_target_positions"),
-        unmodelled="Whisper's encoder runs over 30 seconds of sound, whatever the length of the text",
+        source_positions=c.integer("max_source_positions"),
+        mel_bins=bins,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Storage, Tape, Value
 
 FP32_BYTES = 4  # bytes of fp32
+INT64_BYTES = 8
 
 
 def hold(x: Value) -> Value:

@@ -79,10 +79,17 @@ STABLELM = Family(
 NEWER = Family(
     model_types=(
         *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
-        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3", "nanochat"),
+        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
         *("olmo_hybrid", "youtu"),
     ),
     code=since(5),
+)
+
+NANOCHAT = Family(
+    model_types=("nanochat",),
+    classes=("NanoChat",),
+    code=since(5),
+    attention=AttentionTraits(norms_after_rotary=True, mask_before_norm=True),
 )
 
 # baichuan-inc/Baichuan-7B and -13B modeling_baichuan.py, Attention.forward: torch.matmul and softmax at first, xformers
@@ -101,6 +108,7 @@ ROWS = (
     HYPERCLOVAX,
     HUNYUAN,
     HUNYUAN_VL,
+    NANOCHAT,
     NEMOTRON,
     HELIUM,
     PHI,

@@ -50,6 +50,8 @@ class AttentionTraits(NamedTuple):
     eager_at_first: bool = False
     # Eager attention calls `softmax(scores)` without a dtype: fp32 under autocast, else that of the scores.
     softmax_keeps_dtype: bool = False
+    # The weights are not cast back to the queries' dtype before their dropout.
+    keeps_weights_dtype: bool = False
     # Releases in which it did so, until sdpa came to the family.
     softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
@@ -70,6 +72,8 @@ class AttentionTraits(NamedTuple):
     # Every score has a bias by the distance of its tokens, one for each head, that layers share. What sdpa's kernels
     # save of it depends on the kernel: between nothing and what eager attention saves.
     position_bias: bool = False
+    # Each layer looks up biases of its own.
+    own_position_bias: bool = False
     # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
 
@@ -171,6 +175,10 @@ class LossTraits(NamedTuple):
     copies_logits: Releases = before(4, 49)
     # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
+    # A buffer is added to the logits.
+    adds_bias: bool = False
+    # The head's input is multiplied by a number.
+    scales_input: bool = False
     # Labels are of the tokens themselves, not of the next ones: no logits are left out.
     shifts: bool = True
 
@@ -289,6 +297,10 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
+    # The MLP drops what its second projection reads, which is cast to that projection's dtype.
+    drops_inside_mlp: bool = False
+    # Dropout follows the norm after the last layer.
+    drops_last_norm: bool = False
     # A layer multiplies its output in place by a number.
     scales_output: bool = False
     # Keys, gates, and the inputs and outputs of the MLP and the state-space scan are multiplied by numbers of the

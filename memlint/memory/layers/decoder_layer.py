@@ -15,6 +15,12 @@ from memlint.memory.parameter_roles import Roles
 
 def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The output of the layer. The caller drops its input `x`."""
+    found = _computed(context, shape, roles, x)
+    context.tape.drop(*context.held)
+    return found
+
+
+def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.parallel:
         return _parallel(context, shape, roles, x)
     if context.family.norm.after_blocks:
@@ -53,22 +59,35 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
 def _plus_cross_attention(
     context: LayerContext, shape: DecoderLayer, cross: TokenMixer, roles: Roles, x: Value
 ) -> Value:
-    """`x` plus attention from its norm to the encoder's output, whose gradient is summed over the decoder's layers.
-    Source and target are taken to be equally long, which bounds both. Drops `x`."""
+    """`x` plus attention from its norm to the encoder's output. Drops `x`."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
-    encoded = Value(Storage(0), "hidden", x.width, tape.grad)
-    query = project(context, "cross_query", normed, "query")
-    key, value = project(context, "cross_key", encoded, "key"), project(context, "cross_value", encoded, "value")
+    after = _cross_attention(context, shape, cross, normed)
     tape.drop(normed)
-    mixed = attention.core(context, cross, query, key, value)
-    tape.drop(query, key, value)
-    found = project(context, "cross_output", mixed, "hidden")
-    tape.drop(mixed)
-    after = _residual_dropout(context, shape, found)
     summed = ops.add(tape, x, after)
     tape.drop(x, after)
     return summed
+
+
+def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMixer, x: Value) -> Value:
+    """Attention from `x` to the encoder's output. The gradient of that is summed over the decoder's layers, outside of
+    this one; a checkpointed layer sums its own share first."""
+    tape = context.tape
+    encoded = Value(
+        Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
+    )
+    encoded.gradient = None if tape.leaf is not None else Storage(0)
+    query = project(context, "cross_query", x, "query")
+    key = project(context, "cross_key", encoded, "cross_keys")
+    value = project(context, "cross_value", encoded, "cross_values")
+    extents = context.scores, context.bias, context.pairs
+    context.scores, context.bias, context.pairs = "cross_scores", "cross_bias", "cross_pairs"
+    mixed = attention.core(context, cross, query, key, value)
+    context.scores, context.bias, context.pairs = extents
+    tape.drop(query, key, value)
+    found = project(context, "cross_output", mixed, "hidden")
+    tape.drop(mixed)
+    return _residual_dropout(context, shape, found)
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
@@ -196,6 +215,11 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
 def _norm_after_sums(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """`norm(attention(x) + x)`, then the same with the MLP (transformers 5.23 models/bert/modeling_bert.py)."""
     residual = _normed_sum(context, shape, roles, _token_mixer(context, shape, roles, x), x)
+    if shape.cross_attention is not None:
+        mixed = _cross_attention(context, shape, shape.cross_attention, residual)
+        summed = _normed_sum(context, shape, roles, mixed, residual)
+        context.tape.drop(residual)
+        residual = summed
     found = _normed_sum(context, shape, roles, _mlp_block(context, shape, roles, residual), residual)
     context.tape.drop(residual)
     return found

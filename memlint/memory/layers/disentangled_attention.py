@@ -1,16 +1,14 @@
-"""DeBERTa's attention, op by op: products of queries and keys with a table of relative positions are added to the scores
+"""DeBERTa's attention, op by op: products of queries and keys with a table of distances are added to the scores
 (transformers 5.23 models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention)."""
 
 from __future__ import annotations
 
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import TokenMixer
-from memlint.memory.autograd.ops import FP32_BYTES
+from memlint.memory.autograd.ops import FP32_BYTES, INT64_BYTES
 from memlint.memory.autograd.tape import KERNEL_MEMORY, Storage, Tape, Value
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
-
-_INT64_BYTES = 8
 
 
 def disentangled(context: LayerContext, shape: TokenMixer, x: Value) -> Value:
@@ -70,7 +68,7 @@ def _gathered(context: LayerContext, shape: TokenMixer, content: Value) -> Value
     positions = _projected_positions(context, shape, content.width)
     every = ops.matmul(tape, content, positions, "position_scores")
     tape.drop(positions)
-    distances = tape.new("distances", _INT64_BYTES)
+    distances = tape.new("distances", INT64_BYTES)
     found = tape.new("scores", every.width)
     tape.node((found,), (every,), (every, distances))
     tape.drop(every, distances)
