@@ -16,8 +16,8 @@ from memlint._record import NamedTuple
 class Weight(NamedTuple):
     """One parameter tensor. `name` is relative to its owner ("self_attn.q_proj.weight", "input_layernorm.weight").
 
-    `kind`: linear, bias, norm, embedding, position, fixed (positions that never train), head, conv, experts (stacked 3-D
-    experts), router, other.
+    `kind`: linear, bias, norm, embedding, position, fixed (positions that never train), head, conv, experts (stacked
+    3-D experts), router, other.
     `copies` > 1 stands for that many tensors of this shape in one owner (experts as separate linears:
     "mlp.experts.*.gate_proj.weight").
     """

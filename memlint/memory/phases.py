@@ -59,8 +59,8 @@ def inputs_bytes(step: TrainingStep) -> int:
 
 
 def _position_biases(step: TrainingStep) -> int:
-    """Bytes that T5's biases of scores leave until the backward: the distances of tokens that encoder and decoder looked
-    them up by; where layers are recomputed, the biases of both and the zeros between them, which each layer reads."""
+    """Bytes that T5's biases of scores leave until the backward: the distances of tokens that both sides looked them up
+    by; where layers are recomputed, the biases of both and the zeros between them, which each layer reads."""
     if not shares_biases(step):
         return 0
     if step.run.checkpointing.mode != "none":

@@ -323,7 +323,7 @@ def _with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Seg
     recomputes = step.run.checkpointing.mode != "none"
     of_decoder = biases[1] + (biases[2] if recomputes else 0) - found[between].kept_after_backward
     for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder), (between, -of_decoder)):
-        found[index] = found[index]._replace(kept_after_backward=kept // found[index].repeat)
+        found[index] = found[index]._replace(kept_after_backward=rounded(kept // found[index].repeat))
     return found
 
 

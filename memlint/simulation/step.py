@@ -216,7 +216,12 @@ def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
     found = {name: torch.zeros(shape, dtype=torch.int64) for name in ("input_ids", "labels")}
     if model.config.is_encoder_decoder and getattr(model.config, "num_mel_bins", 0):
         frames = (shape[0], model.config.num_mel_bins, 2 * model.config.max_source_positions)
-        return {"input_features": torch.zeros(frames, dtype=build.DTYPES[settings.frozen] if not settings.autocast else torch.float32), "labels": found["labels"]}
+        return {
+            "input_features": torch.zeros(
+                frames, dtype=build.DTYPES[settings.frozen] if not settings.autocast else torch.float32
+            ),
+            "labels": found["labels"],
+        }
     # Classes that do not use the attention interface make scores' masks of it in its own dtype.
     if families.of_model_type(model.config.model_type).attention.eager_only:
         found["attention_mask"] = torch.ones(shape, dtype=torch.int64)

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.assemble import positions
-from memlint.architectures.blocks import Weights, activation, linear, norm, norms
+from memlint.architectures.blocks import Weights, activation, grouped_query, linear, norm, norms
 from memlint.architectures.config import ModelConfig
+from memlint.architectures.families.dense import standard
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 from memlint.architectures.windows import window_size
 
@@ -37,7 +38,7 @@ def _encoder(
         learned_positions=_has(non_layer, "embeddings.position_embeddings"),
         projected_embeddings=_has(non_layer, "embeddings_project"),
         typed_embeddings=_has(non_layer, "embeddings.token_type_embeddings"),
-        **{"embedding_dropout": c.number("hidden_dropout_prob", 0.1), **traits},
+        **{"embedding_dropout": c.number("hidden_dropout_prob"), **traits},
     )
 
 
@@ -84,11 +85,15 @@ def bert(c: ModelConfig) -> Architecture:
         *linear("cls.predictions.transform.dense", hidden, hidden, True),
         *norm("cls.predictions.transform.LayerNorm", hidden, True),
     )
-    one = _bert_layer(c, "BertLayer", "query", "key", "value")
-    embeddings = _bert_embeddings(c, "bert", hidden)
-    return _encoder(
-        c, "BertForMaskedLM", [one] * c.layers(), embeddings + head, "bert.encoder.layer", hidden, encoder_only=True
-    )
+    name = "Ernie" if c.family == "ernie" else "Bert"
+    prefix = name.lower()
+    one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
+    outside = _bert_embeddings(c, prefix, hidden)
+    if c.family == "ernie" and c.flag("use_task_id"):
+        size = (c.integer("task_type_vocab_size", 3), hidden)
+        outside += (Weight("ernie.embeddings.task_type_embeddings.weight", size, "position"),)
+    stack = f"{prefix}.encoder.layer"
+    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside + head, stack, hidden, encoder_only=True)
 
 
 def roberta(c: ModelConfig) -> Architecture:
@@ -97,6 +102,7 @@ def roberta(c: ModelConfig) -> Architecture:
         "roberta": ("Roberta", "roberta"),
         "xlm-roberta": ("XLMRoberta", "roberta"),
         "camembert": ("Camembert", "roberta"),
+        "data2vec-text": ("Data2VecText", "data2vec_text"),
     }[c.family]
     head = (
         Weight("lm_head.bias", (vocabulary,), "bias"),
@@ -107,6 +113,47 @@ def roberta(c: ModelConfig) -> Architecture:
     embeddings = _bert_embeddings(c, prefix, hidden)
     stack = f"{prefix}.encoder.layer"
     return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
+
+
+_ROTARY_BERTS = {
+    "nomic_bert": ("NomicBert", "nomic_bert", False),
+    "gte": ("Gte", "gte", True),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3", "roberta", True),
+}
+
+
+def rotary_bert(c: ModelConfig) -> Architecture:
+    """BERT with rotary embeddings: Nomic BERT and GTE with a gated MLP, Jina embeddings 3 with a plain one."""
+    hidden, vocabulary, inner = c.integer("hidden_size"), c.integer("vocab_size"), c.integer("intermediate_size")
+    name, prefix, bias = _ROTARY_BERTS[c.family]
+    dropout = c.number("hidden_dropout_prob")
+    mixer, weights = grouped_query(c, bias=bias, out_bias=bias)
+    mixer = mixer._replace(dropout=c.number("attention_probs_dropout_prob"))
+    mlp = Mlp("plain" if c.family == "jina_embeddings_v3" else "gated", inner, activation(c), dropout=dropout)
+    names = ("fc1",) if mlp.kind == "plain" else ("gate_proj", "up_proj")
+    for part in names:
+        weights += linear(f"mlp.{part}", inner, hidden, mlp.kind == "plain")
+    weights += linear("mlp.fc2" if mlp.kind == "plain" else "mlp.down_proj", hidden, inner, bias)
+    weights += norms(hidden, "post_attention_layernorm", "post_mlp_layernorm", bias=True)
+    one = DecoderLayer(mixer, mlp, norm="layer", class_name=f"{name}Layer", weights=weights)
+    types = c.integer("type_vocab_size", 0, 0)
+    head = "cls.predictions.transform" if c.family == "nomic_bert" else "lm_head"
+    outside: Weights = (Weight(f"{prefix}.embeddings.word_embeddings.weight", (vocabulary, hidden), "embedding"),)
+    if types:
+        outside += (Weight(f"{prefix}.embeddings.token_type_embeddings.weight", (types, hidden), "position"),)
+    outside += (
+        *norm(f"{prefix}.embeddings.LayerNorm", hidden, True),
+        *linear(f"{head}.dense", hidden, hidden, True),
+        *norm(f"{head}.layer_norm", hidden, True),
+        Weight("lm_head.bias", (vocabulary,), "bias"),
+    )
+    stack = f"{prefix}.layers"
+    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+def eurobert(c: ModelConfig) -> Architecture:
+    """Llama's layers, without a mask of what follows."""
+    return standard(c, "EuroBert")._replace(class_name="EuroBertForMaskedLM", encoder_only=True)
 
 
 def electra(c: ModelConfig) -> Architecture:
@@ -408,6 +455,12 @@ FAMILIES = {
     "bart": bart,
     "bert": bert,
     "camembert": roberta,
+    "data2vec-text": roberta,
+    "ernie": bert,
+    "eurobert": eurobert,
+    "gte": rotary_bert,
+    "jina_embeddings_v3": rotary_bert,
+    "nomic_bert": rotary_bert,
     "deberta-v2": deberta_v2,
     "distilbert": distilbert,
     "electra": electra,

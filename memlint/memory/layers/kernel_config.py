@@ -52,9 +52,10 @@ class LayerContext:
     """What the recording of one layer uses: the tape, the kernels, and the layer's projections by part.
 
     `family`: what transformers' code of the model family does. `returned_weights`: attention weights that the layer
-    returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside of attention and MLP. `computed_ahead`: results
-    of projections that were computed together with another one. `scores`, `bias`, `pairs`: extents of attention's
-    scores, of their position bias and of their mask, which are others for attention to an encoder's output.
+    returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside
+    of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
+    `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
+    for attention to an encoder's output.
     """
 
     __slots__ = (
