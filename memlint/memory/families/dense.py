@@ -39,7 +39,11 @@ GRANITE = Family(
     model_types=("granite",), scales_after_embedding=True, liger=LigerTraits(supported=True, layers="in_place")
 )
 GRANITE_SWA = Family(
-    model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER), scales_after_embedding=True
+    model_types=("granite_swa",),
+    classes=("GraniteSWA",),
+    code=since(5),
+    attention=AttentionTraits(sdpa=NEVER, scales_by_sinks=True),
+    scales_after_embedding=True,
 )
 HYPERCLOVAX = Family(model_types=("hyperclovax", "hyperclovax_vision_v2"), code=since(5), scales_after_embedding=True)
 HUNYUAN = Family(

@@ -61,6 +61,8 @@ class AttentionTraits(NamedTuple):
     # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
     # attention holds a second copy of the scores.
     concatenates_sinks: bool = False
+    # Attention's result is multiplied by a number for each row, which is computed from the logsumexp of its scores.
+    scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.

@@ -276,6 +276,8 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     values = ops.copy(tape, value, "mixed") if repeats_kv else ops.hold(value)
     weights = _probabilities(context, shape, query, keys)
     product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
+    if context.family.attention.scales_by_sinks:
+        product = ops.replace(tape, product, ops.multiply_by_row(tape, product, context.held[-1], product.width))
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
@@ -298,6 +300,8 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         scores = masked
     if traits.concatenates_sinks:
         return _with_sinks(tape, context, scores)
+    if traits.scales_by_sinks:
+        context.held.append(_sink_scale(context, scores))
     result = _softmax(context, scores)
     found = ops.cast(tape, result, result.width if traits.keeps_weights_dtype else query.width)
     tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
@@ -339,6 +343,19 @@ def _position_bias(context: LayerContext, query: Value) -> Value:
         distances = tape.new("distances", INT64_BYTES)
         tape.node((found,), (), (distances,))
         tape.drop(distances)
+    return found
+
+
+def _sink_scale(context: LayerContext, scores: Value) -> Value:
+    """`sigmoid(logsumexp(scores) - sink)` of each row, in fp32 under autocast: the logsumexp saves its input and result
+    (transformers 5.23 models/granite_swa/modeling_granite_swa.py, eager_attention_forward)."""
+    tape, autocasts = context.tape, context.kernels.autocast_width > 0
+    operand = ops.cast(tape, scores, FP32_BYTES if autocasts else scores.width)
+    rows = tape.new("head_rows", operand.width)
+    tape.node((rows,), (operand,), (operand, rows), ((scores.extent, operand.width),))
+    in_fp32 = ops.cast(tape, rows, FP32_BYTES)
+    found = ops.unary_by_result(tape, in_fp32)
+    tape.drop(operand, rows, in_fp32)
     return found
 
 
