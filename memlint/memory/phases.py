@@ -75,11 +75,15 @@ def _shared_key_values(step: TrainingStep) -> int:
 
     Only counted with checkpointing: without it, the layer that makes them saves them anyway.
     """
-    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in step.architecture.layer_types}
-    if not any(kind.attention.shares_kv for kind in step.architecture.layer_types):
+    kinds = step.architecture.layer_types
+    if not any(kind.attention.shares_kv for kind in kinds):
         return 0
+    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in kinds}
+    rotary = families.of_layer(kinds[0].class_name).rotary
     width = step.kernels.autocast_width or step.width
-    return sum(2 * rounded(step.tokens.count * shape.kv_heads * shape.head_dim * width) for shape in shapes.values())
+    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    both = width + (width if casts_back else max(width, step.width))  # rotated keys have the dtype of the tables
+    return sum(rounded(step.tokens.count * shape.kv_heads * shape.head_dim * both) for shape in shapes.values())
 
 
 def _rotary_tables(step: TrainingStep) -> int:
@@ -88,11 +92,12 @@ def _rotary_tables(step: TrainingStep) -> int:
     rotating = [kind for kind in _attending(step) if kind.attention.rotary_fraction]
     if not rotating:
         return 0
-    shape, traits = rotating[0].attention, families.of_layer(rotating[0].class_name).rotary
-    rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
+    traits = families.of_layer(rotating[0].class_name).rotary
     width = FP32_BYTES if traits.fp32_tables else step.width
-    pairs = len({kind.attention.sliding_window > 0 for kind in rotating}) if traits.separate_for_windows else 1
-    return 2 * rounded(step.tokens.length * rotated_dim * width) * pairs
+    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in reversed(rotating)}
+    found = list(shapes.values()) if traits.separate_for_windows else [rotating[0].attention]
+    rotated = [int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction) for shape in found]
+    return sum(2 * rounded(step.tokens.length * each * width) for each in rotated)
 
 
 def _attending(step: TrainingStep) -> list[DecoderLayer]:

@@ -21,9 +21,7 @@ from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tens
 from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
-from memlint.memory.layers.encoder_end import EncoderEnd, encoder_end_profile
 from memlint.memory.layers.kernel_config import KernelConfig
-from memlint.memory.layers.mel_convolutions import mel_profile
 from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.loss import (
     FUSED_LOSSES,
@@ -356,6 +354,8 @@ def _of_source(step: TrainingStep) -> TrainingStep:
 
 def _mel_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
     """The convolutions that make the encoder's input of sound."""
+    from memlint.memory.layers.mel_convolutions import mel_profile
+
     tensor = next(one for one in unit.tensors if one.name.endswith("conv2.weight"))
     weight = Parameter("w:convolution", BYTES.get(tensor.dtype, 0), tensor.trainable)
     hooked = step.run.checkpointing.mode not in ("none", "selective") and not tensor.trainable
@@ -367,6 +367,8 @@ def _mel_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segme
 
 def _encoder_end_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, width: int) -> Segment:
     """What is between an encoder and its decoder. `width`: bytes of an element of the encoder's last layer."""
+    from memlint.memory.layers.encoder_end import EncoderEnd, encoder_end_profile
+
     table, architecture = _embedding(units[0]), step.architecture
     last = architecture.layer_types[architecture.layer_type_ids[-1]]
     family = families.of(architecture)

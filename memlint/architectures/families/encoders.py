@@ -115,17 +115,18 @@ def roberta(c: ModelConfig) -> Architecture:
     return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
 
 
+# Name of the classes, prefix of the encoder, that of the head for masked words, its bias, whether projections have one.
 _ROTARY_BERTS = {
-    "nomic_bert": ("NomicBert", "nomic_bert", False),
-    "gte": ("Gte", "gte", True),
-    "jina_embeddings_v3": ("JinaEmbeddingsV3", "roberta", True),
+    "nomic_bert": ("NomicBert", "nomic_bert", "cls.predictions.transform", "cls.predictions.bias", False),
+    "gte": ("Gte", "gte", "lm_head", "lm_head.decoder.bias", True),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3", "roberta", "lm_head", "lm_head.bias", True),
 }
 
 
 def rotary_bert(c: ModelConfig) -> Architecture:
     """BERT with rotary embeddings: Nomic BERT and GTE with a gated MLP, Jina embeddings 3 with a plain one."""
     hidden, vocabulary, inner = c.integer("hidden_size"), c.integer("vocab_size"), c.integer("intermediate_size")
-    name, prefix, bias = _ROTARY_BERTS[c.family]
+    name, prefix, head, head_bias, bias = _ROTARY_BERTS[c.family]
     dropout = c.number("hidden_dropout_prob")
     mixer, weights = grouped_query(c, bias=bias, out_bias=bias)
     mixer = mixer._replace(dropout=c.number("attention_probs_dropout_prob"))
@@ -137,7 +138,6 @@ def rotary_bert(c: ModelConfig) -> Architecture:
     weights += norms(hidden, "post_attention_layernorm", "post_mlp_layernorm", bias=True)
     one = DecoderLayer(mixer, mlp, norm="layer", class_name=f"{name}Layer", weights=weights)
     types = c.integer("type_vocab_size", 0, 0)
-    head = "cls.predictions.transform" if c.family == "nomic_bert" else "lm_head"
     outside: Weights = (Weight(f"{prefix}.embeddings.word_embeddings.weight", (vocabulary, hidden), "embedding"),)
     if types:
         outside += (Weight(f"{prefix}.embeddings.token_type_embeddings.weight", (types, hidden), "position"),)
@@ -145,7 +145,7 @@ def rotary_bert(c: ModelConfig) -> Architecture:
         *norm(f"{prefix}.embeddings.LayerNorm", hidden, True),
         *linear(f"{head}.dense", hidden, hidden, True),
         *norm(f"{head}.layer_norm", hidden, True),
-        Weight("lm_head.bias", (vocabulary,), "bias"),
+        Weight(head_bias, (vocabulary,), "bias"),
     )
     stack = f"{prefix}.layers"
     return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
