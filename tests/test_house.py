@@ -154,8 +154,10 @@ ON_DEMAND = {
     "memory.layers.decoder_layer": (  # layers that few models have
         *("memory.layers.gated_delta", "memory.layers.latent_attention", "memory.layers.mamba2", "memory.layers.moe"),
         "memory.layers.altup",
+        "memory.layers.disentangled_attention",
         "memory.layers.short_conv",
     ),
+    "memory.step": ("memory.layers.encoder_end", "memory.layers.mel_convolutions"),  # of encoder-decoders
 }
 # Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
 BY_NAME = {

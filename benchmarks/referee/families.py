@@ -123,16 +123,11 @@ def worst(found: list[dict[str, Any]], name: str = "peak") -> float:
 
 # Families whose classes do not run on fake tensors with this attention: the interval of the widest of all families.
 NOT_SIMULATED = {
-    **dict.fromkeys(("bart", "mbart", "pegasus", "marian", "plbart"), ("sdpa",)),
     "m2m_100": ("sdpa", "eager"),
-    **dict.fromkeys(("blenderbot", "blenderbot-small"), ("sdpa",)),
     "deepseek_v32": ("sdpa",),
     "glm_moe_dsa": ("sdpa",),
     "step3p7": ("sdpa", "eager"),
 }
-
-
-BIASED = ("t5", "mt5", "umt5")  # bounded by eager attention instead
 
 
 def shares(found: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -148,7 +143,7 @@ def shares(found: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
         table[row["family"]][attention] = [min(lowest, share), max(highest, share)]
     for family, attentions in NOT_SIMULATED.items():
         for attention in attentions:
-            others = [name for name in table if name not in NOT_SIMULATED and name not in BIASED]
+            others = [name for name in table if name not in NOT_SIMULATED]
             known = [table[name][attention] for name in others if attention in table[name]]
             widest = [min(low for low, _ in known), max(high for _, high in known)]
             table.setdefault(family, {})[attention] = widest

@@ -16,7 +16,8 @@ from memlint._record import NamedTuple
 class Weight(NamedTuple):
     """One parameter tensor. `name` is relative to its owner ("self_attn.q_proj.weight", "input_layernorm.weight").
 
-    `kind`: linear, bias, norm, embedding, position, head, conv, experts (stacked 3-D experts), router, other.
+    `kind`: linear, bias, norm, embedding, position, fixed (positions that never train), head, conv, experts (stacked
+    3-D experts), router, other.
     `copies` > 1 stands for that many tensors of this shape in one owner (experts as separate linears:
     "mlp.experts.*.gate_proj.weight").
     """
@@ -55,6 +56,8 @@ class TokenMixer(NamedTuple):
     value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
     index_heads: int = 0  # of an indexer that chooses the keys of each query (DeepSeek V3.2)
     masks_choice: bool = False  # each layer has a mask of its own, with the keys that were chosen
+    relative_rows: int = 0  # of a table of distances, which is multiplied with queries and keys (DeBERTa)
+    position_terms: int = 0  # how many of these products are added to the scores
     gated_norm: bool = True  # the output of Mamba 2's scan is normed and gated together
 
 
@@ -82,6 +85,7 @@ class DecoderLayer(NamedTuple):
     mlp: Mlp
     norm: str = "rms"  # rms, rms_gemma ((1 + w) in fp32), layer, layer_no_affine
     norms: int = 2  # how many norms over the residual stream: 2, or 4 with post-norms (Gemma 2/3)
+    norms_input: bool = True  # False: attention reads the layer's input as it is (ModernBERT's first layer)
     parallel: bool = False  # attention and MLP read the same input (NeoX, Phi, Falcon)
     class_name: str = ""  # the transformers class FSDP wraps: LlamaDecoderLayer
     residual_scale: bool = False
@@ -148,6 +152,8 @@ class Architecture(NamedTuple):
     logits_softcap: bool = False
     logits_scale: bool = False
     embedding_norm: bool = False
+    projected_embeddings: bool = False  # to the width of the residual stream, after norm and dropout (ELECTRA)
+    typed_embeddings: bool = False  # a second table says which of two texts a token belongs to (BERT)
     learned_positions: bool = False
     embedding_dropout: float = 0.0
     per_layer_embedding_size: int = 0
@@ -155,6 +161,8 @@ class Architecture(NamedTuple):
     stored: StoredWeights = StoredWeights()
     unmodelled: str = ""  # why activations cannot be given exactly ("" = they can)
     encoder_decoder: bool = False  # encoder layers, then decoder layers with cross attention
+    source_positions: int = 0  # that the encoder reads whatever the length of the text (Whisper); 0 = as many
+    mel_bins: int = 0  # of the sound that two convolutions make these positions of
     encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
     stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
     # What turns answers into speech: of a whole checkpoint, not of the part that trains, so not among `parameters`.

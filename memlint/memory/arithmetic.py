@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from math import prod
 
 import memlint.memory.card.device as device
-import memlint.memory.families.lookup as families
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, TokenMixer
 from memlint.memory.autograd.tape import PeakCandidates, counters
@@ -20,7 +19,7 @@ from memlint.memory.estimate import StepParts, step_parts
 from memlint.memory.evaluation import forward_position, held_while_layers_run
 from memlint.memory.optimizers import entry_of
 from memlint.memory.phases import inputs_bytes, masks_bytes
-from memlint.memory.step import TrainingStep
+from memlint.memory.step import TrainingStep, bias_bytes, shares_biases
 from memlint.memory.storage import ALIGNMENT, BYTES, rounded
 from memlint.memory.values import Estimate, Phase, Tensor
 from memlint.run import SERVERS, Run
@@ -257,16 +256,20 @@ def _inputs(parts: StepParts, beside: str) -> Iterator[Term]:
     counted = masks_bytes(step) if step.run.checkpointing.mode != "none" else 0
     yield Term("attention masks", masks_bytes(step) if step.run.purpose == "inference" else counted)
     rotary = inputs_bytes(step) - 2 * rounded(8 * count) - counted
-    yield _positions(step, rotary)
+    yield from _positions(step, rotary)
 
 
-def _positions(step: TrainingStep, size: int) -> Term:
-    """Rotary tables; of T5 the biases of scores: the encoder's, the decoder's, cross attention's, one gradient."""
-    if not families.of(step.architecture).attention.position_bias:
-        return Term("cosine and sine of the rotary embedding", size)
-    heads, pairs = step.architecture.layer_types[0].attention.heads, step.tokens.length**2
-    factors = (Factor(heads, "heads"), Factor(pairs, "pairs of positions"), Factor(step.width, "bytes"))
-    return Term("biases of positions", size, factors, 4)
+def _positions(step: TrainingStep, size: int) -> Iterator[Term]:
+    """Rotary tables; of T5 its biases of scores, or the distances of tokens that they were looked up by."""
+    if not shares_biases(step):
+        yield Term("cosine and sine of the rotary embedding", size)
+        return
+    if step.run.checkpointing.mode == "none":
+        pairs = Factor(step.tokens.length**2, "pairs of positions")
+        yield Term("distances between positions", size, (pairs, Factor(8, "bytes")), 2)
+        return
+    for label, each in zip(("the encoder's scores", "the decoder's scores", "scores between them"), bias_bytes(step)):
+        yield _in_elements(f"position biases of {label}", each, 2)
 
 
 def _walked(run: Run, parts: StepParts, peak: Phase) -> Iterator[Term]:
@@ -334,6 +337,8 @@ def _saved_by_others(parts: StepParts, position: PeakPosition, backward: bool) -
             who = "the embedding" if index == 0 else f"{waiting} layers" if waiting > 1 else "1 layer"
             yield from _live(parts, segment.sizes, candidates, f"saved by {who}", waiting)
             left -= waiting * one
+    if backward and left > 0 and parts.step is not None and parts.step.architecture.encoder_decoder:
+        yield _in_elements("gradients that several layers sum", left, 2)._replace(component="activations")
 
 
 def _live(parts: StepParts, sizes: TensorBytes, candidates: PeakCandidates, label: str, times: int) -> Iterator[Term]:

@@ -36,6 +36,10 @@ class LossShape(NamedTuple):
     label_smoothing: bool = False
     copies_shifted: bool = False
     in_logits_dtype: bool = False
+    drops_norm: bool = False  # as `families.traits.Family.drops_last_norm`
+    adds_bias: bool = False  # these two as in `families.traits.LossTraits`
+    scales_input: bool = False
+    shifts: bool = True  # as `families.traits.LossTraits.shifts`
     norm: str = "rms"
     upcasts_logits: bool = False
     stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
@@ -61,15 +65,21 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     if loss.streams > 1:
         x = ops.replace(tape, x, _merged_streams(context, loss, x))
-    normed = _final_norm(context, roles, loss, x)
-    tape.drop(x)
+    normed = ops.replace(tape, x, _final_norm(context, roles, loss, x))
+    if loss.drops_norm:
+        normed = ops.replace(tape, normed, ops.dropout(tape, normed))
+    if loss.scales_input:
+        normed = ops.replace(tape, normed, ops.scale(tape, normed))
     if loss.stage in ("value", "score"):
         return _value_head(context, loss, normed)
+    if "transform" in context.linears:
+        normed = ops.replace(tape, normed, _transformed(context, roles, normed))
     if loss.kind == "fused_head":
         return _fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
         return _fused_loss(context, loss, normed)
-    logits = _capped_and_scaled(tape, loss, project(context, "head", normed, "logits"))
+    logits = project(context, "head", normed, "logits")
+    logits = _capped_and_scaled(tape, loss, logits, kernels.autocast_width)
     if loss.upcasts_logits:
         half_logits, logits = logits, ops.cast(tape, logits, FP32_BYTES)
         tape.drop(half_logits)
@@ -155,7 +165,21 @@ def upcasts_logits(run: Run) -> bool:
     return copies_shifted_logits(run) and run.stack.transformers < _LOGITS_STAY_HALF_SINCE
 
 
+def _transformed(context: LayerContext, roles: Roles, x: Value) -> Value:
+    """`norm(gelu(dense(x)))` before the words' scores (models/bert/modeling_bert.py, BertPredictionHeadTransform; the
+    same in its relatives)."""
+    tape = context.tape
+    dense = project(context, "transform", x, "embedded")
+    active = ops.unary(tape, dense)
+    tape.drop(dense)
+    found = norm.layer(tape, active, roles.norm, "rows", context.kernels.autocast_width)
+    tape.drop(active)
+    return found
+
+
 def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
+    if loss.norm == "none":
+        return ops.hold(x)
     if loss.norm == "centred":
         return norm.centred(context.tape, x, roles.norm, "rows")
     if loss.norm == "layer_no_affine":
@@ -168,8 +192,11 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
-def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
-    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite)."""
+def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value, autocast_width: int) -> Value:
+    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or an fp32 buffer that is added to them (BART)."""
+    if loss.adds_bias:
+        bias = Value.external(logits.extent, FP32_BYTES if autocast_width else logits.width)
+        logits = ops.replace(tape, logits, ops.add(tape, logits, bias))
     if loss.softcap:
         divided = ops.scale(tape, logits)
         tape.drop(logits)
@@ -189,7 +216,7 @@ def _cross_entropy(context: LayerContext, loss: LossShape, logits: Value) -> Val
     if loss.kind == "fused_ce" and not loss.copies_shifted:
         return _fused_kernel(context.tape, loss, logits)
     if loss.in_logits_dtype:
-        return _cross_entropy_in_logits_dtype(context, logits)
+        return _cross_entropy_in_logits_dtype(context, loss, logits)
     tape = context.tape
     in_fp32 = ops.cast(tape, logits, FP32_BYTES)
     shifted = _shifted(tape, in_fp32) if loss.copies_shifted else ops.cast(tape, in_fp32, FP32_BYTES)
@@ -204,10 +231,11 @@ def _cross_entropy(context: LayerContext, loss: LossShape, logits: Value) -> Val
     return found
 
 
-def _cross_entropy_in_logits_dtype(context: LayerContext, logits: Value) -> Value:
-    """`cross_entropy(logits[..., :-1, :].contiguous())`, which autocast runs in fp32 (torch autocast_mode.h)."""
+def _cross_entropy_in_logits_dtype(context: LayerContext, loss: LossShape, logits: Value) -> Value:
+    """`cross_entropy(logits[..., :-1, :].contiguous())`, or that of all logits, which autocast runs in fp32 (torch
+    autocast_mode.h)."""
     tape = context.tape
-    shifted = _shifted(tape, logits)
+    shifted = _shifted(tape, logits) if loss.shifts else ops.hold(logits)
     loss_input = ops.cast(tape, shifted, FP32_BYTES if context.kernels.autocast_width else shifted.width)
     log_probabilities = ops.unary_by_result(tape, loss_input)
     found = tape.new("scalar", FP32_BYTES)

@@ -67,6 +67,7 @@ _PARTS = {
     "wi": "up",
     "wi_0": "gate",
     "wi_1": "up",
+    "vocab_transform": "transform",
     "x_proj": "x_projection",
     "dt_proj": "dt_projection",
 }
@@ -189,6 +190,10 @@ _CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
 
 # BERT: `intermediate.dense` is the first projection of the MLP, `output.dense` the second.
 _BERT = {"intermediate.dense": "up", "output.dense": "down"}
+# What is before the scores of masked words (modeling_bert.py, BertPredictionHeadTransform, and its relatives).
+_WORD_HEADS = dict.fromkeys(
+    ("cls.predictions.transform.dense", "lm_head.dense", "generator_predictions.dense", "head.dense"), "transform"
+)
 # A tower's projections that are called by one letter (modeling_qwen2_5_omni.py, Qwen2_5OmniVisionAttention).
 _SHORT = {"attn.q": "query", "attn.k": "key", "attn.v": "value"}
 # T5's blocks and BART's decoder layers (modeling_t5.py, T5Block; modeling_bart.py, BartDecoderLayer).
@@ -210,6 +215,8 @@ def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
         return _T5
     if "intermediate.dense.weight" in shapes:
         return _BERT
+    if any(name + ".weight" in shapes for name in _WORD_HEADS):
+        return _WORD_HEADS
     if "attn.q.weight" in shapes:
         return _SHORT
     if "encoder_attn.q_proj.weight" in shapes:
@@ -223,7 +230,7 @@ def _exceptional_parts(tensors: tuple[Tensor, ...]) -> dict[str, str]:
 
 
 def _part_name(tensor: Tensor, exceptions: dict[str, str]) -> str:
-    if tensor.kind in ("embedding", "head", "position"):
+    if tensor.kind in ("embedding", "head", "position", "fixed"):
         return tensor.kind
     name = tensor.name
     if tensor.kind == "router":  # `mlp.gate` is no gate projection

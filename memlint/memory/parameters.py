@@ -15,7 +15,8 @@ from memlint.run import Maybe, Quantization, Run, Unknown
 
 T = TypeVar("T")
 
-_EMBEDDING_KINDS = ("embedding", "position")
+_EMBEDDING_KINDS = ("embedding", "position", "fixed")
+_EMBEDDING_NAMES = ("embed", ".per_layer_", ".encoder.conv")
 _EMBEDDINGS_DTYPE_KINDS = ("embedding", "head", "norm")  # kinds of weights with `precision.embeddings_dtype`
 # Names of modules that trl casts to bf16 (trl 0.25.1 models/utils.py:556, peft_module_casting_to_bf16).
 VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
@@ -112,7 +113,7 @@ def _split_non_layer_weights(architecture: Architecture) -> tuple[tuple[Weight, 
     before: list[Weight] = []
     after: list[Weight] = []
     for weight in architecture.non_layer_weights:
-        is_before = weight.kind in _EMBEDDING_KINDS or "embed" in weight.name or ".per_layer_" in weight.name
+        is_before = weight.kind in _EMBEDDING_KINDS or any(name in weight.name for name in _EMBEDDING_NAMES)
         is_last_norm = architecture.final_norm != "" and weight.name.endswith(f".{architecture.final_norm}.weight")
         (before if is_before and not is_last_norm else after).append(weight)
     return tuple(before), tuple(after)
@@ -234,6 +235,7 @@ class _UnitBuilder:
         found: list[Tensor] = []
         for weight in weights:
             trained = self._is_trained(weight, trains, prefix, index) if self.selects_weights else trains
+            trained = trained and weight.kind != "fixed"
             found.append(self._base_tensor(weight, trained))
             if self.modules_to_save and adapters.matches(weight.name.rpartition(".")[0], self.modules_to_save):
                 found.append(self._dense_tensor(weight, "adapter_copy." + weight.name, True, self.trainable_dtype))

@@ -6,7 +6,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import TrainingStep, segments
+from memlint.memory.step import TrainingStep, bias_bytes, segments, shares_biases
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
@@ -34,7 +34,8 @@ def _until_loss(step: TrainingStep) -> int:
     """Bytes that layers read and the backward does not: without checkpointing, masks and tables that layers spread."""
     if step.run.checkpointing.mode != "none":
         return 0
-    return masks_bytes(step) + (_rotary_tables(step) if _spreads_tables(step) else 0)
+    biases = sum(bias_bytes(step)[1:]) if shares_biases(step) else 0
+    return masks_bytes(step) + biases + (_rotary_tables(step) if _spreads_tables(step) else 0)
 
 
 def _spreads_tables(step: TrainingStep) -> bool:
@@ -53,16 +54,20 @@ def inputs_bytes(step: TrainingStep) -> int:
     recomputes = step.run.checkpointing.mode != "none"
     kept = masks_bytes(step) + _shared_key_values(step) if recomputes else 0
     kept += _rotary_tables(step) if recomputes or not _spreads_tables(step) else 0
-    return 2 * rounded(8 * tokens.count) + kept + _position_biases(step)
+    sound = rounded(FP32_BYTES * 2 * tokens.sequences * tokens.source * step.architecture.mel_bins)
+    return 2 * rounded(8 * tokens.count) + sound + kept + _position_biases(step)
 
 
 def _position_biases(step: TrainingStep) -> int:
-    """Bytes of T5's biases of scores, which all layers share: the encoder's, the decoder's and the zeros of cross
-    attention, and the gradient of one (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
-    if not families.of(step.architecture).attention.position_bias:
+    """Bytes that T5's biases of scores leave until the backward: the distances of tokens that both sides looked them up
+    by; where layers are recomputed, the biases of both and the zeros between them, which each layer reads."""
+    if not shares_biases(step):
         return 0
-    heads = step.architecture.layer_types[0].attention.heads
-    return 4 * rounded(heads * step.tokens.length**2 * step.width)
+    if step.run.checkpointing.mode != "none":
+        return sum(bias_bytes(step))
+    if step.run.method.kind != "full":
+        return 0
+    return sum(rounded(8 * length**2) for length in (step.tokens.length, step.tokens.source))
 
 
 def _shared_key_values(step: TrainingStep) -> int:
@@ -70,11 +75,15 @@ def _shared_key_values(step: TrainingStep) -> int:
 
     Only counted with checkpointing: without it, the layer that makes them saves them anyway.
     """
-    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in step.architecture.layer_types}
-    if not any(kind.attention.shares_kv for kind in step.architecture.layer_types):
+    kinds = step.architecture.layer_types
+    if not any(kind.attention.shares_kv for kind in kinds):
         return 0
+    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in kinds}
+    rotary = families.of_layer(kinds[0].class_name).rotary
     width = step.kernels.autocast_width or step.width
-    return sum(2 * rounded(step.tokens.count * shape.kv_heads * shape.head_dim * width) for shape in shapes.values())
+    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    both = width + (width if casts_back else max(width, step.width))  # rotated keys have the dtype of the tables
+    return sum(rounded(step.tokens.count * shape.kv_heads * shape.head_dim * both) for shape in shapes.values())
 
 
 def _rotary_tables(step: TrainingStep) -> int:
@@ -83,11 +92,12 @@ def _rotary_tables(step: TrainingStep) -> int:
     rotating = [kind for kind in _attending(step) if kind.attention.rotary_fraction]
     if not rotating:
         return 0
-    shape, traits = rotating[0].attention, families.of_layer(rotating[0].class_name).rotary
-    rotated_dim = int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction)
-    width = FP32_BYTES if traits.fp32_tables or traits.factors_in_fp32 else step.width
-    pairs = len({kind.attention.sliding_window > 0 for kind in rotating}) if traits.separate_for_windows else 1
-    return 2 * rounded(step.tokens.length * rotated_dim * width) * pairs
+    traits = families.of_layer(rotating[0].class_name).rotary
+    width = FP32_BYTES if traits.fp32_tables else step.width
+    shapes = {kind.attention.sliding_window > 0: kind.attention for kind in reversed(rotating)}
+    found = list(shapes.values()) if traits.separate_for_windows else [rotating[0].attention]
+    rotated = [int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction) for shape in found]
+    return sum(2 * rounded(step.tokens.length * each * width) for each in rotated)
 
 
 def _attending(step: TrainingStep) -> list[DecoderLayer]:
@@ -99,8 +109,26 @@ def masks_bytes(step: TrainingStep) -> int:
     """Bytes of eager attention's masks: one for full attention, one for sliding windows."""
     if not step.kernels.mask:
         return 0
+    if any(kind.attention.position_terms for kind in step.architecture.layer_types):
+        return _distances_and_mask(step)
+    if step.architecture.encoder_decoder:
+        return _masks_of_both_sides(step)
     windows = {kind.attention.sliding_window > 0 for kind in _attending(step)}
-    return rounded(step.tokens.count * step.tokens.length * step.width) * len(windows)
+    return rounded(step.tokens.count * step.tokens.length * step.mask_width) * len(windows)
+
+
+def _masks_of_both_sides(step: TrainingStep) -> int:
+    """Bytes of the masks of an encoder, of its decoder, and between them; an encoder of sound has none."""
+    length, source = step.tokens.length, 0 if step.architecture.mel_bins else step.tokens.source
+    pairs = (length * length, source * length, source * source)
+    return sum(rounded(step.tokens.sequences * each * step.mask_width) for each in pairs)
+
+
+def _distances_and_mask(step: TrainingStep) -> int:
+    """Bytes of DeBERTa's distances between tokens and of its mask, both int64 as a data collator's mask is
+    (transformers 5.23 models/deberta_v2/modeling_deberta_v2.py, DebertaV2Encoder.forward)."""
+    pairs = step.tokens.length**2
+    return rounded(8 * pairs) + rounded(8 * step.tokens.sequences * pairs)
 
 
 def _phase_at_peak(state: ModelState, peak: Peak, inputs: int, name: str) -> Phase:

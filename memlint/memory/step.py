@@ -14,6 +14,7 @@ import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.sharding.packed_experts as packed_experts
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, DecoderLayer
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
@@ -38,7 +39,7 @@ from memlint.memory.loss import (
     loss_kind,
     upcasts_logits,
 )
-from memlint.memory.parameter_roles import Roles, extents, roles
+from memlint.memory.parameter_roles import Roles, extents, part_names, roles
 from memlint.memory.parameters import MissingValue, stacks_experts, ties_head
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Tensor, Unit, UnitState
@@ -54,9 +55,10 @@ class TrainingStep(NamedTuple):
     architecture: Architecture
     tokens: Tokens
     kernels: KernelConfig
-    width: int  # bytes of one element of the residual stream
+    width: int  # bytes of one element of the residual stream as it leaves the embedding
     counts: dict[str, int]
     vocabulary: int
+    mask_width: int = 0  # bytes of one element of eager attention's mask
     needs_gradient: bool = True  # False: the head runs under `no_grad`
 
 
@@ -83,10 +85,13 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
         sequences = 1
         length = required_count(run.batch.max_tokens, "batch.max_tokens", "say how many tokens one forward takes")
     divisors = parallel.activation_divisors(run)
-    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens))
+    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens), architecture.source_positions)
     embedding = _embedding(units[0])
     vocabulary = embedding.shape[0]
     counts = elements.of_model(architecture, tokens, vocabulary)
+    counts["source"] = tokens.sequences * tokens.source * architecture.hidden_size
+    counts["source_rows"] = tokens.sequences * tokens.source
+    counts["embedded"] = tokens.count * embedding.shape[-1]
     counts["logits"] //= divisors.logits
     labelled = _completion_tokens(run, tokens, 0) if _scores_completions_alone(run) else tokens.count
     counts[LABELLED] = labelled * architecture.hidden_size
@@ -103,9 +108,23 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
         counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
     counts[LOGITS_BLOCK] = block_elements(-(-labelled // tokens.sequences), vocabulary)
     counts[LOGITS_ROW] = -(-counts["logits"] // tokens.sequences)
-    return TrainingStep(
-        run, architecture, tokens, kernel_config(run, simulated), BYTES[embedding.dtype], counts, vocabulary
-    )
+    kernels = kernel_config(run, simulated)
+    width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
+    mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
+    return TrainingStep(run, architecture, tokens, kernels, width, counts, vocabulary, mask_width)
+
+
+def _stream_width(architecture: Architecture, embedded: int, autocast_width: int) -> int:
+    """Bytes of one element of the residual stream as it leaves the embedding; `embedded`: of its table. Autocast runs
+    a LayerNorm in fp32 and a linear layer in its own dtype."""
+    if autocast_width and architecture.projected_embeddings:
+        return autocast_width
+    return FP32_BYTES if autocast_width and _norm_of_embedding(architecture) == "layer" else embedded
+
+
+def _norm_of_embedding(architecture: Architecture) -> str:
+    """Kind of the norm over the embedded tokens: that of the layers, or "" without one."""
+    return architecture.layer_types[0].norm if architecture.embedding_norm else ""
 
 
 def _scores_completions_alone(run: Run) -> bool:
@@ -260,7 +279,11 @@ def segments(
 
     `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
     """
-    step_segments = [_embedding_segment(step, units[0], state.units[0])]
+    target = step
+    step = _of_source(step) if step.architecture.encoder_decoder else step
+    first = _mel_segment if step.architecture.mel_bins else _embedding_segment
+    step_segments = [first(step, units[0], state.units[0])]
+    step = step._replace(width=step_segments[0].profile.width)
     kinds: dict[tuple[int, int], _LayerKind] = {}
     input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
@@ -268,6 +291,9 @@ def segments(
             continue
         kind = step.architecture.layer_type_ids[unit.layer_index]
         key = (kind, id(unit.tensors))
+        if step.architecture.encoder_decoder and step.tokens is not target.tokens and _decodes(step, kind):
+            step_segments.append(_encoder_end_segment(target, units, state, step_segments[-1].profile.width))
+            step = target._replace(width=step_segments[-1].profile.width)
         if key not in kinds:
             kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
         for part_run, part in _split_every_n(step, unit):
@@ -278,10 +304,86 @@ def segments(
             width = step_segments[-1].profile.width
             step = step if width == step.width else step._replace(width=width)
         input_requires_grad = input_requires_grad or _trains(unit)
+    if step.architecture.encoder_decoder:
+        step_segments = _with_shared_gradients(step, step_segments)
     if step.counts["per_layer"]:
         step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
     step_segments.append(_head_segment(step, units, state, input_requires_grad))
     return step_segments
+
+
+def _with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Segment]:
+    """The gradients that several layers sum: of the encoder's output by the decoder's layers, of T5's biases by those
+    of each side. The last layer of a side begins them; what is between the sides ends the decoder's."""
+    sides = [index for index, one in enumerate(found) if one.profile.width and index]
+    between = next(index for index in sides if found[index].kept_after_backward < 0)
+    biases = bias_bytes(step) if shares_biases(step) else (0, 0, 0)
+    recomputes = step.run.checkpointing.mode != "none"
+    of_decoder = biases[1] + (biases[2] if recomputes else 0) - found[between].kept_after_backward
+    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder), (between, -of_decoder)):
+        found[index] = found[index]._replace(kept_after_backward=rounded(kept // found[index].repeat))
+    return found
+
+
+def shares_biases(step: TrainingStep) -> bool:
+    traits = families.of(step.architecture).attention
+    return traits.position_bias and not traits.own_position_bias
+
+
+def bias_bytes(step: TrainingStep) -> tuple[int, int, int]:
+    """Bytes of the biases that an encoder's layers share, those of a decoder, and between them, which have the dtype of
+    the queries (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
+    heads = step.architecture.layer_types[0].attention.heads
+    length, source = step.tokens.length, step.tokens.source
+    between = heads * length * source * (step.kernels.autocast_width or step.width)
+    return rounded(heads * source**2 * step.width), rounded(heads * length**2 * step.width), rounded(between)
+
+
+def _decodes(step: TrainingStep, kind: int) -> bool:
+    return step.architecture.layer_types[kind].cross_attention is not None
+
+
+def _of_source(step: TrainingStep) -> TrainingStep:
+    """The step with the tokens that the encoder reads."""
+    tokens = Tokens(step.tokens.sequences, step.tokens.source)
+    counts = elements.of_model(step.architecture, tokens, step.vocabulary)
+    counts["mel"] = 2 * tokens.count * step.architecture.mel_bins
+    counts["frames"] = 2 * counts["hidden"]
+    return step._replace(tokens=tokens, counts={**step.counts, **counts})
+
+
+def _mel_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
+    """The convolutions that make the encoder's input of sound."""
+    from memlint.memory.layers.mel_convolutions import mel_profile
+
+    tensor = next(one for one in unit.tensors if one.name.endswith("conv2.weight"))
+    weight = Parameter("w:convolution", BYTES.get(tensor.dtype, 0), tensor.trainable)
+    hooked = step.run.checkpointing.mode not in ("none", "selective") and not tensor.trainable
+    profile = mel_profile(step.kernels, weight, hooked, step.architecture.embedding_dropout > 0)
+    counts = {**step.counts, "w:convolution": tensor.numel}
+    kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
+    return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
+
+
+def _encoder_end_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, width: int) -> Segment:
+    """What is between an encoder and its decoder. `width`: bytes of an element of the encoder's last layer."""
+    from memlint.memory.layers.encoder_end import EncoderEnd, encoder_end_profile
+
+    table, architecture = _embedding(units[0]), step.architecture
+    last = architecture.layer_types[architecture.layer_type_ids[-1]]
+    family = families.of(architecture)
+    kind = "none" if family.norm.after_sums else last.norm
+    weight = Parameter("w:embedding", BYTES[table.dtype], table.trainable)
+    norm_weight = Parameter("w:norm", BYTES[table.dtype], table.trainable)
+    drops = family.drops_last_norm and architecture.embedding_dropout > 0
+    recomputes = step.run.checkpointing.mode != "none"
+    encoded = FP32_BYTES if kind == "layer" and step.kernels.autocast_width else width
+    end = EncoderEnd(width, kind, norm_weight, drops, recomputes or encoded == (step.kernels.autocast_width or encoded))
+    shape = _embedding_shape(step, units[0])._replace(tied=True)
+    counts = {**step.counts, "w:embedding": table.numel, "w:norm": architecture.hidden_size}
+    profile = encoder_end_profile(step.kernels, end, weight, shape)
+    found = segment(profile, tensor_bytes(counts, False), UnitState(), 1)
+    return found._replace(kept_after_backward=-rounded(step.counts["source"] * profile.width))
 
 
 class _LayerKind:
@@ -456,32 +558,44 @@ def segment(profile: Profile, sizes: TensorBytes, unit_state: UnitState, repeat:
 def _embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segment:
     tensor = _embedding(unit)
     architecture = step.architecture
-    tied = ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX)
     weight = Parameter("w:embedding", BYTES[tensor.dtype], tensor.trainable)
-    shape = EmbeddingShape(
-        architecture.embedding_scale,
-        architecture.learned_positions,
-        architecture.embedding_dropout > 0,
-        tied,
-        architecture.per_layer_embedding_size > 0,
-        max((kind.streams for kind in architecture.layer_types), default=1),
-        _embedding_is_leaf(step, tensor),
-    )
+    projection = _projection_of_embedding(unit)
+    shape = _embedding_shape(step, unit)
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
     counts["own_norm"] = architecture.per_layer_embedding_size
     counts["w:altup_projection"] = architecture.hidden_size**2
-    projection = _own_projection(unit)
     if projection is not None:
-        counts[projection.extent] = next(
-            one.numel for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")
-        )
-    profile = embedding_profile(
-        weight, shape, step.kernels.kernel_memory, projection, step.kernels.autocast_width if projection else 0
-    )
-    if tied:
-        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=0), 1)
+        counts |= extents(unit.tensors, step.tokens.count)
+    autocast_width = step.kernels.autocast_width if projection or shape.norm else 0
+    profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width)
+    if shape.tied:
+        kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
+        return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
     return segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+
+
+def _embedding_shape(step: TrainingStep, unit: Unit) -> EmbeddingShape:
+    architecture, tensor = step.architecture, _embedding(unit)
+    return EmbeddingShape(
+        scaled=architecture.embedding_scale,
+        positions=architecture.learned_positions,
+        types=architecture.typed_embeddings,
+        norm=_norm_of_embedding(architecture),
+        dropout=architecture.embedding_dropout > 0,
+        projected=architecture.projected_embeddings,
+        tied=ties_head(step.run) and not tensor.name.startswith(_COPY_PREFIX),
+        own_embeddings=architecture.per_layer_embedding_size > 0,
+        streams=max((kind.streams for kind in architecture.layer_types), default=1),
+        leaf=_embedding_is_leaf(step, tensor),
+    )
+
+
+def _gradient_of_tied(unit: Unit, unit_state: UnitState) -> int:
+    """Bytes of the gradient of the table that the head reads too: the head's backward makes it. Those of the unit's
+    other tensors (positions, types) come when the embedding's backward runs."""
+    trained = sum(tensor.numel for tensor in unit.tensors if tensor.trainable)
+    return unit_state.gradient_kept * _embedding(unit).numel // trained if trained else 0
 
 
 def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
@@ -491,16 +605,20 @@ def _embedding_is_leaf(step: TrainingStep, tensor: Tensor) -> bool:
     hooked = step.run.checkpointing.mode not in ("none", "selective") and step.needs_gradient and not tensor.trainable
     architecture = step.architecture
     scaled = architecture.embedding_scale and families.of(architecture).scales_after_embedding
-    return hooked and (scaled or architecture.learned_positions or architecture.embedding_dropout > 0)
+    changed = architecture.learned_positions or architecture.embedding_norm or architecture.embedding_dropout > 0
+    return hooked and (scaled or changed)
 
 
-def _own_projection(unit: Unit) -> Parameter | None:
-    """The projection of the embedding to per-layer embeddings (Gemma 3n, Gemma 4); None without one."""
-    found = next((one for one in unit.tensors if one.name.endswith("per_layer_model_projection.weight")), None)
-    if found is None:
-        return None
-    trains = found.trainable or any(one.kind == "adapter" for one in unit.tensors)
-    return Parameter("w:per_layer_model_projection", BYTES.get(found.dtype, 0), trains)
+# What an embedding is projected with: to those of all layers (Gemma 3n, Gemma 4), or to the residual stream (ELECTRA).
+_PROJECTIONS_OF_EMBEDDING = ("per_layer_model_projection", "embeddings_project")
+
+
+def _projection_of_embedding(unit: Unit) -> Parameter | None:
+    for tensor, part in zip(unit.tensors, part_names(unit.tensors)):
+        if part in _PROJECTIONS_OF_EMBEDDING:
+            trains = tensor.trainable or any(one.kind == "adapter" for one in unit.tensors)
+            return Parameter("w:" + part, BYTES.get(tensor.dtype, 0), trains)
+    return None
 
 
 def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
@@ -515,7 +633,8 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
         table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
         tensors += (table._replace(kind="head"),)
         if not embedding.name.startswith(_COPY_PREFIX):
-            unit_state = unit_state._replace(gradient_kept=unit_state.gradient_kept + state.units[0].gradient_kept)
+            kept = unit_state.gradient_kept + _gradient_of_tied(units[0], state.units[0])
+            unit_state = unit_state._replace(gradient_kept=kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
     counts["w:altup_unembed"] = step.architecture.hidden_size**2
@@ -565,6 +684,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
 
 def _loss_shape(step: TrainingStep) -> LossShape:
     run, architecture = step.run, step.architecture
+    family = families.of(architecture)
     if not isinstance(run.loss.kind, str):
         raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
     return LossShape(
@@ -576,6 +696,10 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         norm=_final_norm(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
+        drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
+        adds_bias=family.loss.adds_bias,
+        scales_input=family.loss.scales_input and architecture.tied_embeddings,
+        shifts=family.loss.shifts,
         upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,
         stage=_loss_stage(run),
         label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
@@ -595,6 +719,8 @@ def _loss_shape(step: TrainingStep) -> LossShape:
 def _final_norm(architecture: Architecture) -> str:
     last = architecture.layer_types[architecture.layer_type_ids[-1]]
     traits = families.of_layer(last.class_name).norm
+    if traits.after_sums:
+        return "none"
     if traits.centred:
         return "centred"
     if traits.in_autocast_dtype:

@@ -22,19 +22,22 @@ class FlashCore(torch.autograd.Function):  # type: ignore[misc]
     temporaries = True
 
     @staticmethod
-    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def forward(
+        ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
         batch, heads, length, _ = query.shape
         # in the layout (B, S, heads, head_dim) of the kernel's output, so that reshaping it copies nothing
         out = torch.empty(batch, length, heads, value.shape[-1], dtype=query.dtype, device=query.device).transpose(1, 2)
         lse = torch.empty(batch, heads, length, dtype=torch.float32, device=query.device)
-        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.save_for_backward(query, key, value, out, lse, bias)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> Any:
-        query, key, value, out, lse = ctx.saved_tensors
+        query, key, value, out, lse, bias = ctx.saved_tensors
+        d_bias = torch.empty_like(bias) if ctx.needs_input_grad[3] else None
         if not FlashCore.temporaries:
-            return tuple(torch.empty_like(tensor) for tensor in (query, key, value))
+            return (*(torch.empty_like(tensor) for tensor in (query, key, value)), d_bias)
         d_query = torch.empty_like(query)
         # flash_api.cpp mha_bwd (v2.8): softmax_d and dq_accum in float32, rows rounded to 128;
         # dk_expanded and dv_expanded with all heads under grouped-query attention.
@@ -49,7 +52,7 @@ class FlashCore(torch.autograd.Function):  # type: ignore[misc]
             ]
         d_key, d_value = torch.empty_like(key), torch.empty_like(value)
         del row_sums, accumulator, expanded, lse, out
-        return d_query, d_key, d_value
+        return d_query, d_key, d_value, d_bias
 
 
 def scaled(
@@ -65,7 +68,17 @@ def scaled(
     if wide and torch.is_autocast_enabled("cpu"):
         target = torch.get_autocast_dtype("cpu")
         query, key, value = query.to(target), key.to(target), value.to(target)
-    return FlashCore.apply(query, key, value).transpose(1, 2), None
+    bias = options.get("position_bias")
+    return FlashCore.apply(query, key, value, _additive_mask(query, key, bias)).transpose(1, 2), None
+
+
+def _additive_mask(query: torch.Tensor, key: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+    """The bias of each sequence of a padded batch, in the dtype of the queries (transformers 5.23
+    integrations/sdpa_attention.py, create_position_bias_mask)."""
+    if bias is None:
+        return None
+    mask = torch.ones(query.shape[0], 1, query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+    return torch.where(mask, bias, torch.finfo(query.dtype).min).to(query.dtype)
 
 
 def flash(
@@ -87,11 +100,18 @@ def flash(
 def register() -> None:
     """Makes the functions known to transformers under their names."""
     from transformers import AttentionInterface
-    from transformers.masking_utils import AttentionMaskInterface, flash_attention_mask
+    from transformers.masking_utils import AttentionMaskInterface, eager_mask
 
+    def mask_of_padded_batch(*args: Any, **options: Any) -> torch.Tensor:
+        return eager_mask(*args, **{**options, "allow_is_bidirectional_skip": False})
+
+    def no_mask(*args: Any, **options: Any) -> None:
+        return None
+
+    AttentionMaskInterface.register("eager", mask_of_padded_batch)  # an encoder makes none where nothing is padded
     for name, function in ((FUSED, flash), (SDPA, scaled)):
         AttentionInterface.register(name, function)
-        AttentionMaskInterface.register(name, flash_attention_mask)
+        AttentionMaskInterface.register(name, no_mask)
 
 
 def implementation(name: str) -> str:

@@ -54,7 +54,8 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     causal: Any = transformers.AutoModelForCausalLM
     towers = bool(getattr(settings, "sub_configs", {})) and type(settings) in multimodal._model_mapping
     masked, pairs = transformers.AutoModelForMaskedLM, transformers.AutoModelForSeq2SeqLM
-    order: tuple[Any, ...] = (pairs, masked) if settings.is_encoder_decoder else (causal, masked)
+    speech: Any = transformers.AutoModelForSpeechSeq2Seq
+    order: tuple[Any, ...] = (pairs, speech, masked) if settings.is_encoder_decoder else (masked, causal)
     order = (multimodal, *order) if towers else (*order, multimodal)
     model_class: Any = next(
         auto._model_mapping[type(settings)] for auto in order if type(settings) in auto._model_mapping
@@ -87,10 +88,14 @@ def add_adapter(model: Any, adapter: Adapter) -> Any:
         "target_modules": targets,
         "exclude_modules": list(adapter.exclude) or None,
         "modules_to_save": list(adapter.modules_to_save) or None,
-        "task_type": "CAUSAL_LM" if hasattr(model, "prepare_inputs_for_generation") else None,
+        "task_type": "CAUSAL_LM" if _takes_tokens(model) else None,
     }
     settings = {"oft": _oft, "ia3": _ia3}.get(adapter.kind, _lora)
     return get_peft_model(model, settings(adapter, common))
+
+
+def _takes_tokens(model: Any) -> bool:
+    return hasattr(model, "prepare_inputs_for_generation") and model.main_input_name == "input_ids"
 
 
 def _linear_names(model: Any, excluded: tuple[str, ...]) -> list[str]:

@@ -7,12 +7,12 @@ others in half precision that CUDA runs in float32. `CudaOperators` adds the cas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 # AT_FORALL_FP32: inputs are cast to float32.
 FP32 = frozenset(
@@ -68,8 +68,24 @@ class GroupedProduct(torch.autograd.Function):  # type: ignore[misc]
         return tuple(torch.empty_strided(*layout) if is_wanted else None for layout, is_wanted in wanted)
 
 
+_is_autocast_enabled = torch.is_autocast_enabled
+
+
 class CudaOperators(TorchFunctionMode):  # type: ignore[misc]
-    """Replaces operators that differ on CUDA. While CPU autocast is on, adds the casts of CUDA autocast."""
+    """Replaces operators that differ on CUDA. While CPU autocast is on, adds the casts of CUDA autocast. Code that asks
+    whether autocast is on means that of CUDA, unless it names a device; it asks again when a checkpointed layer is
+    recomputed."""
+
+    def __enter__(self) -> Any:
+        changed: Any = torch
+        changed.is_autocast_enabled = lambda *device: _is_autocast_enabled(*(device or ("cpu",)))
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if not any(isinstance(mode, CudaOperators) for mode in _get_current_function_mode_stack()):
+            changed: Any = torch
+            changed.is_autocast_enabled = _is_autocast_enabled
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -132,18 +148,9 @@ def _to_fp32(value: Any) -> Any:
     return value.float() if isinstance(value, torch.Tensor) and value.dtype in HALF else value
 
 
-@contextmanager
-def autocast(dtype: torch.dtype | None) -> Iterator[None]:
-    """CPU autocast in `dtype`, none for None. `CudaOperators` adds CUDA's casts. Code that asks whether autocast is on
-    means that of CUDA, unless it names a device."""
-    is_enabled = torch.is_autocast_enabled
-    changed: Any = torch
-    changed.is_autocast_enabled = lambda *device: is_enabled(*(device or ("cpu",)))
-    try:
-        with torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext():
-            yield
-    finally:
-        changed.is_autocast_enabled = is_enabled
+def autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
+    """CPU autocast in `dtype`, none for None. `CudaOperators` adds CUDA's casts."""
+    return torch.autocast("cpu", dtype=dtype) if dtype is not None else nullcontext()
 
 
 def outputs_in_fp32(forward: Callable[..., Any]) -> Callable[..., Any]:

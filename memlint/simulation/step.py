@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import memlint.memory.families.lookup as families
 import memlint.simulation.attention as attention_functions
 import memlint.simulation.build as build
 import memlint.simulation.checkpoints as checkpoints
@@ -212,8 +213,19 @@ def _count(parameters: Any) -> int:
 def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
     each = 2 if settings.stage in stages.PAIRED else 1
     shape = (each * settings.micro_batch_size, settings.sequence_length)
-    ids = torch.zeros(shape, dtype=torch.int64)
-    return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64)}
+    found = {name: torch.zeros(shape, dtype=torch.int64) for name in ("input_ids", "labels")}
+    if model.config.is_encoder_decoder and getattr(model.config, "num_mel_bins", 0):
+        frames = (shape[0], model.config.num_mel_bins, 2 * model.config.max_source_positions)
+        return {
+            "input_features": torch.zeros(
+                frames, dtype=build.DTYPES[settings.frozen] if not settings.autocast else torch.float32
+            ),
+            "labels": found["labels"],
+        }
+    # Classes that do not use the attention interface make scores' masks of it in its own dtype.
+    if families.of_model_type(model.config.model_type).attention.eager_only:
+        found["attention_mask"] = torch.ones(shape, dtype=torch.int64)
+    return found
 
 
 def _count_base(model: Any, tracker: Tracker, inputs: Mapping[str, torch.Tensor]) -> int:

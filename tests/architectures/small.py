@@ -372,6 +372,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "xlm-roberta": [ENCODER],
     "camembert": [ENCODER],
     "electra": [{**ENCODER, "embedding_size": 48}],
+    "data2vec-text": [ENCODER],
+    "ernie": [ENCODER, {**ENCODER, "use_task_id": True}],
+    "eurobert": [{**SMALL, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "mask_token_id": 3}],
+    "gte": [ENCODER],
+    "jina_embeddings_v3": [ENCODER],
+    "nomic_bert": [ENCODER],
     "deberta-v2": [
         {
             **ENCODER,

@@ -27,7 +27,7 @@ from memlint.run import (
 )
 from memlint.simulation import Adapter, SimulatedStep, StepSettings, UnsupportedRun, simulate, simulate_settings
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
-from memlint.simulation.precision import GroupedProduct, autocast
+from memlint.simulation.precision import CudaOperators, GroupedProduct, autocast
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 from tests.memory.runs import run as small_run
@@ -304,10 +304,13 @@ def test_a_grouped_product_gives_gradients_the_strides_of_the_real_one() -> None
 
 
 def test_code_that_asks_for_autocast_without_a_device_means_that_of_cuda() -> None:
+    """Also where a checkpointed layer is recomputed, outside of the model's own autocast."""
     before = torch.is_autocast_enabled
-    with autocast(torch.bfloat16):
-        assert torch.is_autocast_enabled()
-        assert torch.is_autocast_enabled("cpu")
-    with autocast(None):
-        assert not torch.is_autocast_enabled()
+    with CudaOperators():
+        with autocast(torch.bfloat16):
+            assert torch.is_autocast_enabled()
+            assert torch.is_autocast_enabled("cpu")
+        with autocast(None), CudaOperators():
+            assert not torch.is_autocast_enabled()
+        assert torch.is_autocast_enabled is not before
     assert torch.is_autocast_enabled is before

@@ -232,10 +232,15 @@ def muse_glimmer_text(c: ModelConfig) -> Architecture:
 
 
 def nanochat(c: ModelConfig) -> Architecture:
+    """Norms without weights: over the embedding, before both blocks, and over rotated queries and keys."""
+    bias = c.flag("attention_bias")
+    mixer, weights = grouped_query(c, bias=bias, out_bias=bias)
     return standard(
         c,
         "NanoChat",
+        attention=lambda _: (mixer._replace(qk_norm="head"), weights),
         mlp=plain(c, "mlp.fc1", "mlp.fc2", bias=False),
+        embedding_norm=True,
         norm_names=(),
         final_norm="",
         logits_softcap=True,

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.architectures.assemble import positions
-from memlint.architectures.blocks import Weights, activation, linear, norm, norms
+from memlint.architectures.blocks import Weights, activation, grouped_query, linear, norm, norms
 from memlint.architectures.config import ModelConfig
+from memlint.architectures.families.dense import standard
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 from memlint.architectures.windows import window_size
 
@@ -33,8 +34,16 @@ def _encoder(
         tied_embeddings=c.flag("tie_word_embeddings", True),
         max_positions=positions(c),
         stack=stack,
-        **traits,
+        embedding_norm=_has(non_layer, "embeddings.LayerNorm") or _has(non_layer, "embeddings.norm"),
+        learned_positions=_has(non_layer, "embeddings.position_embeddings"),
+        projected_embeddings=_has(non_layer, "embeddings_project"),
+        typed_embeddings=_has(non_layer, "embeddings.token_type_embeddings"),
+        **{"embedding_dropout": c.number("hidden_dropout_prob"), **traits},
     )
+
+
+def _has(weights: Weights, module: str) -> bool:
+    return any(weight.name.endswith(f"{module}.weight") for weight in weights)
 
 
 def _attention(heads: int, head_dim: int, dropout: float) -> TokenMixer:
@@ -76,11 +85,15 @@ def bert(c: ModelConfig) -> Architecture:
         *linear("cls.predictions.transform.dense", hidden, hidden, True),
         *norm("cls.predictions.transform.LayerNorm", hidden, True),
     )
-    one = _bert_layer(c, "BertLayer", "query", "key", "value")
-    embeddings = _bert_embeddings(c, "bert", hidden)
-    return _encoder(
-        c, "BertForMaskedLM", [one] * c.layers(), embeddings + head, "bert.encoder.layer", hidden, encoder_only=True
-    )
+    name = "Ernie" if c.family == "ernie" else "Bert"
+    prefix = name.lower()
+    one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
+    outside = _bert_embeddings(c, prefix, hidden)
+    if c.family == "ernie" and c.flag("use_task_id"):
+        size = (c.integer("task_type_vocab_size", 3), hidden)
+        outside += (Weight("ernie.embeddings.task_type_embeddings.weight", size, "position"),)
+    stack = f"{prefix}.encoder.layer"
+    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside + head, stack, hidden, encoder_only=True)
 
 
 def roberta(c: ModelConfig) -> Architecture:
@@ -89,6 +102,7 @@ def roberta(c: ModelConfig) -> Architecture:
         "roberta": ("Roberta", "roberta"),
         "xlm-roberta": ("XLMRoberta", "roberta"),
         "camembert": ("Camembert", "roberta"),
+        "data2vec-text": ("Data2VecText", "data2vec_text"),
     }[c.family]
     head = (
         Weight("lm_head.bias", (vocabulary,), "bias"),
@@ -99,6 +113,47 @@ def roberta(c: ModelConfig) -> Architecture:
     embeddings = _bert_embeddings(c, prefix, hidden)
     stack = f"{prefix}.encoder.layer"
     return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
+
+
+# Name of the classes, prefix of the encoder, that of the head for masked words, its bias, whether projections have one.
+_ROTARY_BERTS = {
+    "nomic_bert": ("NomicBert", "nomic_bert", "cls.predictions.transform", "cls.predictions.bias", False),
+    "gte": ("Gte", "gte", "lm_head", "lm_head.decoder.bias", True),
+    "jina_embeddings_v3": ("JinaEmbeddingsV3", "roberta", "lm_head", "lm_head.bias", True),
+}
+
+
+def rotary_bert(c: ModelConfig) -> Architecture:
+    """BERT with rotary embeddings: Nomic BERT and GTE with a gated MLP, Jina embeddings 3 with a plain one."""
+    hidden, vocabulary, inner = c.integer("hidden_size"), c.integer("vocab_size"), c.integer("intermediate_size")
+    name, prefix, head, head_bias, bias = _ROTARY_BERTS[c.family]
+    dropout = c.number("hidden_dropout_prob")
+    mixer, weights = grouped_query(c, bias=bias, out_bias=bias)
+    mixer = mixer._replace(dropout=c.number("attention_probs_dropout_prob"))
+    mlp = Mlp("plain" if c.family == "jina_embeddings_v3" else "gated", inner, activation(c), dropout=dropout)
+    names = ("fc1",) if mlp.kind == "plain" else ("gate_proj", "up_proj")
+    for part in names:
+        weights += linear(f"mlp.{part}", inner, hidden, mlp.kind == "plain")
+    weights += linear("mlp.fc2" if mlp.kind == "plain" else "mlp.down_proj", hidden, inner, bias)
+    weights += norms(hidden, "post_attention_layernorm", "post_mlp_layernorm", bias=True)
+    one = DecoderLayer(mixer, mlp, norm="layer", class_name=f"{name}Layer", weights=weights)
+    types = c.integer("type_vocab_size", 0, 0)
+    outside: Weights = (Weight(f"{prefix}.embeddings.word_embeddings.weight", (vocabulary, hidden), "embedding"),)
+    if types:
+        outside += (Weight(f"{prefix}.embeddings.token_type_embeddings.weight", (types, hidden), "position"),)
+    outside += (
+        *norm(f"{prefix}.embeddings.LayerNorm", hidden, True),
+        *linear(f"{head}.dense", hidden, hidden, True),
+        *norm(f"{head}.layer_norm", hidden, True),
+        Weight(head_bias, (vocabulary,), "bias"),
+    )
+    stack = f"{prefix}.layers"
+    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+def eurobert(c: ModelConfig) -> Architecture:
+    """Llama's layers, without a mask of what follows."""
+    return standard(c, "EuroBert")._replace(class_name="EuroBertForMaskedLM", encoder_only=True)
 
 
 def electra(c: ModelConfig) -> Architecture:
@@ -121,12 +176,15 @@ def deberta_v2(c: ModelConfig) -> Architecture:
     one = _bert_layer(c, "DebertaV2Layer", "query_proj", "key_proj", "value_proj")
     relative: Weights = ()
     if c.flag("relative_attention"):
-        buckets = c.get("position_buckets", -1)
-        size = buckets if isinstance(buckets, int) and buckets > 0 else c.get("max_relative_positions", -1)
-        size = size if isinstance(size, int) and size > 0 else c.integer("max_position_embeddings")
-        relative = (Weight("deberta.encoder.rel_embeddings.weight", (2 * size, hidden), "position"),)
+        rows = _relative_rows(c)
+        relative = (Weight("deberta.encoder.rel_embeddings.weight", (rows, hidden), "position"),)
         if "layer_norm" in c.text("norm_rel_ebd", "none"):
             relative += norm("deberta.encoder.LayerNorm", hidden, True)
+        terms = _position_terms(c)
+        own = () if c.flag("share_att_key") else tuple(_POSITION_PROJECTIONS[term] for term in terms)
+        weights = tuple(weight for name in own for weight in linear(f"attention.self.{name}", hidden, hidden, True))
+        mixer = one.attention._replace(relative_rows=rows, position_terms=len(terms))
+        one = one._replace(attention=mixer, weights=one.weights + weights)
     head = (
         Weight("cls.predictions.bias", (vocabulary,), "bias"),
         *linear("cls.predictions.transform.dense", hidden, hidden, True),
@@ -135,6 +193,26 @@ def deberta_v2(c: ModelConfig) -> Architecture:
     outside = _bert_embeddings(c, "deberta", hidden) + relative + head
     stack = "deberta.encoder.layer"
     return _encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+
+
+# What a term of the scores projects the distances with, unless it shares the keys' or the queries' projection.
+_POSITION_PROJECTIONS = {"c2p": "pos_key_proj", "p2c": "pos_query_proj"}
+
+
+def _position_terms(c: ModelConfig) -> tuple[str, ...]:
+    """A list, or text with bars between ("c2p|p2c")."""
+    stated = c.get("pos_att_type")
+    names = stated.split("|") if isinstance(stated, str) else stated if isinstance(stated, (list, tuple)) else ()
+    return tuple(term for term in _POSITION_PROJECTIONS if term in names)
+
+
+def _relative_rows(c: ModelConfig) -> int:
+    """Rows of the table of distances, in both directions."""
+    for name in ("position_buckets", "max_relative_positions"):
+        size = c.get(name, -1)
+        if isinstance(size, int) and size > 0:
+            return 2 * size
+    return 2 * c.integer("max_position_embeddings")
 
 
 def distilbert(c: ModelConfig) -> Architecture:
@@ -163,7 +241,8 @@ def distilbert(c: ModelConfig) -> Architecture:
         Weight("vocab_projector.bias", (vocabulary,), "bias"),
     )
     stack, layers = "distilbert.transformer.layer", [one] * c.layers("n_layers")
-    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, encoder_only=True)
+    traits = {"encoder_only": True, "embedding_dropout": dropout}
+    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, **traits)
 
 
 def modernbert(c: ModelConfig) -> Architecture:
@@ -188,7 +267,8 @@ def modernbert(c: ModelConfig) -> Architecture:
             sliding_window=window if index % every else 0,
         )
         mlp = Mlp("gated", inner, activation(c), fused_gate_up=True)
-        return DecoderLayer(mixer, mlp, norm="layer", class_name="ModernBertEncoderLayer", weights=weights)
+        name = "ModernBertEncoderLayer"
+        return DecoderLayer(mixer, mlp, norm="layer", class_name=name, weights=weights, norms_input=index > 0)
 
     outside = (
         Weight("model.embeddings.tok_embeddings.weight", (vocabulary, hidden), "embedding"),
@@ -199,7 +279,8 @@ def modernbert(c: ModelConfig) -> Architecture:
         Weight("decoder.bias", (vocabulary,), "bias"),
     )
     layers = [one(index) for index in range(c.layers())]
-    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, encoder_only=True)
+    traits = {"encoder_only": True, "embedding_dropout": c.number("embedding_dropout")}
+    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, **traits)
 
 
 def t5(c: ModelConfig) -> Architecture:
@@ -233,7 +314,7 @@ def t5(c: ModelConfig) -> Architecture:
     )
     name = f"{_T5_NAMES[c.family]}ForConditionalGeneration"
     found = _encoder(c, name, layers, outside, "encoder.block", hidden, encoder_decoder=True)
-    return found._replace(tied_embeddings=True)
+    return found._replace(tied_embeddings=True, embedding_dropout=c.number("dropout_rate", 0.1))
 
 
 _T5_NAMES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
@@ -273,6 +354,7 @@ _BART_NAMES = {
     "blenderbot-small": "BlenderbotSmall",
 }
 _TABLES = {"bart": 2, "mbart": 2, "plbart": 2, "blenderbot": 0, "blenderbot-small": 0, "pegasus": 0, "marian": 0}
+_SINUSOIDAL = ("pegasus", "marian")  # models/marian/modeling_marian.py, MarianSinusoidalPositionalEmbedding
 _NORMS_EMBEDDINGS = ("bart", "mbart", "plbart", "blenderbot-small")
 _NORMS_ENDS = ("mbart", "pegasus", "m2m_100", "blenderbot")
 
@@ -281,6 +363,7 @@ def bart(c: ModelConfig) -> Architecture:
     """BART and what is built like it. M2M-100 (NLLB) computes its positions and has no table of them."""
     hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
     name = _BART_NAMES[c.family]
+    dropout = c.number("dropout", 0.0 if name == "Whisper" else 0.1)
 
     def block(part: str, decoder: bool) -> DecoderLayer:
         heads, inner = c.integer(f"{part}_attention_heads"), c.integer(f"{part}_ffn_dim")
@@ -290,7 +373,7 @@ def bart(c: ModelConfig) -> Architecture:
         weights += linear("fc1", inner, hidden, True) + linear("fc2", hidden, inner, True)
         weights += norm("final_layer_norm", hidden, True)
         mixer = _attention(heads, hidden // heads, c.number("attention_dropout"))
-        mlp = Mlp("plain", inner, activation(c), dropout=c.number("dropout", 0.1))
+        mlp = Mlp("plain", inner, activation(c), dropout=dropout)
         return DecoderLayer(
             mixer,
             mlp,
@@ -306,7 +389,14 @@ def bart(c: ModelConfig) -> Architecture:
     for part in ("encoder", "decoder"):
         outside += _bart_ends(c, part, hidden)
     class_name = "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
-    return _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+    found = _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+    return found._replace(
+        embedding_scale=name != "Whisper",
+        embedding_norm=c.family in _NORMS_EMBEDDINGS,
+        learned_positions=True,
+        embedding_dropout=dropout,
+        final_norm="layer_norm" if c.family in _NORMS_ENDS else "",
+    )
 
 
 def _bart_attention(prefix: str, hidden: int) -> Weights:
@@ -319,7 +409,8 @@ def _bart_ends(c: ModelConfig, part: str, hidden: int) -> Weights:
     found: Weights = ()
     if c.family in _TABLES:
         count = c.integer("max_position_embeddings") + _TABLES[c.family]
-        found += (Weight(f"model.{part}.embed_positions.weight", (count, hidden), "position"),)
+        kind = "fixed" if c.family in _SINUSOIDAL else "position"
+        found += (Weight(f"model.{part}.embed_positions.weight", (count, hidden), kind),)
     if c.family in _NORMS_EMBEDDINGS:
         found += norm(f"model.{part}.layernorm_embedding", hidden, True)
     if c.family in _NORMS_ENDS:
@@ -339,7 +430,7 @@ def whisper(c: ModelConfig) -> Architecture:
     outside: Weights = (
         Weight("model.decoder.embed_tokens.weight", (c.integer("vocab_size"), hidden), "embedding"),
         Weight("model.decoder.embed_positions.weight", (c.integer("max_target_positions"), hidden), "position"),
-        Weight("model.encoder.embed_positions.weight", (c.integer("max_source_positions"), hidden), "position"),
+        Weight("model.encoder.embed_positions.weight", (c.integer("max_source_positions"), hidden), "fixed"),
         Weight("model.encoder.conv1.weight", (hidden, bins, 3), "conv"),
         Weight("model.encoder.conv1.bias", (hidden,), "bias"),
         Weight("model.encoder.conv2.weight", (hidden, hidden, 3), "conv"),
@@ -350,7 +441,8 @@ def whisper(c: ModelConfig) -> Architecture:
         layer_types=layers,
         non_layer_weights=outside,
         max_positions=c.integer("max_target_positions"),
-        unmodelled="Whisper's encoder runs over 30 seconds of sound, whatever the length of the text",
+        source_positions=c.integer("max_source_positions"),
+        mel_bins=bins,
     )
 
 
@@ -363,6 +455,12 @@ FAMILIES = {
     "bart": bart,
     "bert": bert,
     "camembert": roberta,
+    "data2vec-text": roberta,
+    "ernie": bert,
+    "eurobert": eurobert,
+    "gte": rotary_bert,
+    "jina_embeddings_v3": rotary_bert,
+    "nomic_bert": rotary_bert,
     "deberta-v2": deberta_v2,
     "distilbert": distilbert,
     "electra": electra,

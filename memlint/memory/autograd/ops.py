@@ -9,13 +9,19 @@ from __future__ import annotations
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Storage, Tape, Value
 
 FP32_BYTES = 4  # bytes of fp32
+INT64_BYTES = 8
+
+
+def hold(x: Value) -> Value:
+    """`x` with one more reference."""
+    x.storage.references += 1
+    return x
 
 
 def cast(tape: Tape, x: Value, width: int) -> Value:
     """`x.to(dtype)`: the same tensor when it has that dtype already."""
     if x.width == width:
-        x.storage.references += 1
-        return x
+        return hold(x)
     found = tape.new(x.extent, width)
     tape.node((found,), (x,))
     return found

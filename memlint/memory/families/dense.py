@@ -26,7 +26,7 @@ COHERE = Family(
 ERNIE = Family(
     model_types=("ernie4_5",),
     classes=("Ernie4_5",),
-    rotary=RotaryTraits(factors_in_fp32=True, spreads_tables=True),
+    rotary=RotaryTraits(factors_in_fp32=True, fp32_tables=True, spreads_tables=True),
 )
 EXAONE4 = Family(
     model_types=("exaone4",),
@@ -39,7 +39,11 @@ GRANITE = Family(
     model_types=("granite",), scales_after_embedding=True, liger=LigerTraits(supported=True, layers="in_place")
 )
 GRANITE_SWA = Family(
-    model_types=("granite_swa",), code=since(5), attention=AttentionTraits(sdpa=NEVER), scales_after_embedding=True
+    model_types=("granite_swa",),
+    classes=("GraniteSWA",),
+    code=since(5),
+    attention=AttentionTraits(sdpa=NEVER, scales_by_sinks=True),
+    scales_after_embedding=True,
 )
 HYPERCLOVAX = Family(model_types=("hyperclovax", "hyperclovax_vision_v2"), code=since(5), scales_after_embedding=True)
 HUNYUAN = Family(
@@ -70,7 +74,7 @@ PERSIMMON = Family(model_types=("persimmon",), loss=LossTraits(in_own_dtype=befo
 STABLELM = Family(
     model_types=("stablelm",),
     classes=("StableLm",),
-    norm=NormTraits(holds_first_block=True),
+    norm=NormTraits(holds_first_norm=True, holds_attention=True),
     attention=AttentionTraits(sdpa=since(4, 39)),
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )
@@ -79,10 +83,17 @@ STABLELM = Family(
 NEWER = Family(
     model_types=(
         *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
-        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3", "nanochat"),
+        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
         *("olmo_hybrid", "youtu"),
     ),
     code=since(5),
+)
+
+NANOCHAT = Family(
+    model_types=("nanochat",),
+    classes=("NanoChat",),
+    code=since(5),
+    attention=AttentionTraits(norms_after_rotary=True, mask_before_norm=True),
 )
 
 # baichuan-inc/Baichuan-7B and -13B modeling_baichuan.py, Attention.forward: torch.matmul and softmax at first, xformers
@@ -101,6 +112,7 @@ ROWS = (
     HYPERCLOVAX,
     HUNYUAN,
     HUNYUAN_VL,
+    NANOCHAT,
     NEMOTRON,
     HELIUM,
     PHI,

@@ -2,28 +2,76 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import NEVER, AttentionTraits, Family
+from memlint.memory.families.traits import ALWAYS, NEVER, AttentionTraits, Family, LossTraits, NormTraits, RotaryTraits
 
-# models/bert/modeling_bert.py, eager_attention_forward: softmax without a dtype
+# models/bert/modeling_bert.py, BertForMaskedLM.forward: `CrossEntropyLoss()(prediction_scores, labels)`
+_OWN_LOSS = LossTraits(in_own_dtype=ALWAYS, shifts=False)
+# models/bert/modeling_bert.py, eager_attention_forward: softmax without a dtype, and dropout of what it gives
+_FP32_WEIGHTS = AttentionTraits(softmax_keeps_dtype=True, keeps_weights_dtype=True)
 BERT = Family(
-    model_types=("bert", "roberta", "xlm-roberta", "camembert", "electra", "distilbert"),
-    classes=("BertLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer", "ElectraLayer", "TransformerBlock"),
-    attention=AttentionTraits(softmax_keeps_dtype=True),
+    model_types=("bert", "roberta", "xlm-roberta", "camembert", "electra", "data2vec-text", "ernie", "nomic_bert")
+    + ("jina_embeddings_v3",),
+    classes=("BertLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer", "ElectraLayer", "Data2VecTextLayer")
+    + ("ErnieLayer", "NomicBertLayer", "JinaEmbeddingsV3Layer"),
+    attention=_FP32_WEIGHTS,
+    norm=NormTraits(after_sums=True),
+    loss=_OWN_LOSS,
+)
+DISTILBERT = Family(
+    model_types=("distilbert",),
+    classes=("TransformerBlock",),
+    attention=BERT.attention._replace(drops_no_output=True),
+    norm=BERT.norm,
+    loss=_OWN_LOSS,
+)
+# models/gte/modeling_gte.py, GteMLP.forward
+GTE = BERT._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
+EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
+# models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
+MODERNBERT = Family(
+    model_types=("modernbert",),
+    classes=("ModernBertEncoderLayer",),
+    rotary=RotaryTraits(factors_in_fp32=True, separate_for_windows=True),
+    norm=NormTraits(holds_attention=True),
+    loss=LossTraits(shifts=False),
 )
 # models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention: scores and those of positions, op by op
 DEBERTA = Family(
     model_types=("deberta-v2",),
     classes=("DebertaV2Layer",),
     attention=AttentionTraits(sdpa=NEVER, eager_only=True, softmax_keeps_dtype=True),
+    norm=NormTraits(after_sums=True),
+    loss=_OWN_LOSS,
 )
+# models/bart/modeling_bart.py, BartForConditionalGeneration.forward: `lm_logits + final_logits_bias`
+_WITH_BIAS = LossTraits(in_own_dtype=ALWAYS, adds_bias=True, shifts=False)
 BART = Family(
-    model_types=("bart", "mbart", "pegasus", "marian", "m2m_100", "plbart", "blenderbot", "blenderbot-small"),
-    classes=(
-        *("BartEncoder", "BartDecoder", "MBartEncoder", "MBartDecoder", "Pegasus", "Marian", "M2M100", "PLBart"),
-        "Blenderbot",
-    ),
-    attention=AttentionTraits(softmax_keeps_dtype=True),
+    model_types=("bart", "marian", "plbart", "blenderbot-small"),
+    classes=("BartEncoder", "BartDecoder", "Marian", "PLBart", "BlenderbotSmall"),
+    attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    norm=NormTraits(after_sums=True),
+    loss=_WITH_BIAS,
 )
-# models/t5/modeling_t5.py, T5Attention.compute_bias and forward
-T5 = Family(model_types=("t5", "mt5", "umt5"), attention=AttentionTraits(position_bias=True))
-ROWS = (T5, BERT, DEBERTA, BART)
+MBART = Family(
+    model_types=("mbart", "pegasus", "blenderbot"),
+    classes=("MBartEncoder", "MBartDecoder", "Pegasus", "BlenderbotEncoder", "BlenderbotDecoder"),
+    attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    loss=_WITH_BIAS,
+)
+WHISPER = Family(
+    model_types=("m2m_100", "whisper"), classes=("M2M100", "Whisper"), attention=_FP32_WEIGHTS, loss=_OWN_LOSS
+)
+# models/t5/modeling_t5.py, T5Attention.compute_bias and forward, T5DenseActDense, T5Stack and
+# T5ForConditionalGeneration.forward
+T5 = Family(
+    model_types=("t5", "mt5"),
+    classes=("T5Block", "MT5Block"),
+    attention=_FP32_WEIGHTS._replace(position_bias=True),
+    drops_inside_mlp=True,
+    drops_last_norm=True,
+    loss=_OWN_LOSS._replace(scales_input=True),
+)
+UMT5 = T5._replace(
+    model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
+)
+ROWS = (T5, UMT5, BERT, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, BART, MBART, WHISPER)

@@ -70,7 +70,10 @@ ERNIE4_5_MOE = ERNIE._replace(
     experts=ExpertTraits(routers.OUTSIDE_AUTOCAST, shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 ERNIE4_5_VL_MOE_TEXT = ERNIE4_5_MOE._replace(
-    model_types=(), code=since(5), classes=("Ernie4_5_VLMoe",), rotary=RotaryTraits(factors_in_fp32=True)
+    model_types=(),
+    code=since(5),
+    classes=("Ernie4_5_VLMoe",),
+    rotary=RotaryTraits(factors_in_fp32=True, fp32_tables=True),
 )
 COHERE2_MOE = COHERE._replace(
     model_types=("cohere2_moe",),

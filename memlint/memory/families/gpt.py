@@ -14,6 +14,7 @@ from memlint.memory.families.traits import (
     Family,
     LigerTraits,
     LossTraits,
+    NormTraits,
     RouterTraits,
     before,
     since,
@@ -47,13 +48,16 @@ GPTJ = Family(
     attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
 )
 OPENAI_GPT = Family(
-    model_types=("openai-gpt",), classes=("Block",), attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True)
+    model_types=("openai-gpt",),
+    classes=("Block",),
+    attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True),
+    norm=NormTraits(after_sums=True),
 )
 BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_keeps_dtype=True))
 BLOOM = Family(
     model_types=("bloom",),
     classes=("Bloom",),
-    attention=AttentionTraits(sdpa=NEVER, eager_only=True, returns_weights=True),
+    attention=AttentionTraits(sdpa=NEVER, eager_only=True, returns_weights=True, mask_before_norm=True),
     loss=_OWN_LOSS,
 )
 FALCON = Family(

@@ -8,6 +8,7 @@ from memlint.memory.families.traits import (
     ExpertTraits,
     Family,
     LigerTraits,
+    LossTraits,
     PatchPath,
     RotaryTraits,
     TowerTraits,
@@ -78,6 +79,8 @@ QWEN3_VL_MOE_TEXT = Family(
 QWEN3_VL_MOE = QWEN3_VL_MOE_TEXT._replace(model_types=("qwen3_vl_moe",), vision=_MERGED)
 QWEN2_AUDIO = Family(
     model_types=("qwen2_audio",),
+    # models/qwen2_audio/modeling_qwen2_audio.py, Qwen2AudioForConditionalGeneration.forward: its own shifted loss
+    loss=LossTraits(in_own_dtype=ALWAYS),
     # models/qwen2_audio/processing_qwen2_audio.py:79, padding to `max_length`
     vision=VisionTraits(unbounded=": a sound of one second goes through as thirty, so tokens do not bound it"),
 )

@@ -50,22 +50,32 @@ class AttentionTraits(NamedTuple):
     eager_at_first: bool = False
     # Eager attention calls `softmax(scores)` without a dtype: fp32 under autocast, else that of the scores.
     softmax_keeps_dtype: bool = False
+    # The weights are not cast back to the queries' dtype before their dropout.
+    keeps_weights_dtype: bool = False
     # Releases in which it did so, until sdpa came to the family.
     softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
     softmax_upcasts_fp16: bool = False
+    # The mask has the dtype of the embeddings before their norm.
+    mask_before_norm: bool = False
     # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
     # attention holds a second copy of the scores.
     concatenates_sinks: bool = False
+    # Attention's result is multiplied by a number for each row, which is computed from the logsumexp of its scores.
+    scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False
+    # Its output has no dropout where that of the MLP has one.
+    drops_no_output: bool = False
     # Queries and keys are rotated before they are normed, so that both forms are saved.
     norms_after_rotary: bool = False
     # Every score has a bias by the distance of its tokens, one for each head, that layers share. What sdpa's kernels
     # save of it depends on the kernel: between nothing and what eager attention saves.
     position_bias: bool = False
+    # Each layer looks up biases of its own.
+    own_position_bias: bool = False
     # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
 
@@ -102,12 +112,17 @@ class NormTraits(NamedTuple):
     centred: bool = False
     # A layer norms the outputs of attention and MLP instead of their inputs.
     after_blocks: bool = False
+    # A layer norms the sums of the residual stream with the outputs of attention and MLP, so that no norm follows the
+    # last layer.
+    after_sums: bool = False
     # Two more norms: before the output projection of attention and before the down projection of the MLP.
     inside_blocks: bool = False
     # LayerNorm casts its input and weight to the dtype of autocast, and runs in that.
     in_autocast_dtype: bool = False
-    # The code's variables hold the first norm's output and that of attention while the MLP runs.
-    holds_first_block: bool = False
+    # The code's variables hold the first norm's output while the MLP runs.
+    holds_first_norm: bool = False
+    # They hold that of attention.
+    holds_attention: bool = False
 
 
 class RouterTraits(NamedTuple):
@@ -162,6 +177,12 @@ class LossTraits(NamedTuple):
     copies_logits: Releases = before(4, 49)
     # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
+    # A buffer is added to the logits.
+    adds_bias: bool = False
+    # The head's input is multiplied by a number.
+    scales_input: bool = False
+    # Labels are of the tokens themselves, not of the next ones: no logits are left out.
+    shifts: bool = True
 
 
 class LigerTraits(NamedTuple):
@@ -278,6 +299,10 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
+    # The MLP drops what its second projection reads, which is cast to that projection's dtype.
+    drops_inside_mlp: bool = False
+    # Dropout follows the norm after the last layer.
+    drops_last_norm: bool = False
     # A layer multiplies its output in place by a number.
     scales_output: bool = False
     # Keys, gates, and the inputs and outputs of the MLP and the state-space scan are multiplied by numbers of the

@@ -82,7 +82,8 @@ def _recomputation(
         tape.drop(y, *returned)
     # CheckpointFunction.backward holds its arguments; where the output is a sum, its gradient is that of the residual
     # stream, in which later ones are added (torch 2.13 utils/checkpoint.py).
-    held = [incoming_gradient] if mode.reentrant and families.of_layer(shape.class_name).scales_output else []
+    family = families.of_layer(shape.class_name)
+    held = [incoming_gradient] if mode.reentrant and (family.scales_output or family.norm.after_sums) else []
     incoming_gradient.references += len(held)
     tape.backward(y, incoming_gradient)
     for storage in held:

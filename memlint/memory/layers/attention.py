@@ -5,8 +5,8 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import TokenMixer
-from memlint.memory.autograd.ops import FP32_BYTES
-from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Storage, Tape, Value
+from memlint.memory.autograd.ops import FP32_BYTES, INT64_BYTES
+from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, ParameterGradient, Storage, Tape, Value
 from memlint.memory.layers.kernel_config import FLASH, LayerContext
 from memlint.memory.layers.mlp import scaled_by_config
 from memlint.memory.layers.projection import project
@@ -100,7 +100,7 @@ def _query_key_value(
         projected, gate = _query_and_gate(context, x)
         query = _normed_heads(context, shape, projected, head_norm, "head_rows", gemma)
         projected_key = scaled_by_config(context, project(context, "key", x, "key"))
-        key_as_value = _hold(projected_key) if shape.values_are_keys else None
+        key_as_value = ops.hold(projected_key) if shape.values_are_keys else None
         key = _normed_heads(context, shape, projected_key, head_norm, "key_head_rows", gemma)
         return query, key, _normed_values(context, shape, key_as_value or project(context, "value", x, "value")), gate
     fused = project(context, "query_key_value", x, "query_key_value")
@@ -243,10 +243,26 @@ def _flash_core(
         if shape.kv_heads != shape.heads:
             temporaries += ((KERNEL_MEMORY + "query", query.width), (KERNEL_MEMORY + "mixed", query.width))
     saved = [query, key, value, found, logsumexp]
+    inputs = [query, key, value]
+    if context.family.attention.position_bias:
+        saved.append(_additive_mask(context, query))
+        inputs += saved[5:]
     if kernels.bias and kernels.kernel_memory:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         saved.append(tape.new("bias", query.width))
-    tape.node((found,), (query, key, value), saved, temporaries)
+    tape.node((found,), tuple(inputs), saved, temporaries)
     tape.drop(logsumexp, *saved[5:])
+    return found
+
+
+def _additive_mask(context: LayerContext, query: Value) -> Value:
+    """`where(mask, position_bias, lowest)` for each sequence, as a kernel reads it: in the dtype of the queries
+    (transformers 5.23 integrations/sdpa_attention.py, create_position_bias_mask)."""
+    tape, bias = context.tape, _position_bias(context, query)
+    mask = tape.new(context.pairs, 1)
+    masked = tape.new(context.scores, bias.width)
+    tape.node((masked,), (bias,) if bias.requires_grad else (), (mask,), ((context.scores, bias.width),))
+    found = ops.cast(tape, masked, query.width)
+    tape.drop(mask, masked, bias)
     return found
 
 
@@ -254,45 +270,90 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     """`softmax(q k^T * scale + mask) v` op by op (transformers 5.23 models/llama/modeling_llama.py)."""
     tape = context.tape
     repeats_kv = shape.kv_heads != shape.heads
-    keys = ops.copy(tape, key, "query") if repeats_kv else _hold(key)
-    values = ops.copy(tape, value, "mixed") if repeats_kv else _hold(value)
+    keys = ops.copy(tape, key, "query") if repeats_kv else ops.hold(key)
+    values = ops.copy(tape, value, "mixed") if repeats_kv else ops.hold(value)
     weights = _probabilities(context, shape, query, keys)
     product = ops.autocast_matmul(tape, weights, values, "mixed", context.kernels.autocast_width)
+    if context.family.attention.scales_by_sinks:
+        product = ops.replace(tape, product, ops.multiply_by_row(tape, product, context.held[-1], product.width))
     found = ops.copy(tape, product)
     tape.drop(product, weights, keys, values)
     return found
 
 
-def _hold(x: Value) -> Value:
-    """`x` with one more reference."""
-    x.storage.references += 1
-    return x
-
-
 def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
-    tape = context.tape
-    product = ops.autocast_matmul(tape, query, keys, "scores", context.kernels.autocast_width)
+    tape, traits = context.tape, context.family.attention
+    product = ops.autocast_matmul(tape, query, keys, context.scores, context.kernels.autocast_width)
     scores = ops.scale(tape, product)
     tape.drop(product)
     if shape.softcap:
         scores = _softcap(tape, scores)
+    if traits.position_bias:
+        scores = ops.replace(tape, scores, _biased(context, query, scores))
     if (
         context.kernels.mask
     ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
-        masked = ops.add(tape, scores, Value.external("scores", context.cos.width))
+        masked = ops.add(tape, scores, Value.external(context.scores, context.cos.width))
         tape.drop(scores)
         scores = masked
-    if context.family.attention.concatenates_sinks:
+    if traits.concatenates_sinks:
         return _with_sinks(tape, context, scores)
+    if traits.scales_by_sinks:
+        context.held.append(_sink_scale(context, scores))
     result = _softmax(context, scores)
-    found = ops.cast(tape, result, query.width)
+    found = ops.cast(tape, result, result.width if traits.keeps_weights_dtype else query.width)
     tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
     if shape.dropout:
         after_dropout = ops.dropout(tape, found)
         tape.drop(found)
         found = after_dropout
-    if context.family.attention.returns_weights:
-        context.returned_weights.append(_hold(found))
+    if traits.keeps_weights_dtype:
+        context.held.append(ops.hold(found))
+    if traits.returns_weights:
+        context.returned_weights.append(ops.hold(found))
+    return found
+
+
+def _biased(context: LayerContext, query: Value, scores: Value) -> Value:
+    """`scores + position_bias`, which all sequences share: its gradient is summed over them (transformers 5.23
+    models/t5/modeling_t5.py). In cross attention it is zero, in the dtype of the queries."""
+    tape, bias = context.tape, _position_bias(context, query)
+    found = tape.new(scores.extent, max(scores.width, bias.width))
+    if tape.leaf is not None:  # an input of the recomputed layer, which sums its gradients until the layer is done
+        gradient = (ParameterGradient(bias.extent, bias.width, bias.width),)
+        tape.node((found,), (scores,), weights=gradient, aliases=True)
+    else:
+        temporaries = ((bias.extent, bias.width),) if bias.requires_grad else ()
+        tape.node((found,), (scores,), temporaries=temporaries, aliases=True)
+    tape.drop(bias)
+    return found
+
+
+def _position_bias(context: LayerContext, query: Value) -> Value:
+    """The bias that layers share, or one that this layer looks up by distance."""
+    tape, between = context.tape, context.bias == "cross_bias"
+    width = query.width if between else context.cos.width
+    trains = context.linears["query"].weight.trainable and not between
+    if not context.family.attention.own_position_bias:
+        return Value(Storage(0), context.bias, width, trains or tape.leaf is not None)
+    found = tape.new(context.bias, width, trains)
+    if trains:
+        distances = tape.new("distances", INT64_BYTES)
+        tape.node((found,), (), (distances,))
+        tape.drop(distances)
+    return found
+
+
+def _sink_scale(context: LayerContext, scores: Value) -> Value:
+    """`sigmoid(logsumexp(scores) - sink)` of each row, in fp32 under autocast: the logsumexp saves its input and result
+    (transformers 5.23 models/granite_swa/modeling_granite_swa.py, eager_attention_forward)."""
+    tape, autocasts = context.tape, context.kernels.autocast_width > 0
+    operand = ops.cast(tape, scores, FP32_BYTES if autocasts else scores.width)
+    rows = tape.new("head_rows", operand.width)
+    tape.node((rows,), (operand,), (operand, rows), ((scores.extent, operand.width),))
+    in_fp32 = ops.cast(tape, rows, FP32_BYTES)
+    found = ops.unary_by_result(tape, in_fp32)
+    tape.drop(operand, rows, in_fp32)
     return found
 
 
@@ -332,9 +393,9 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     without_upcast = keeps_dtype and not context.kernels.autocast_width
     reads_scores = without_upcast or (context.kernels.kernel_memory and not context.kernels.bfloat16)
     width = scores.width if without_upcast else FP32_BYTES
-    softmax_input = _hold(scores) if reads_scores else ops.cast(tape, scores, width)
-    found = tape.new("scores", width)
-    temporaries = ((KERNEL_MEMORY + "scores", width),) if context.kernels.kernel_memory else ()
+    softmax_input = ops.hold(scores) if reads_scores else ops.cast(tape, scores, width)
+    found = tape.new(context.scores, width)
+    temporaries = ((KERNEL_MEMORY + context.scores, width),) if context.kernels.kernel_memory else ()
     tape.node((found,), (softmax_input,), (found,), temporaries)
     tape.drop(softmax_input)
     return found

@@ -15,20 +15,28 @@ from memlint.memory.parameter_roles import Roles
 
 def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The output of the layer. The caller drops its input `x`."""
+    found = _computed(context, shape, roles, x)
+    context.tape.drop(*context.held)
+    return found
+
+
+def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     if shape.parallel:
         return _parallel(context, shape, roles, x)
     if context.family.norm.after_blocks:
         return _norm_after(context, shape, roles, x)
+    if context.family.norm.after_sums:
+        return _norm_after_sums(context, shape, roles, x)
     tape = context.tape
     if shape.norms == 1:
         return _mixer_or_mlp(context, shape, roles, x)
     if shape.streams > 1:
         return _altup(context, shape, roles, x)
-    first_normed = _norm(context, shape, roles, x)
+    first_normed = _norm(context, shape, roles, x) if shape.norms_input else ops.hold(x)
     mixed = _token_mixer(context, shape, roles, first_normed)
-    held = (first_normed, mixed) if context.family.norm.holds_first_block else ()
-    for value in held:
-        value.storage.references += 1
+    traits = context.family.norm
+    held = [ops.hold(first_normed)] if traits.holds_first_norm else []
+    held += [ops.hold(mixed)] if traits.holds_attention else []
     tape.drop(first_normed)
     mixed = _layer_scale(context, roles, _post_norm(context, shape, roles, mixed))
     residual = ops.add(tape, x, mixed)
@@ -51,22 +59,35 @@ def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
 def _plus_cross_attention(
     context: LayerContext, shape: DecoderLayer, cross: TokenMixer, roles: Roles, x: Value
 ) -> Value:
-    """`x` plus attention from its norm to the encoder's output, whose gradient is summed over the decoder's layers.
-    Source and target are taken to be equally long, which bounds both. Drops `x`."""
+    """`x` plus attention from its norm to the encoder's output. Drops `x`."""
     tape = context.tape
     normed = _norm(context, shape, roles, x)
-    encoded = Value(Storage(0), "hidden", x.width, tape.grad)
-    query = project(context, "cross_query", normed, "query")
-    key, value = project(context, "cross_key", encoded, "key"), project(context, "cross_value", encoded, "value")
+    after = _cross_attention(context, shape, cross, normed)
     tape.drop(normed)
-    mixed = attention.core(context, cross, query, key, value)
-    tape.drop(query, key, value)
-    found = project(context, "cross_output", mixed, "hidden")
-    tape.drop(mixed)
-    after = _residual_dropout(context, shape, found)
     summed = ops.add(tape, x, after)
     tape.drop(x, after)
     return summed
+
+
+def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMixer, x: Value) -> Value:
+    """Attention from `x` to the encoder's output. The gradient of that is summed over the decoder's layers, outside of
+    this one; a checkpointed layer sums its own share first."""
+    tape = context.tape
+    encoded = Value(
+        Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
+    )
+    encoded.gradient = None if tape.leaf is not None else Storage(0)
+    query = project(context, "cross_query", x, "query")
+    key = project(context, "cross_key", encoded, "cross_keys")
+    value = project(context, "cross_value", encoded, "cross_values")
+    extents = context.scores, context.bias, context.pairs
+    context.scores, context.bias, context.pairs = "cross_scores", "cross_bias", "cross_pairs"
+    mixed = attention.core(context, cross, query, key, value)
+    context.scores, context.bias, context.pairs = extents
+    tape.drop(query, key, value)
+    found = project(context, "cross_output", mixed, "hidden")
+    tape.drop(mixed)
+    return _residual_dropout(context, shape, found)
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
@@ -191,6 +212,28 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
     return found
 
 
+def _norm_after_sums(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
+    """`norm(attention(x) + x)`, then the same with the MLP (transformers 5.23 models/bert/modeling_bert.py)."""
+    residual = _normed_sum(context, shape, roles, _token_mixer(context, shape, roles, x), x)
+    if shape.cross_attention is not None:
+        mixed = _cross_attention(context, shape, shape.cross_attention, residual)
+        summed = _normed_sum(context, shape, roles, mixed, residual)
+        context.tape.drop(residual)
+        residual = summed
+    found = _normed_sum(context, shape, roles, _mlp_block(context, shape, roles, residual), residual)
+    context.tape.drop(residual)
+    return found
+
+
+def _normed_sum(context: LayerContext, shape: DecoderLayer, roles: Roles, block: Value, x: Value) -> Value:
+    """`norm(block + x)`. Drops `block`."""
+    tape = context.tape
+    summed = ops.add(tape, block, x)
+    found = _norm(context, shape, roles, summed)
+    tape.drop(summed, block)
+    return found
+
+
 def _parallel(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """Attention and MLP both read the layer's input (NeoX: each has its norm; Phi, Falcon: they share one)."""
     tape = context.tape
@@ -239,6 +282,10 @@ def _token_mixer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Va
         from memlint.memory.layers.latent_attention import latent
 
         return latent(context, shape.attention, x, roles.norm)
+    if shape.attention.position_terms:
+        from memlint.memory.layers.disentangled_attention import disentangled
+
+        return _residual_dropout(context, shape, disentangled(context, shape.attention, x))
     if shape.attention.kind == "gated_delta":
         from memlint.memory.layers.gated_delta import delta_net
 
@@ -279,7 +326,7 @@ def _attention_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x
     context.inner_norm = roles.norm
     scales = _scales_in_fp32(context, shape)
     mixed = attention.attention(context, shape.attention, x, roles.head_norm, scales)
-    return _residual_dropout(context, shape, mixed)
+    return mixed if context.family.attention.drops_no_output else _residual_dropout(context, shape, mixed)
 
 
 def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:

@@ -7,13 +7,15 @@ from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMi
 
 
 class Tokens:
-    """The tokens of one forward on one GPU: `sequences` of `length` tokens."""
+    """The tokens of one forward on one GPU: `sequences` of `length` tokens. `source`: the length of what an encoder
+    reads for each of them; 0 = as long."""
 
-    __slots__ = ("length", "sequences")
+    __slots__ = ("length", "sequences", "source")
 
-    def __init__(self, sequences: int, length: int) -> None:
+    def __init__(self, sequences: int, length: int, source: int = 0) -> None:
         self.sequences = sequences
         self.length = length
+        self.source = source or length
 
     @property
     def count(self) -> int:
@@ -48,8 +50,22 @@ def of_layer(layer: DecoderLayer, tokens: Tokens, hidden: int) -> dict[str, int]
     if layer.per_layer_size:
         found["own_embedding"] = tokens.count * layer.per_layer_size
         found["laurel"] = tokens.count * next((w.shape[0] for w in layer.weights if "linear_left" in w.name), 0)
+    if layer.cross_attention is not None:
+        found |= _cross_attention(layer.cross_attention, tokens, hidden)
     _mlp(found, layer, tokens.count, hidden)
     return found
+
+
+def _cross_attention(shape: TokenMixer, tokens: Tokens, hidden: int) -> dict[str, int]:
+    source, pairs = tokens.sequences * tokens.source, tokens.length * tokens.source
+    return {
+        "source": source * hidden,
+        "cross_keys": source * shape.heads * shape.head_dim,
+        "cross_values": source * shape.heads * shape.head_dim,
+        "cross_pairs": tokens.sequences * pairs,
+        "cross_scores": tokens.sequences * shape.heads * pairs,
+        "cross_bias": shape.heads * pairs,
+    }
 
 
 def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
@@ -72,6 +88,12 @@ def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
         "query_key_value": query + key + count * shape.kv_heads * value_dim,
         "mixed": count * shape.heads * value_dim,
         "scores": tokens.sequences * shape.heads * tokens.length * tokens.length,
+        "pairs": tokens.sequences * tokens.length**2,
+        "distances": tokens.length**2,
+        "position_bias": shape.heads * tokens.length**2,
+        "relative": shape.relative_rows * shape.heads * shape.head_dim,
+        "relative_heads": tokens.sequences * shape.relative_rows * shape.heads * shape.head_dim,
+        "position_scores": count * shape.heads * shape.relative_rows,
         "head_rows": count * shape.heads,
         "key_head_rows": count * shape.kv_heads,
         "rotary_table": tokens.length * int(shape.head_dim * fraction),

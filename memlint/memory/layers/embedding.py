@@ -16,7 +16,10 @@ class EmbeddingShape(NamedTuple):
 
     scaled: bool = False
     positions: bool = False
+    types: bool = False  # as `Architecture.typed_embeddings`
+    norm: str = ""  # layer or rms
     dropout: bool = False
+    projected: bool = False  # to the residual stream's width, after the dropout (ELECTRA)
     tied: bool = False  # the head's gradient is added to this one
     own_embeddings: bool = False  # a second table gives each layer an embedding of its own
     streams: int = 1  # residual streams, of which the others are projections of the first one (Gemma 3n)
@@ -31,20 +34,11 @@ def embedding_profile(
     projection: Parameter | None = None,
     autocast_width: int = 0,
 ) -> Profile:
-    """Look-up, scaling, learned positions, dropout. Its backward builds a dense gradient of the whole table."""
+    """`looked_up`, and what some models do to it before their first layer."""
     tape = Tape(True, in_place=in_place)
-    x = tape.new("hidden", weight.width, weight.trainable or shape.leaf)
-    if shape.leaf:
-        x.storage.references += 1
-    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight.trainable else ()
-    summed = ((weight.extent, weight.width),) if shape.tied and not in_place else ()
-    tape.node((x,), (), (), summed, weights=gradients)
-    if shape.positions:
-        x = ops.replace(tape, x, _with_positions(tape, x))
-    if shape.scaled:
-        x = ops.replace(tape, x, ops.scale(tape, x))
-    if shape.dropout:
-        x = ops.replace(tape, x, ops.dropout(tape, x))
+    x = looked_up(tape, weight, shape, autocast_width)
+    if shape.projected and projection is not None:
+        x = ops.replace(tape, x, ops.linear(tape, x, projection, "hidden", autocast_width))
     if shape.own_embeddings:
         _own_embeddings(
             tape, x, weight, projection or Parameter("w:per_layer_model_projection", x.width), autocast_width
@@ -52,6 +46,30 @@ def embedding_profile(
     if shape.streams > 1:
         x = ops.replace(tape, x, _streams(tape, x, shape.streams, projection or weight, autocast_width))
     return finish_profile(tape, x)
+
+
+def looked_up(tape: Tape, weight: Parameter, shape: EmbeddingShape, autocast_width: int) -> Value:
+    """Look-up, types, positions, scaling, norm, dropout. Its backward builds a dense gradient of the whole table."""
+    extent = "embedded" if shape.projected else "hidden"
+    x = tape.new(extent, weight.width, weight.trainable or shape.leaf)
+    if shape.leaf:
+        x.storage.references += 1
+    gradients = (ParameterGradient(weight.extent, weight.width, weight.width),) if weight.trainable else ()
+    summed = ((weight.extent, weight.width),) if shape.tied and not tape.in_place else ()
+    tape.node((x,), (), (), summed, weights=gradients)
+    if shape.types:
+        x = ops.replace(tape, x, _plus(tape, x, extent))
+    if shape.positions:
+        x = ops.replace(tape, x, _plus(tape, x, "positions"))
+    if shape.scaled:
+        x = ops.replace(tape, x, ops.scale(tape, x))
+    if shape.norm == "layer":
+        x = ops.replace(tape, x, norm.layer(tape, x, None, "rows", autocast_width))
+    elif shape.norm:
+        x = ops.replace(tape, x, norm.rms(tape, x, None, "rows"))
+    if shape.dropout:
+        x = ops.replace(tape, x, ops.dropout(tape, x))
+    return x
 
 
 def _streams(tape: Tape, x: Value, streams: int, weight: Parameter, autocast_width: int) -> Value:
@@ -91,8 +109,9 @@ def _own_embeddings(tape: Tape, x: Value, weight: Parameter, projection: Paramet
     tape.drop(projected, in_scale, normed, scaled, summed)
 
 
-def _with_positions(tape: Tape, x: Value) -> Value:
-    positions = tape.new("positions", x.width)
+def _plus(tape: Tape, x: Value, extent: str) -> Value:
+    """`x` plus what another table gives: "hidden", a row for each token; "positions", one for each position."""
+    other = tape.new(extent, x.width)
     found = ops.add(tape, x, x)
-    tape.drop(positions)
+    tape.drop(other)
     return found

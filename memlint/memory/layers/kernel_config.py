@@ -55,18 +55,24 @@ class LayerContext:
     """What the recording of one layer uses: the tape, the kernels, and the layer's projections by part.
 
     `family`: what transformers' code of the model family does. `returned_weights`: attention weights that the layer
-    returns with its output. `inner_norm`: the weight of norms inside of attention and MLP. `computed_ahead`: results
-    of projections that were computed together with another one.
+    returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside
+    of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
+    `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
+    for attention to an encoder's output.
     """
 
     __slots__ = (
+        "bias",
         "computed_ahead",
         "cos",
         "family",
+        "held",
         "inner_norm",
         "kernels",
         "linears",
+        "pairs",
         "returned_weights",
+        "scores",
         "sin",
         "tape",
     )
@@ -81,7 +87,9 @@ class LayerContext:
         family: Family = DEFAULT,
     ) -> None:
         self.family = family
+        self.scores, self.bias, self.pairs = "scores", "position_bias", "pairs"
         self.returned_weights: list[Value] = []
+        self.held: list[Value] = []
         self.inner_norm: Parameter | None = None
         self.computed_ahead: dict[str, Value] = {}
         self.tape = tape

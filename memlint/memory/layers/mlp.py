@@ -40,9 +40,21 @@ def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
         normed = norm.rms(tape, product, context.inner_norm, "rows")
         tape.drop(product)
         product = normed
+    product = _dropped_inside(context, shape, product)
     found = project(context, prefix + "down", product, "hidden")
     tape.drop(product)
     return scaled_by_config(context, found)
+
+
+def _dropped_inside(context: LayerContext, shape: Mlp, x: Value) -> Value:
+    """`dropout(x).to(wo.weight.dtype)` (transformers 5.23 models/t5/modeling_t5.py, T5DenseActDense)."""
+    tape = context.tape
+    if not context.family.drops_inside_mlp:
+        return x
+    after = ops.dropout(tape, x) if shape.dropout else ops.hold(x)
+    found = ops.cast(tape, after, context.linears["down"].weight.width or after.width)
+    tape.drop(x, after)
+    return found
 
 
 def scaled_by_config(context: LayerContext, x: Value) -> Value:
@@ -88,6 +100,7 @@ def _ungated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     expanded = project(context, prefix + "up", x, prefix + "intermediate")
     active = activate(context, shape.activation, expanded)
     tape.drop(expanded)
+    active = _dropped_inside(context, shape, active)
     found = project(context, prefix + "down", active, "hidden")
     tape.drop(active)
     return found

@@ -41,6 +41,7 @@ def _mixer(mixer: TokenMixer) -> TokenMixer:
         conv_kernel=_is_there(mixer.conv_kernel),
         state_size=_is_there(mixer.state_size),
         chunk_size=_is_there(mixer.chunk_size),
+        relative_rows=_is_there(mixer.relative_rows),
     )
 
 

@@ -1,0 +1,27 @@
+"""Encoders beside simulated steps: norms after sums, the head for masked words, embeddings that are narrower."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.memory.estimate import estimate
+from memlint.simulation import simulate
+from tests.comparisons.families import Step, members, run_of
+
+STEPS = [Step("full", False, "sdpa"), Step("pure", True, "sdpa"), Step("lora", True, "eager")]
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
+@pytest.mark.parametrize("family", ["bert", "distilbert", "electra", "modernbert", "nomic_bert", "eurobert"])
+def test_a_step_is_that_of_the_real_class(family: str, step: Step) -> None:
+    config = members()[family]
+    run = run_of(config, step)
+    found, real = estimate(run), simulate(run, config)
+    assert (found.parameters, found.trainable_parameters) == (real.parameters, real.trainable_parameters)
+    assert found.allocated_bytes == pytest.approx(real.peak, rel=0.012)
+
+
+def test_norms_without_weights_follow_the_rotation_in_nanochat() -> None:
+    config, step = members()["nanochat"], Step("full", False, "sdpa")
+    found, real = estimate(run_of(config, step)), simulate(run_of(config, step), config)
+    assert found.allocated_bytes == pytest.approx(real.peak, rel=0.001)
