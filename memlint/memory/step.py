@@ -332,8 +332,10 @@ def shares_biases(step: TrainingStep) -> bool:
 
 def bias_bytes(step: TrainingStep) -> tuple[int, int, int]:
     """Bytes of the biases that an encoder's layers share, those of a decoder, and between them, which have the dtype of
-    the queries (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward)."""
-    heads = step.architecture.layer_types[0].attention.heads
+    the queries (transformers 5.23 models/t5/modeling_t5.py, T5Attention.forward). Up to 5.14 each sequence had its own,
+    as the mask was added to them."""
+    copies = step.tokens.sequences if () < step.run.stack.transformers < (5, 15) else 1
+    heads = copies * step.architecture.layer_types[0].attention.heads
     length, source = step.tokens.length, step.tokens.source
     between = heads * length * source * (step.kernels.autocast_width or step.width)
     return rounded(heads * source**2 * step.width), rounded(heads * length**2 * step.width), rounded(between)
@@ -356,11 +358,13 @@ def _mel_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> Segme
     """The convolutions that make the encoder's input of sound."""
     from memlint.memory.layers.mel_convolutions import mel_profile
 
-    tensor = next(one for one in unit.tensors if one.name.endswith("conv2.weight"))
-    weight = Parameter("w:convolution", BYTES.get(tensor.dtype, 0), tensor.trainable)
-    hooked = step.run.checkpointing.mode not in ("none", "selective") and not tensor.trainable
-    profile = mel_profile(step.kernels, weight, hooked, step.architecture.embedding_dropout > 0)
-    counts = {**step.counts, "w:convolution": tensor.numel}
+    counts, weights = dict(step.counts), []
+    for name in ("conv1", "conv2"):
+        tensor = next(one for one in unit.tensors if one.name.endswith(f"{name}.weight"))
+        weights.append(Parameter(f"w:{name}", BYTES.get(tensor.dtype, 0), tensor.trainable))
+        counts[f"w:{name}"] = tensor.numel
+    hooked = step.run.checkpointing.mode not in ("none", "selective") and not weights[0].trainable
+    profile = mel_profile(step.kernels, *weights, hooked, step.architecture.embedding_dropout > 0)
     kept = unit_state.gradient_kept - _gradient_of_tied(unit, unit_state)
     return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)
 

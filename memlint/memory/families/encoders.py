@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import ALWAYS, NEVER, AttentionTraits, Family, LossTraits, NormTraits, RotaryTraits
+from memlint.memory.families.traits import (
+    ALWAYS,
+    NEVER,
+    AttentionTraits,
+    Family,
+    LossTraits,
+    NormTraits,
+    RotaryTraits,
+    since,
+)
 
 # models/bert/modeling_bert.py, BertForMaskedLM.forward: `CrossEntropyLoss()(prediction_scores, labels)`
 _OWN_LOSS = LossTraits(in_own_dtype=ALWAYS, shifts=False)
@@ -62,11 +71,13 @@ WHISPER = Family(
     model_types=("m2m_100", "whisper"), classes=("M2M100", "Whisper"), attention=_FP32_WEIGHTS, loss=_OWN_LOSS
 )
 # models/t5/modeling_t5.py, T5Attention.compute_bias and forward, T5DenseActDense, T5Stack and
-# T5ForConditionalGeneration.forward
+# T5ForConditionalGeneration.forward; eager attention with softmax in fp32 up to 5.14
 T5 = Family(
     model_types=("t5", "mt5"),
     classes=("T5Block", "MT5Block"),
-    attention=_FP32_WEIGHTS._replace(position_bias=True),
+    attention=AttentionTraits(
+        sdpa=since(5, 15), softmax_kept_dtype=since(5, 15), keeps_weights_dtype=True, position_bias=True
+    ),
     drops_inside_mlp=True,
     drops_last_norm=True,
     loss=_OWN_LOSS._replace(scales_input=True),

@@ -12,24 +12,20 @@ from memlint.memory.layers.kernel_config import KernelConfig
 
 
 @lru_cache(maxsize=32)
-def mel_profile(kernels: KernelConfig, weight: Parameter, hooked: bool, dropout: bool) -> Profile:
-    """`gelu(conv2(gelu(conv1(features)))) + positions`. `weight`: of the second convolution. `hooked`: what the first
-    one returns requires a gradient though nothing here trains."""
+def mel_profile(kernels: KernelConfig, first: Parameter, second: Parameter, hooked: bool, dropout: bool) -> Profile:
+    """`gelu(conv2(gelu(conv1(features)))) + positions`. `hooked`: what the first convolution returns requires a
+    gradient though nothing here trains."""
     tape = kernels.tape()
-    features = Value.external("mel", ops.FP32_BYTES)
-    operand = ops.cast(tape, features, kernels.autocast_width or weight.width)
-    frames = tape.new("frames", operand.width, weight.trainable or hooked)
-    tape.node((frames,), (), (operand,), weights=()) if not weight.trainable else tape.node(
-        (frames,), (frames,), (operand,)
-    )
-    tape.drop(operand)
+    features = Value.external("mel", ops.FP32_BYTES if kernels.autocast_width else first.width)
+    frames = ops.linear(tape, features, first, "frames", kernels.autocast_width)
+    frames.requires_grad = first.trainable or hooked
     active = ops.unary(tape, frames)
     tape.drop(frames)
-    merged = ops.linear(tape, active, weight, "hidden", kernels.autocast_width)
+    merged = ops.linear(tape, active, second, "hidden", kernels.autocast_width)
     tape.drop(active)
     x = ops.unary(tape, merged)
     tape.drop(merged)
-    positions = Value.external("hidden", weight.width)
+    positions = Value.external("hidden", second.width)
     x = ops.replace(tape, x, ops.add(tape, x, positions))
     if dropout:
         x = ops.replace(tape, x, ops.dropout(tape, x))
