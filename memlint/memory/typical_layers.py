@@ -90,10 +90,10 @@ def _lora(dropout: float, quantization: Quantization, half: bool = False) -> _Ch
 
 _NF4 = Quantization("bnb", 4, "nf4", double_quant=True)
 _INT8 = Quantization("bnb", 8, "int8")
-_PREPARED = tuple(one._replace(upcast_rest_to_fp32=True) for one in (_NF4, _INT8))  # peft's k-bit preparation
+_PREPARED = _NF4._replace(upcast_rest_to_fp32=True)  # by peft's prepare_model_for_kbit_training
 _FULL: tuple[_Changes, ...] = (_full("bfloat16", True), _full("bfloat16", False), _full("float32", True))
 _LORA: tuple[_Changes, ...] = tuple(
-    _lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4, _INT8, *_PREPARED)
+    _lora(dropout, weights) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4, _INT8, _PREPARED)
 )
 _HALF_LORA: tuple[_Changes, ...] = tuple(
     _lora(dropout, weights, half=True) for dropout in (0.0, 0.05) for weights in (Quantization(), _NF4)
