@@ -15,6 +15,7 @@ from memlint.formats.fields import Fields, as_bool
 from memlint.formats.own_reader import TWO_FILE_RULES, who_reads
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.own_engine import is_loop
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
 from memlint.source.document import NOT_READ, Document, Start
@@ -184,7 +185,7 @@ def _may_be_launched_otherwise(document: Document, context: Context) -> bool:
     """Whether a launch file of the repository may be in force that no command here names: for a loop of the program's
     own, or a config that nothing is known to launch."""
     if document.start is not None:
-        return document.start.program.framework == "torch"
+        return is_loop(document.start)
     return _is_read_by_script(document, context) or not context.launch_commands(document.path)
 
 

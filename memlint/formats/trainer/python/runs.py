@@ -259,10 +259,11 @@ def _cuts(made: Made) -> bool:
     length, of, bound = (made.arguments.get(name) for name in ("length", "of", "bound"))
     if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
         return False
+    if not isinstance(length.value, int) or length.value < _SHORTEST:
+        return False
     if isinstance(bound, Known) and bound.value == "block_size":  # group_texts of transformers' examples
-        return isinstance(length.value, int) and length.value >= _SHORTEST
-    is_whole = _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None
-    return isinstance(length.value, int) and length.value >= _SHORTEST and is_whole
+        return True
+    return _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None
 
 
 def _arguments_of(trainer: Made) -> Value | None:
