@@ -195,6 +195,11 @@ class Scope:
         return None
 
 
+def is_on(value: Value | None) -> bool:
+    """Whether a value is known and counts as true."""
+    return isinstance(value, Known) and bool(value.value)
+
+
 def source_of(value: Value) -> ValueSource:
     """The place where a value is written; `NOWHERE` if that is not a single place."""
     return getattr(value, "source", NOWHERE)

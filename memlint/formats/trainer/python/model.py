@@ -19,6 +19,7 @@ from memlint.source.python.values import (
     Value,
     alternatives,
     either,
+    is_on,
     source_of,
 )
 
@@ -86,8 +87,7 @@ def model_keys(model: Value) -> Keys:
 def _resumes(model: Value) -> bool:
     """Whether a model is adapted as the folder of an earlier start says, to train on. Where the script makes an adapter
     otherwise, the earlier start had the same one (qlora.py of artidoro/qlora, get_accelerate_model)."""
-    trains = model.arguments.get("is_trainable") if isinstance(model, Made) else None
-    return isinstance(model, Made) and _is_of_folder(model) and isinstance(trains, Known) and bool(trains.value)
+    return isinstance(model, Made) and _is_of_folder(model) and is_on(model.arguments.get("is_trainable"))
 
 
 def _is_of_folder(model: Made) -> bool:
@@ -335,8 +335,7 @@ def _adapted(model: Made) -> Keys:
 
 def _trains_all(loaded: Made) -> bool:
     """Whether Unsloth loads a model to train all of it."""
-    full = loaded.arguments.get("full_finetuning")
-    return isinstance(full, Known) and bool(full.value)
+    return is_on(loaded.arguments.get("full_finetuning"))
 
 
 def _with_embedding_whole(keys: Keys) -> Keys:

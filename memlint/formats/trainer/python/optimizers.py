@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.trainer.python.model import Keys
-from memlint.source.python.values import Known, Made, Undetermined, Value, either
+from memlint.source.python.values import Known, Made, Undetermined, Value, either, is_on
 
 _OF_BITSANDBYTES: Mapping[str, str] = {
     **dict.fromkeys(("AdamW", "Adam", "AdamW32bit", "Adam32bit"), "adamw_bnb_32bit"),
@@ -79,13 +79,8 @@ def _name(made: Made) -> Value:
     )
     if word is None or is_unread or (momentum is not None and not isinstance(momentum, Known)):
         return Undetermined(f"`{made.last}` is not read", made.source)
-    if _is_on(made, "amsgrad"):
+    if is_on(made.arguments.get("amsgrad")):
         word = f"{word}_amsgrad" if word == "adamw_torch" else None
-    elif _is_on(made, "fused"):
+    elif is_on(made.arguments.get("fused")):
         word = _FUSED.get(word, word)
     return Known(word, made.source) if word else Undetermined(f"`{made.last}` is not read", made.source)
-
-
-def _is_on(made: Made, name: str) -> bool:
-    value = made.arguments.get(name)
-    return isinstance(value, Known) and bool(value.value)

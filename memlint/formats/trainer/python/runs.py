@@ -55,6 +55,7 @@ from memlint.source.python.values import (
     ValueSource,
     alternatives,
     either,
+    is_on,
     plain,
     source_of,
 )
@@ -293,7 +294,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     has_unsloth = "use_unsloth" in keys
     for given in (_of_trainer(trainer), own):
         keys.update(_as_unsloth_reads(given) if has_unsloth else given)
-    if of_model is not None and not _is_on(keys.get(CHECKPOINTS)):
+    if of_model is not None and not is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if "model_max_length" not in keys:
         lengths = lengths or _lengths_of_calls(seen)
@@ -327,7 +328,7 @@ def _call_of(trainer: Made, seen: list[Made]) -> str:
     calls = [made for made in seen if isinstance(made.base, Made) and made.base.source == trainer.source]
     trains = [made.arguments["is_certain"] for made in calls if made.name == TRAINS]
     if trains:
-        return "train" if any(isinstance(one, Known) and one.value for one in trains) else ""
+        return "train" if any(map(is_on, trains)) else ""
     asked = {made.last for made in calls}
     return next((name for name in ("predict", "evaluate") if name in asked), "")
 
@@ -641,10 +642,6 @@ def _as_unsloth_reads(keys: Keys) -> Keys:
     """Unsloth's trainers and their configurations still take `max_seq_length`, which trl has renamed, and make it
     `max_length` (unsloth 2026.3.4 models/rl.py:845-853 and 1095)."""
     return {"max_length" if name == "max_seq_length" else name: value for name, value in keys.items()}
-
-
-def _is_on(value: Value | None) -> bool:
-    return isinstance(value, Known) and bool(value.value)
 
 
 def argument_keys(arguments: Value | None) -> tuple[str, Keys]:
