@@ -647,3 +647,44 @@ def test_a_trainer_of_any_name_is_followed() -> None:
     command = f"{COMMAND} --bits 16 --lora_r"
     kinds = [run(f"{command} {rank}", {"train.py": code, "own.py": own}).method.kind for rank in (0, 8)]
     assert kinds == ["full", "lora"]
+
+
+# A loop of the program's own, whose dataclass comes from the command line; the tokens come from another package.
+DATACLASS = """\
+from dataclasses import dataclass
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser
+from own_data import cached_tokens
+
+@dataclass
+class FlatArguments:
+    model_name_or_path: str | None = None
+    max_seq_length: int | None = None
+    per_device_train_batch_size: int = 8
+
+class ArgumentParserPlus(HfArgumentParser):
+    pass
+
+def main(args):
+    data = cached_tokens([{"max_seq_length": args.max_seq_length}])
+    model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, torch_dtype=torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for batch in torch.utils.data.DataLoader(data, batch_size=args.per_device_train_batch_size):
+        model(**batch).loss.backward()
+        optimizer.step()
+
+main(ArgumentParserPlus((FlatArguments,)).parse_args_into_dataclasses()[0])
+"""
+
+
+def test_a_length_that_only_the_command_line_names() -> None:
+    found = run("python train.py --model_name_or_path Qwen/Qwen2.5-0.5B --max_seq_length 1024", {"train.py": DATACLASS})
+    assert found.sequence.length == 1024
+    found = run("python train.py --model_name_or_path Qwen/Qwen2.5-0.5B", {"train.py": DATACLASS})
+    assert found.sequence.length is UNKNOWN
+
+
+def test_a_file_of_arguments_that_is_not_known_may_say_anything() -> None:
+    found = run('python train.py "$2"', {"train.py": DATACLASS})
+    assert found.sequence.length is UNKNOWN
+    assert found.batch.micro_batch_size is UNKNOWN

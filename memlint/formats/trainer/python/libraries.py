@@ -16,6 +16,7 @@ from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, value_of_document
 from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
+from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
     Class,
     External,
@@ -197,7 +198,11 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
     if not reader.command.is_given:
         return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
     options, is_open = _options(reader, classes)
-    found = (_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes)
+    found = [_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes]
+    own = [one for one in found if isinstance(one, Instance) and not external_bases(one.of)]
+    reader.observe(
+        Made(OPTIONS, (), {name: one for each in own for name, one in each.attributes.items()}, given.source)
+    )
     return Items([*found, *rest], given.source)
 
 
@@ -212,14 +217,19 @@ def _options(reader: Reader, classes: Sequence[Value]) -> tuple[dict[str, Value]
     as the parser of the alignment handbook takes it; and whether that file may hold others, as it cannot be read."""
     named = ((_whole_name(name, classes), words) for name, words in reader.command.options.items())
     options = {name: _one_value(words) if name in _single_word_flags() else plain_word(words) for name, words in named}
-    files = (one for one in reader.command.positional if isinstance(one, Known))
-    config = options.get("config") or next((one for one in files if str(one.value).endswith((".yaml", ".yml"))), None)
+    files = (one for one in reader.command.positional if _may_be_file(one))
+    config = options.get("config") or next(files, None)
     if not isinstance(config, Known) or not isinstance(config.value, str):
         return options, config is not None
     document = reader.find(config.value)
     read = value_of_document(document) if document is not None else None
     said = {str(key): value for key, value in read.values.items()} if isinstance(read, Table) else {}
     return {**said, **options}, not isinstance(read, Table)
+
+
+def _may_be_file(word: Value) -> bool:
+    """Whether a word of the command line names a file of arguments; one that is not known (`"$2"`) may."""
+    return isinstance(word, Undetermined) or (isinstance(word, Known) and str(word.value).endswith((".yaml", ".yml")))
 
 
 @cache

@@ -251,7 +251,8 @@ def _lengths_of_calls(seen: list[Made]) -> list[Value]:
 def _lengths_of_options(seen: list[Made]) -> list[Value]:
     """Lengths that the command line gives under such a name."""
     parsed = [made.arguments for made in seen if made.name == OPTIONS]
-    return [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES][:1]
+    named = [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES]
+    return [value for value in named if not (isinstance(value, Known) and value.value is None)][:1]
 
 
 def _cuts(made: Made) -> bool:
@@ -297,7 +298,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if of_model is not None and not is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if "model_max_length" not in keys:
-        lengths = lengths or _lengths_of_calls(seen)
+        lengths = lengths or _lengths_of_calls(seen) or _lengths_of_options(seen)
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
         lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
