@@ -337,6 +337,15 @@ _SEQUENCE = (
     ),
     Key("target_max_len", "whole", about="A script's longest answer in tokens.", read_with="max_length"),
     Key(
+        *("max_pixels", "whole", "sequence.image_max_pixels"),
+        about="A script's name for the most pixels of an image; larger ones are scaled down.",
+        older=("image_max_pixels",),
+        least=1,
+        only_if_given=True,
+        invalid="ignored",
+        read_only=True,
+    ),
+    Key(
         *("packing", "flag", "sequence.packing", False),
         about="Fill every sequence up to max_length with several samples.",
         invalid="default",

@@ -29,6 +29,9 @@ PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what 
 # The name of what is observed where parameters' `requires_grad` is set. `base`: the model, a part of it, or None where
 # it is not known whose parameters they are. `certain`: whether that surely happens.
 FREEZES = "freezes"
+# Ends of the names of parameters. On a module, as in `model.lm_head.requires_grad = False`, the attribute is one that
+# no parameter reads.
+_TENSORS = ("weight", "bias")
 
 
 def attribute(owner: Value, name: str) -> Value:
@@ -181,7 +184,8 @@ def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None
     """`owner.name = value`."""
     if name == "requires_grad":
         base = (owner.base or owner) if isinstance(owner, Made) else owner if isinstance(owner, External) else None
-        observe_freezing(reader, value, base, source_of(owner))
+        if not isinstance(base, External) or base is not owner or base.last.endswith(_TENSORS):
+            observe_freezing(reader, value, base, source_of(owner))
     if isinstance(owner, Table):
         reader.set(owner.values, owner, name, value)
     elif isinstance(owner, (Instance, Made)):

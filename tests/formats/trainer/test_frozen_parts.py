@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.architectures import from_config
-from memlint.formats.trainer.frozen_parts import trainable_patterns
+from memlint.formats.trainer.frozen_parts import trainable_patterns, trained_parts
 from memlint.formats.trainer.python.frozen import ONE_BY_ONE
 from memlint.formats.trainer.python.runs import PythonRun, runs_of
 from memlint.memory import estimate
@@ -16,6 +16,7 @@ from memlint.simulation import simulate
 from memlint.source.python.reader import ScriptFiles
 from memlint.source.python.text import SourceText, parse
 from memlint.source.python.values import Undetermined
+from tests.architectures.small import VARIANTS
 from tests.memory.runs import TINY, run
 
 FREEZE_ALL = "for p in model.parameters():\n    p.requires_grad = False\n"
@@ -83,7 +84,7 @@ def test_the_same_parameters_train_as_in_the_real_model(case: str, tied: bool) -
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_beside_the_real_code(case: str, checkpointing: str) -> None:
     patterns = trainable_patterns(script_run(CASES[case]).frozen, from_config(TINY))
-    changes = {"method__kind": "freeze", "method__trainable_patterns": patterns}
+    changes: dict[str, Any] = {"method__kind": "freeze", "method__trainable_patterns": patterns}
     found = run(**changes, checkpointing__mode=checkpointing, checkpointing__reentrant=False)
     real, phases = simulate(found, TINY), {phase.name: phase.allocated_bytes for phase in estimate(found).phases}
     assert phases["forward"] == pytest.approx(real.forward, rel=0.01)
@@ -106,3 +107,54 @@ def test_nothing_is_frozen() -> None:
 @pytest.mark.parametrize("parts", [(("", False),), (("model.blocks[:2]", False),), (("model.visual", False),)])
 def test_parts_that_the_model_does_not_have(parts: tuple[tuple[str, bool], ...]) -> None:
     assert trainable_patterns(parts, from_config(TINY)) is None
+
+
+# What Qwen's own script does (QwenLM/Qwen3-VL qwen-vl-finetune/qwenvl/train/train_qwen.py, set_model), and others.
+FREEZE_HEAD = "model.lm_head.requires_grad = False\n"  # of a module: no parameter reads it
+PARTS_THAT_SEE = {
+    "tower": "for n, p in model.model.visual.named_parameters():\n    p.requires_grad = False\n",
+    "tower, not its projector": "for n, p in model.model.visual.named_parameters():\n    p.requires_grad = False\n"
+    "for n, p in model.model.visual.merger.named_parameters():\n    p.requires_grad = True\n",
+    "projector": "model.model.visual.merger.requires_grad_(False)\n",
+    "head alone is named": FREEZE_HEAD,
+    "language model": "model.model.language_model.requires_grad_(False)\nmodel.lm_head.requires_grad_(False)\n",
+    "all but the projector": FREEZE_ALL + "model.model.visual.merger.requires_grad_(True)\n",
+    "a hook": "def hook(module, input, output):\n    output.requires_grad_(True)\n"
+    "model.get_input_embeddings().register_forward_hook(hook)\nmodel.model.visual.requires_grad_(False)\n",
+}
+
+
+def real_parts(freezing: str, config: dict[str, Any]) -> tuple[bool, bool, bool, bool]:
+    from transformers import AutoConfig, AutoModelForImageTextToText
+
+    model = AutoModelForImageTextToText.from_config(AutoConfig.for_model(**config))
+    exec(freezing, {"model": model})
+    projector = model.model.visual.merger
+    inside = {id(one) for one in projector.parameters()}
+    tower = [one for one in model.model.visual.parameters() if id(one) not in inside]
+    groups = (tower, projector.parameters(), model.model.language_model.parameters(), model.lm_head.parameters())
+    trained = [{one.requires_grad for one in group} for group in groups]
+    assert all(len(one) == 1 for one in trained), "a part trains in part"
+    return tuple(one.pop() for one in trained)
+
+
+@pytest.mark.parametrize("case", PARTS_THAT_SEE)
+def test_the_parts_of_an_image_text_model(case: str) -> None:
+    config = {**VARIANTS["qwen2_5_vl"][0], "model_type": "qwen2_5_vl", "tie_word_embeddings": False}
+    parts = script_run(PARTS_THAT_SEE[case]).frozen
+    assert trained_parts(parts, from_config(config)) == real_parts(PARTS_THAT_SEE[case], config)
+
+
+@pytest.mark.parametrize(
+    ("family", "parts", "expected"),
+    [
+        ("llava", (("model.vision_tower", False),), (False, True, True, True)),
+        ("internvl", (("vision_model", False), ("mlp1", False)), (False, False, True, True)),
+        ("qwen2_5_vl", (("visual", False),), (False, False, True, True)),
+        ("qwen2_5_vl", (("model.visual.blocks[:2]", False),), None),
+        ("qwen2_5_vl", (("", False),), None),
+    ],
+)
+def test_names_of_parts(family: str, parts: tuple[tuple[str, bool], ...], expected: object) -> None:
+    config = {**VARIANTS[family][0], "model_type": family, "tie_word_embeddings": False}
+    assert trained_parts(parts, from_config(config)) == expected

@@ -688,3 +688,32 @@ def test_a_file_of_arguments_that_is_not_known_may_say_anything() -> None:
     found = run('python train.py "$2"', {"train.py": DATACLASS})
     assert found.sequence.length is UNKNOWN
     assert found.batch.micro_batch_size is UNKNOWN
+
+
+# As QwenLM/Qwen3-VL qwen-vl-finetune/qwenvl/train/train_qwen.py.
+SEES = """\
+from dataclasses import dataclass
+import torch, transformers
+
+@dataclass
+class Arguments:
+    model_name_or_path: str = ""
+    tune_mm_vision: bool = False
+    max_pixels: int = 28 * 28 * 576
+
+parser = transformers.HfArgumentParser((Arguments, transformers.TrainingArguments))
+arguments, training = parser.parse_args_into_dataclasses()
+model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(arguments.model_name_or_path)
+for name, one in model.visual.named_parameters():
+    one.requires_grad = arguments.tune_mm_vision
+transformers.Trainer(model=model, args=training).train()
+"""
+
+
+@pytest.mark.parametrize("trains", [False, True])
+def test_a_frozen_tower_and_the_size_of_images(trains: bool) -> None:
+    command = "torchrun train.py --model_name_or_path Qwen/Qwen2.5-VL-3B-Instruct --output_dir o --max_pixels 50176"
+    found = run(f"{command} --tune_mm_vision {trains}", {"train.py": SEES})
+    assert (found.method.kind, found.method.freeze_vision_tower) == ("full", not trains)
+    assert not found.method.freeze_language_model
+    assert found.sequence.image_max_pixels == 50176

@@ -178,6 +178,11 @@ def _frozen(reader: Reader, given: Call) -> Value | None:
     return owner if isinstance(owner, Made) else None
 
 
+def _hook(reader: Reader, given: Call) -> Value:
+    """What a hook gets are inputs and outputs: their `requires_grad` is no parameter's, so it is not followed."""
+    return Made(given.name, given.positional, given.named, given.source)
+
+
 def _is_module(owner: Made) -> bool:
     return owner.last[:1].islower() and not owner.name.endswith(("from_pretrained", "get_peft_model"))
 
@@ -477,6 +482,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".train", ".eval"), _mode),
     ".requires_grad_": _frozen,
     ".add_adapter": _add_adapter,
+    **dict.fromkeys((".register_forward_hook", ".register_forward_pre_hook", ".register_full_backward_hook"), _hook),
     **dict.fromkeys(
         (
             "torchao.float8.convert_to_float8_training",
