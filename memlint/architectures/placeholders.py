@@ -15,10 +15,7 @@ def is_placeholder(name: str) -> bool:
     text = name.strip().lower()
     if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
         return True
-    parts = text.translate(_SLASHES)
-    if (text.startswith("<") and text.endswith(">")) or any(part in parts for part in _PLACEHOLDER_PARTS):
-        return True
-    return parts.startswith(("your/", "/your/"))
+    return (text.startswith("<") and text.endswith(">")) or _is_placeholder_folder(text)
 
 
 def without_path(name: str) -> str:
@@ -26,4 +23,10 @@ def without_path(name: str) -> str:
     `${ROOT}/Llama-2-70b-hf`; else `name`."""
     *folders, last = name.strip().rstrip("/").split("/")
     stands_for_all = is_placeholder(last) or not folders or any(letter in last for letter in "${}")
-    return last if not stands_for_all and any(part in name.lower() for part in _PLACEHOLDER_PARTS) else name
+    return last if not stands_for_all and _is_placeholder_folder(name) else name
+
+
+def _is_placeholder_folder(path: str) -> bool:
+    """Whether the beginning or the whole of a path is filled in by whoever runs it: `path_to/...`, `your-models/...`."""
+    parts = path.strip().lower().translate(_SLASHES)
+    return any(part in parts for part in _PLACEHOLDER_PARTS) or parts.startswith(("your/", "/your/"))

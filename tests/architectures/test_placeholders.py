@@ -39,7 +39,9 @@ def test_a_name_is_none(name: str) -> None:
     assert not is_placeholder(name)
 
 
-@pytest.mark.parametrize("folder", ["path/to", "${ROOT}/models", "$ROOT", "~/${USER}"])
+@pytest.mark.parametrize(
+    "folder", ["path/to", "path_to", "your_path", "/your/models", "${ROOT}/models", "$ROOT", "~/${USER}"]
+)
 def test_a_folder_may_be_a_placeholder(folder: str) -> None:
     named = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
     assert named is not None and resolve(f"{folder}/Qwen2.5-7B-Instruct").architecture == named
