@@ -38,8 +38,8 @@ else:
         def _replace(self, /, **changes):
             made, places = list(self), self._places
             try:
-                for name in changes:
-                    made[places[name]] = changes[name]
+                for name, value in changes.items():
+                    made[places[name]] = value
             except KeyError:
                 unknown = [name for name in changes if name not in places]
                 raise ValueError(f"Got unexpected field names: {unknown!r}") from None

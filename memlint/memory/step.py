@@ -179,18 +179,13 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
     experts = _expert_implementation(run)
     needs_mask = implementation == "eager"
     liger = liger_layers(run)
-    config = KernelConfig(
-        autocast_width, implementation, not simulated, needs_mask, compute == "bfloat16", liger != "", experts
-    )
-    config = config._replace(
+    return KernelConfig(
+        *(autocast_width, implementation, not simulated, needs_mask, compute == "bfloat16", liger != "", experts),
         delta_rule=_delta_rule_implementation(run),
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,
-    )
-    fused_product = not run.stack.use_unsloth
-    config = config._replace(
         softmax_keeps_dtype=_softmax_keeps_dtype(run),
-        gated_kernel=fused_product,
+        gated_kernel=not run.stack.use_unsloth,
         dequantized_width=_dequantized_width(run),
         moves_attention=run.parallelism.sequence_parallel_size * run.parallelism.context_parallel_size > 1,
         ring=run.parallelism.context_parallel_size,
@@ -198,8 +193,8 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         mixes_halves=_mixes_halves(run),
         keeps_stacks=packed_experts.outlive_their_gathering(run),
         float8="" if precision.fp8 == "none" else precision.fp8,
+        norms_in_place=liger != "out_of_place",
     )
-    return config._replace(norms_in_place=False) if liger == "out_of_place" else config
 
 
 def _keeps_linear_inputs(run: Run) -> bool:
@@ -480,14 +475,15 @@ def _layer_segments(
     if checkpoint.skips_frozen_layers and not _trains(unit):
         checkpointed = False
     offloads = checkpoint.offload or step.run.offload.activations != "none"
-    mode = LayerMode(step.width, input_requires_grad or checkpointed, checkpointed, checkpoint.reentrant, offloads)
+    needs_gradient = input_requires_grad or checkpointed
     is_leaf = checkpointed and not input_requires_grad and (is_first or checkpoint.skips_frozen_layers)
-    first_mode = mode._replace(offload=offloads and not is_leaf)
+    first_mode = LayerMode(step.width, needs_gradient, checkpointed, checkpoint.reentrant, offloads and not is_leaf)
     first = _layer(step, kind, first_mode, unit_state, unit, unit.repeat)
-    later_mode = mode._replace(
-        width=first.profile.width, input_needs_gradient=mode.input_needs_gradient or _trains(unit)
-    )
-    if later_mode == first_mode or unit.repeat == 1:
+    if unit.repeat == 1:
+        return [first]
+    needs_gradient = needs_gradient or _trains(unit)
+    later_mode = LayerMode(first.profile.width, needs_gradient, checkpointed, checkpoint.reentrant, offloads)
+    if later_mode == first_mode:
         return [first]
     later = _layer(step, kind, later_mode, unit_state, unit, unit.repeat - 1)
     return [first._replace(repeat=1, moments=first.moments[-1:]), later._replace(moments=later.moments[:-1])]

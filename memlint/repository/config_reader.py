@@ -196,10 +196,10 @@ class _Config(NamedTuple):
         """The scripts that name the config. A bare name that one joins to a folder from elsewhere may mean any file of
         that name."""
         named, name = self.repository.sources.named, posixpath.basename(self.path)
-        joined = re.compile(_JOINED % re.escape(name.encode("utf-8", "replace")))
+        joined = _JOINED % re.escape(name.encode("utf-8", "replace"))
         for script, words in self.repository.naming(name):
             is_named = any(_may_mean(word, self.path, named(word, script.path)) for word in words)
-            if is_named and (not joined.search(script.text) or self.path in named(name, script.path)):
+            if is_named and (not re.search(joined, script.text) or self.path in named(name, script.path)):
                 yield script
 
     def _of_command(self, line: str) -> Iterator[ConfigReader]:
@@ -281,9 +281,10 @@ class _Config(NamedTuple):
         """The program with an argument parser that commands give the other configs of the folder."""
         folder, name = posixpath.split(self.path)
         suffix = posixpath.splitext(name)[1]
-        sibling = re.compile(rf"(?<![\w/]){re.escape(folder)}/[\w.-]+{re.escape(suffix)}\b")
+        sibling = rf"(?<![\w/]){re.escape(folder)}/[\w.-]+{re.escape(suffix)}\b"
         pages = self.repository.index.pages_with(f"{folder}/") if folder else ()
-        lines = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if sibling.search(line))
+        lines = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines())
+        lines = (line for line in lines if re.search(sibling, line))
         programs = dict.fromkeys(path for line in islice(lines, MOST_COMMANDS) for path in self.programs(line))
         readers = [self._of_program(path, is_given=True) for path in islice(programs, MOST_NEAR)]
         return _one_of(readers) if readers and all(one.parsers for one in readers) else ConfigReader()

@@ -26,6 +26,8 @@ def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bo
     name = posixpath.basename(config)
     naming = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines() if name in line)
     lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
+    if not lines:
+        return False
     patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _told_apart(key)]
     # `sed s/__RATE__/1/` has marks around the value
     patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _told_apart(value)]
@@ -41,9 +43,10 @@ def by_substitution(pages: Iterable[str]) -> bool:
 
 def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
     """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
-    words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))]
+    texts = [script.text for script in scripts]
+    words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))] if texts else []
     quoted = [rb"""["']%b["']""" % re.escape(word) for word in words]
-    return any(re.search(word, script.text) for script in scripts for word in quoted)
+    return any(re.search(word, text) for text in texts for word in quoted)
 
 
 def is_made(name: str, pages: Iterable[str], scripts: Iterable[Script]) -> bool:

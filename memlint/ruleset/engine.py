@@ -6,7 +6,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import memlint.plugin_registry as extensions
@@ -21,6 +21,7 @@ from memlint.repository.launch.apply import FORMATS as LAUNCHED
 from memlint.repository.launch.apply import advice, is_in_config, on_machine, with_launch_command, with_launch_origin
 from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
+from memlint.repository.once import Once
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.ruleset.internal_error import internal_error
@@ -145,7 +146,9 @@ class Engine:
         hits: list[Found] = []
         for index, estimate in enumerate(estimates):
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
-            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, cache(partial(advice, document, launched)))
+            facts = Facts(
+                parsed.runs[index], estimate, parsed.raw, under, Once(partial(advice, document, launched)).get
+            )
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
         misspelled = {f"`{one.suggestion}`" for one in parsed.issues if one.code == "unknown-key" and one.suggestion}
         hits = [item for item in hits if not _lacks_a_misspelled_key(item.finding, misspelled)]

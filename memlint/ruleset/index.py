@@ -11,6 +11,7 @@ A necessary condition is a set of atoms, at least one of which holds wherever th
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -60,7 +61,10 @@ class Index:
                 for key in present.keys() & keys.keys():
                     found.update(keys[key])
         for read, values in self._by_value:
-            found.update(_numbers(read, values, facts))
+            try:
+                found.update(values.get(read(facts), ()))
+            except Exception:  # it cannot be read or hashed
+                found.update(chain.from_iterable(values.values()))
         for read, values in self._unlike:
             found.update(_numbers_of_others(read, values, facts))
         return sorted(found)
@@ -87,14 +91,6 @@ def tables_for(rules: Iterable[Rule], format_name: str) -> tuple[list[int], dict
 
 def _readers(tables: Mapping[tuple[str, str], Table], kinds: Collection[str]) -> list[tuple[Evaluate, Table]]:
     return [(_reader_of(*key), table) for key, table in tables.items() if key[0] in kinds]
-
-
-def _numbers(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:
-    """The rules that need the value that is read; all of them if it cannot be read or hashed."""
-    try:
-        return values.get(read(facts), ())
-    except Exception:
-        return [number for numbers in values.values() for number in numbers]
 
 
 def _numbers_of_others(read: Evaluate, values: dict[Any, list[int]], facts: Facts) -> Iterable[int]:

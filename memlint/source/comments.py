@@ -21,14 +21,15 @@ _HEADER = rf"[|>]{_REST_OF_LINE}"
 _SHELL_COMMENT = r"(?m)(?:^|(?<=[ \t]))#[^\r\n]*"
 
 
-def comments(document: Document) -> tuple[Comment, ...]:
-    """All comments of the document's file, in order; none for JSON, which has none.
+def comments(document: Document, word: str = "") -> tuple[Comment, ...]:
+    """All comments of the document's file with `word` in them, in order; none for JSON, which has none.
 
     A `#` inside a quoted, block or plain scalar is no comment. In a file with a syntax error, the comments
-    before it. At most `MAX_COMMENTS`.
+    before it. At most the first `MAX_COMMENTS` are searched.
     """
-    lines = Lines(document.text)
-    return tuple(_comment(document.text, start, end, lines) for start, end in _known_marks(document))
+    text, lines = document.text, Lines(document.text)
+    marks = _known_marks(document)
+    return tuple(_comment(text, start, end, lines) for start, end in marks if text.find(word, start, end) >= 0)
 
 
 def comment_texts(document: Document) -> list[str]:

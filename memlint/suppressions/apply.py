@@ -17,7 +17,7 @@ from memlint.rule_selectors import covers
 from memlint.source import comments
 from memlint.source.document import Document, Span
 from memlint.suppressions.dates import is_past
-from memlint.suppressions.directives import MALFORMED, Directives, Suppression, directives, finding
+from memlint.suppressions.directives import MALFORMED, MARK, Directives, Suppression, directives, finding
 from memlint.suppressions.waiver import Waiver
 
 UNUSED = ("SUP001", "suppressions/unused")
@@ -114,11 +114,11 @@ _READ = IdentityCache(8)  # the current file is asked for repeatedly, beside wha
 
 def read_directives(document: Document) -> Directives:
     """The directives of a document; most files have none, and are not scanned for comments."""
-    if "memlint:" not in document.text:
+    if MARK not in document.text:
         return Directives()
     found: Directives | None = _READ.get(document.text, document.path)
     if found is None:
-        found = directives(comments(document), document.path)
+        found = directives(comments(document, MARK), document.path)
         _READ.put(found, document.text, document.path)
     return found
 

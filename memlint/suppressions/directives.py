@@ -25,7 +25,7 @@ KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGE
 COUNTS = ("gpus", "gpus_per_node")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
-_MARK = "memlint:"
+MARK = "memlint:"  # how such a comment begins
 _IGNORE = r"(?P<verb>[A-Za-z_-]+)[ \t]*\[(?P<rules>[^\]]*)\](?P<rest>.*)"
 _UNTIL = r"(?:^|\s)until=(\S*)"
 _PAIR = r"""([A-Za-z_]+)=("[^"]*"|'[^']*'|\S*)(?:\s+|$)"""
@@ -67,10 +67,10 @@ def directives(comments: Iterable[Comment], path: str) -> Directives:
     suppressions: list[Suppression] = []
     issues: list[Finding] = []
     for comment in comments:
-        if not comment.text.startswith(_MARK):
+        if not comment.text.startswith(MARK):
             continue
         try:
-            body = comment.text.removeprefix(_MARK).strip()
+            body = comment.text.removeprefix(MARK).strip()
             bracketed = re.match(_IGNORE, body) if "[" in body else None
             if bracketed:
                 suppressions.append(_suppression(bracketed, comment))

@@ -29,6 +29,12 @@ def test_comments_are_told_from_text(suffix: str) -> None:
     assert texts(TEXT + suffix) == EXPECTED
 
 
+@pytest.mark.parametrize("word", ["after", "in the", "quotes", "f#g"])
+def test_comments_with_a_word_in_them(word: str) -> None:
+    document = load(TEXT.encode(), "a.yaml")[0]
+    assert comments(document, word) == tuple(one for one in comments(document) if word in one.text)
+
+
 def test_comments_are_the_same_in_every_dialect_and_time() -> None:
     documents = [
         load((TEXT + more).encode(), "a.yaml")[0] for more in ("", "\n# more", "\nk: 1_0 # ten", "\n---\nz: 1")

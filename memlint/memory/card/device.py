@@ -169,8 +169,8 @@ def cards_that_fit(steady_state: SteadyState, run: Run, gpus: Iterable[Gpu]) -> 
         gpu.name
         for gpu in gpus
         if steady_state.allocated <= gpu.usable_bytes
-        and steady_state.fits(on_any_card + _outside_of(gpu, run, table), gpu.usable_bytes)
         and supports(gpu, run)
+        and steady_state.fits(on_any_card + _outside_of(gpu, run, table), gpu.usable_bytes)
     )
 
 
