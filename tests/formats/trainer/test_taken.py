@@ -64,3 +64,15 @@ def test_what_newer_releases_refuse_is_still_said() -> None:
     (severity, message), *others = said(trainer=", dataset_text_field='text', packing=True").values()
     assert severity == "info" and not others
     assert "no `dataset_text_field` and no `packing` since trl 0.13: SFTConfig has them" in message
+
+
+@pytest.mark.parametrize(("trainer", "is_said"), [("SFT", True), ("PPO", False)])
+def test_trls_ppo_counts_by_epochs(trainer: str, is_said: bool) -> None:
+    """trl 0.16.1 trainer/ppo_trainer.py:184 and 378: `max_steps` of its arguments is never read."""
+    script = (
+        f"from trl import {trainer}Config, {trainer}Trainer\n"
+        f"args = {trainer}Config(output_dir='o', max_steps=100, num_train_epochs=2)\n"
+        f"{trainer}Trainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\n"
+    )
+    found = memlint.check(script, path="train.py", fixes=False).findings
+    assert any(one.rule == "TRN003" for one in found) is is_said
