@@ -224,6 +224,9 @@ COVERED = {
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
+    "tests/formats/trainer/test_taken.py": (
+        *("formats.trainer.python.taken", "formats.trainer.python.argument_releases"),
+    ),
     "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
     "tests/repository/test_python_documents.py": (

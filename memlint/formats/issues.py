@@ -156,6 +156,13 @@ ISSUES: Mapping[str, IssueRule] = {
         "warning",
         "The run trains as if the key were not there.",
     ),
+    "no-release": IssueRule(
+        "CFG016",
+        "config/no-release-takes-both",
+        "No release of the library takes both arguments",
+        "error",
+        "Whichever release is installed, the call raises TypeError.",
+    ),
     "wrong-companion": IssueRule(
         "REF007",
         "reference/wrong-kind",

@@ -176,7 +176,7 @@ class _Config(NamedTuple):
         yield from map(self._of_program, [script.path for script in self._naming()])
         if not self.is_json:
             near = _alike(repository.near(self.path), self.path)
-            yield _one_of(self._of_scripts([script]) for script in near)
+            yield _one_of(self._of_scripts([script]) for script in near)._replace(is_one_of=True)  # of many files
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
         yield self._of_siblings()
@@ -230,6 +230,8 @@ class _Config(NamedTuple):
         found = self.repository.program(path)
         own = self._of_scripts(found[:1], is_given)
         reader = own if own.kind else self._of_scripts(found[1:], is_given)
+        if reader.kind == "script":
+            reader = reader._replace(path=found[0].path)  # a module that it imports may load other files too
         return self._with_traits(reader, found)
 
     def _with_traits(self, reader: ConfigReader, program: Sequence[Script]) -> ConfigReader:

@@ -68,6 +68,19 @@ class OutdatedArguments(NamedTuple):
     instead: str
 
 
+class NoRelease(NamedTuple):
+    """Two arguments of one call that no release of `framework` takes together: `gone`, which the class `older` has
+    until `last`, and `new`, which the class `newer` has from `first` on."""
+
+    framework: str
+    older: str
+    gone: str
+    last: tuple[int, ...]
+    newer: str
+    new: str
+    first: tuple[int, ...]
+
+
 class StartedProgram(NamedTuple):
     """The program that a script starts, and the facts that its code shows."""
 
@@ -89,6 +102,7 @@ class StartedProgram(NamedTuple):
     # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
     outdated: tuple[OutdatedArguments, ...] = ()  # in Python: what newer releases of the trainer do not take
+    no_release: NoRelease | None = None  # in Python: what no release of the trainer takes together
     # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
     quantized_preparation: str = ""

@@ -140,6 +140,20 @@ def test_of_several_scripts_that_may_read_a_file_none_is_said_to() -> None:
     assert several.startswith("a script of the repository (train.py may be it) reads this file by itself")
 
 
+def test_a_script_that_names_the_folder_alone_may_read_another_file() -> None:
+    games = "import os, yaml\nwith open(os.path.join('configs', name)) as f:\n    rules = yaml.safe_load(f)\n"
+    (found,) = (item.message for item in analysed(env_py=games).findings if item.rule == "CFG013")
+    assert found.startswith("a script of the repository (env.py may be it) reads this file by itself")
+
+
+def test_keys_below_a_key_of_no_argument_class_are_a_script_s() -> None:
+    """The parsers take flat files (transformers 5.23.0 hf_argparser.py, parse_dict)."""
+    found = analysed(f"{CONFIG.replace('2e-5', '2.0e-5')}adapter_x:\n  rank: 8\n")
+    assert rules(found) == ["CFG013"]
+    assert "`adapter_x` has keys below it" in found.findings[0].message
+    assert rules(analysed(f"{CONFIG.replace('2e-5', '2.0e-5')}adapter_x: 8\n")) == ["EVA004"]
+
+
 def test_a_comment_in_the_file_says_who_reads_it() -> None:
     files = {"train_py": PARSER, "own_py": READER}
     assert rules(analysed(f"# python own.py --config configs/sft.yaml\n{CONFIG}", **files)) == ["CFG013"]

@@ -24,7 +24,7 @@ from memlint.formats.trainer.reader import is_brought, is_record
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
-from memlint.source.document import Document
+from memlint.source.document import Document, NoRelease
 from memlint.source.flags import flag_of
 
 # What is said of a file that HfArgumentParser or TrlParser reads.
@@ -54,7 +54,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
-    of_trainer = tuple(_outdated_arguments(config))
+    of_trainer = (*_no_release(config), *_outdated_arguments(config))
     told = {(name,) for issue in of_trainer for name in issue.pointer}
     judged = (_with_severity_here(issue, config) for issue in found if issue.pointer[:1] not in told)
     kept = _once(
@@ -198,8 +198,9 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
     framework = compiled_schema(SCHEMA).schema["properties"][issue.pointer[0]]["x-memlint-removed-in"].split()[0]
     if framework == "trl" and not config.trl:
         return None  # `max_seq_length`, `torch_dtype`: keys of the script
-    if framework in config.context.at_commits:
-        return None  # a commit that may be older
+    never = _never_taken(config)
+    if framework in config.context.at_commits or (never is not None and never.framework == framework):
+        return None  # a commit that may be older; a call that no release takes
     if config.drops(str(issue.pointer[0])):
         message = f"{issue.message}; TRL drops it, and the weights load in float32 unless `dtype` says otherwise"
         return issue._replace(message=message)
@@ -256,11 +257,38 @@ def _dotted(text: str, number: float | int | None) -> str:
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent}" if number is not None else plain
 
 
+def _no_release(config: TrainerConfig) -> Iterator[Issue]:
+    """What a Python script gives its trainer and no release takes together. Commits between two releases may."""
+    found = _never_taken(config)
+    if found is None:
+        return
+    last, first = (".".join(map(str, one)) for one in (found.last, found.first))
+    message = (
+        f"no release of {found.framework} takes both: {found.older} has `{found.gone}` until {last}, and "
+        f"{found.newer} has `{found.new}` since {first}"
+    )
+    severity = "warning" if _follows(found.last, found.first) else "error"
+    yield Issue("no-release", message, config.section.document.path, (found.older, found.gone), severity)
+
+
+def _never_taken(config: TrainerConfig) -> NoRelease | None:
+    document = config.section.document
+    found = document.start.program.no_release if document.start is not None and document.syntax == "python" else None
+    return None if found is None or found.framework in config.context.at_commits else found
+
+
+def _follows(last: tuple[int, ...], first: tuple[int, ...]) -> bool:
+    """Whether the second release is the next after the first: a commit between the two may take what both take."""
+    return first == (*last[:-1], last[-1] + 1) or (last, first) == ((0, 29), (1, 0))
+
+
 def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     """What a Python script gives its trainer and the release in use does not take, or the newest if none is known."""
-    document = config.section.document
+    document, never = config.section.document, _never_taken(config)
     found = document.start.program.outdated if document.start is not None and document.syntax == "python" else ()
     for one in found:
+        if never is not None and one.framework == never.framework:
+            continue  # whatever it gives instead, no release takes all of it
         stated = config.stated.get(one.framework)
         if one.framework in config.context.at_commits or (stated is not None and stated <= one.last):
             continue

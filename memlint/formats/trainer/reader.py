@@ -35,9 +35,16 @@ def reader_of(document: Document, context: Context) -> ConfigReader:
     # HfArgumentParser reads JSON with keys of one's own too
     if found.kind == "script" or (found.kind and document.syntax != "json"):
         return found
-    if (OPEN_INSTRUCT - _COMMON) & keys or len(foreign_keys(keys, context)) >= SEVERAL:
+    foreign = foreign_keys(keys, context)
+    if (OPEN_INSTRUCT - _COMMON) & keys or len(foreign) >= SEVERAL or _sections(document, foreign):
         return ConfigReader("script")
     return ConfigReader()
+
+
+def _sections(document: Document, foreign: Collection[str]) -> list[str]:
+    """The foreign keys with keys of their own below them. HfArgumentParser and TrlParser take flat files (transformers
+    5.23.0 hf_argparser.py, parse_dict; trl 1.16.0 scripts/utils.py, set_defaults_with_config)."""
+    return [key for key in sorted(foreign) if isinstance(document.value[key], dict) and document.value[key]]
 
 
 def completing_script(document: Document, context: Context) -> str:
@@ -62,6 +69,10 @@ def unjudged(document: Document, context: Context) -> Issue | None:
     elif len(foreign) >= SEVERAL:
         who = (
             f"{named} belong to no argument class of transformers, TRL or PEFT, so a script of its own reads this file"
+        )
+    elif sections := _sections(document, foreign):
+        who = (
+            f"`{sections[0]}` has keys below it, which no argument class takes, so a script of its own reads this file"
         )
     else:
         who = "open-instruct's own parser reads this file"

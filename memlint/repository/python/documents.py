@@ -343,6 +343,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
         outdated=run.outdated,
+        no_release=run.no_release,
         quantized_preparation=run.quantized_preparation,
         trainer_call=run.trainer_call,
         frozen=run.frozen,

@@ -37,7 +37,7 @@ def names_of(reader: Reader, module: SourceText, execute: Execute, is_script: bo
 def imported(reader: Reader, name: str, level: int, from_path: str, execute: Execute) -> Value:
     """The module `name`."""
     module = _find(reader, name, level, from_path)
-    return Table(names_of(reader, module, execute).names) if module else External(name)
+    return Table(names_of(reader, module, execute).names) if module else _of_library(reader, name)
 
 
 def imported_name(
@@ -54,7 +54,12 @@ def imported_name(
     below = _find(reader, f"{module_name}.{name}" if module_name else name, level, from_path)
     if below is not None:
         return Table(names_of(reader, below, execute).names)
-    return External(f"{module_name}.{name}" if module_name else name)
+    return _of_library(reader, f"{module_name}.{name}" if module_name else name)
+
+
+def _of_library(reader: Reader, name: str) -> External:
+    reader.imported.add(name.partition(".")[0])
+    return External(name)
 
 
 def _find(reader: Reader, name: str, level: int, from_path: str) -> SourceText | None:

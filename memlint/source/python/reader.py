@@ -142,6 +142,7 @@ class Reader:
         self.budget = budget or Budget()
         self.followed: set[int] = set()  # functions that were followed, by the `id` of their nodes
         self.modules: dict[str, Scope] = {}  # path -> its names
+        self.imported: set[str] = set()  # libraries: packages that are not the repository's
         self._doubts: list[str] = []
         self._fresh: list[dict[int, object]] = []  # for each enclosing `doubt`: the objects that were made in it
 

@@ -41,6 +41,22 @@ def test_its_own_question_is_about_arithmetic(asks: str, gpu: str, precision: st
     assert memlint.estimate(script, path="train.py", gpu=gpu, gpus=1).run.precision.compute == precision
 
 
+@pytest.mark.parametrize(
+    ("line", "precision"),
+    [("import unsloth", "float16"), ("from unsloth import FastModel", "float16"), ("import torch", "bfloat16")],
+)
+def test_an_import_of_unsloth_replaces_torchs_question(line: str, precision: str) -> None:
+    """Unsloth 2024.8 __init__.py:88-97, 2026.10.9 _gpu_init.py:562-577: torch's own counts emulation."""
+    script = (
+        f"{line}\nimport torch\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "half = torch.cuda.is_bf16_supported()\n"
+        "args = TrainingArguments(bf16=half, fp16=not half, per_device_train_batch_size=1, output_dir='o')\n"
+        "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+        "Trainer(model=model, args=args, train_dataset=data).train()\n"
+    )
+    assert memlint.estimate(script, path="train.py", gpu="T4", gpus=1).run.precision.compute == precision
+
+
 def test_of_a_whole_model_no_adapter_is_made() -> None:
     """Unsloth prints "Full finetuning is enabled, so .get_peft_model has no effect"."""
     script = SCRIPT.format(flags="").replace("max_seq_length=2048", "max_seq_length=2048, full_finetuning=True")

@@ -28,6 +28,7 @@ from memlint.source.python.values import (
     Table,
     Undetermined,
     Value,
+    is_on,
 )
 
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
@@ -431,6 +432,14 @@ def _half_precision_of_unsloth(reader: Reader, given: Call) -> Value:
     return Known(has_bfloat16, given.source._replace(how="card"))
 
 
+def _half_precision_of_torch(reader: Reader, given: Call) -> Value:
+    """torch's own, which an import of Unsloth replaces by one that leaves emulation out (unsloth 2024.8
+    __init__.py:88-97, 2026.10.9 _gpu_init.py:562-577)."""
+    emulates = is_on(given.argument(0, "including_emulation"))
+    is_replaced = "unsloth" in reader.imported and not emulates
+    return _half_precision_of_unsloth(reader, given) if is_replaced else _true(reader, given)
+
+
 # A script asked for the compute capability of its card.
 ASKS_FOR_CARD = "compute capability"
 
@@ -518,6 +527,7 @@ LIBRARIES: Mapping[str, Library] = {
         ),
         _false,
     ),
+    "torch.cuda.is_bf16_supported": _half_precision_of_torch,
     **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
@@ -12,7 +12,6 @@ from memlint.formats.trainer.python.libraries import (
     CHECKPOINTS,
     CONSTANTS,
     CONVERTED,
-    FLAGS,
     FROM_COMMAND_LINE,
     LIBRARIES,
     MAY_BE_PASSED,
@@ -30,9 +29,9 @@ from memlint.formats.trainer.python.model import (
     origins_of,
     spreads_layers,
 )
-from memlint.formats.versions import Version, last_with
-from memlint.source.document import OutdatedArguments, Span
-from memlint.source.python.calls import HANDED_ON
+from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
+from memlint.formats.versions import Version
+from memlint.source.document import NoRelease, OutdatedArguments, Span
 from memlint.source.python.classes import external_bases
 from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
@@ -56,7 +55,6 @@ from memlint.source.python.values import (
     alternatives,
     either,
     is_on,
-    plain,
     source_of,
 )
 
@@ -129,6 +127,7 @@ class PythonRun(NamedTuple):
     engine: str = ""  # `StartedProgram.engine`
     keeps_logits: bool = False  # `StartedProgram.keeps_logits`
     outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
+    no_release: NoRelease | None = None  # `StartedProgram.no_release`
 
     @property
     def framework(self) -> str:
@@ -310,16 +309,19 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
-    outdated = () if has_unsloth or _ASKS_TRAINER.search(text) else _outdated(trainer)
-    newest = {} if has_unsloth else _newest(trainer, seen, outdated)
+    asks = has_unsloth or TAKES_WHAT_IT_ASKS.search(text) is not None
+    framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
+    gone = () if asks else outdated(trainer, framework)
+    bounds = {} if has_unsloth else newest(trainer, framework, arguments, seen, gone)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
+        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, bounds, prepared, spreads, later),
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
         trainer_call=_call_of(trainer, seen),
-        outdated=outdated,
+        outdated=gone,
+        no_release=None if asks else no_release(trainer, arguments),
     )
 
 
@@ -365,110 +367,6 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     if other:
         return other, "all"
     return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
-
-
-# The last releases whose trainers take `tokenizer` for `processing_class`, and the first that do not: those of TRL with
-# `deprecate_kwarg("tokenizer", ...)` in trainer/*_trainer.py (0.12.2, 0.13.0, 0.14.0, 0.15.2 and 0.16.1 were read), and
-# transformers 4.57 trainer.py, gone in 5.0. GRPOTrainer and PRMTrainer never took it; Unsloth's take it still.
-_WITH_TOKENIZER: Mapping[str, tuple[Version, str]] = {
-    **dict.fromkeys(("SFTTrainer", "DPOTrainer"), ((0, 15), "0.16")),
-    **dict.fromkeys(("ORPOTrainer", "PPOTrainer", "RewardTrainer"), ((0, 14), "0.15")),
-    **dict.fromkeys(("CPOTrainer", "KTOTrainer", "OnlineDPOTrainer", "RLOOTrainer"), ((0, 13), "0.14")),
-    **dict.fromkeys(("BCOTrainer", "GKDTrainer", "NashMDTrainer", "XPOTrainer"), ((0, 12), "0.13")),
-    **dict.fromkeys(("Trainer", "Seq2SeqTrainer"), ((4, 57), "5.0")),
-}
-# A script that asks the trainer, or its release, for the arguments that it takes: it gives it no others.
-_ASKS_TRAINER = re.compile(r"\bsignature\(|\bco_varnames\b|\bexcept TypeError\b|\b(?:trl|transformers)\.__version__")
-
-
-# Arguments that trainers of TRL took beside their configuration until 0.12 (0.12.2 and 0.13.0 trainer/sft_trainer.py
-# and dpo_trainer.py, __init__).
-_BESIDE_CONFIGURATION: Mapping[str, tuple[str, ...]] = {
-    "SFTTrainer": (
-        *("dataset_text_field", "packing", "max_seq_length", "infinite", "num_of_sequences", "chars_per_token"),
-        *("dataset_num_proc", "dataset_batch_size", "neftune_noise_alpha", "model_init_kwargs", "dataset_kwargs"),
-        "eval_packing",
-    ),
-    "DPOTrainer": (
-        *("beta", "label_smoothing", "loss_type", "label_pad_token_id", "padding_value", "truncation_mode"),
-        *("max_length", "max_prompt_length", "max_target_length", "is_encoder_decoder", "disable_dropout"),
-        *("generate_during_eval", "precompute_ref_log_probs", "dataset_num_proc", "model_init_kwargs"),
-        *("ref_model_init_kwargs", "model_adapter_name", "ref_adapter_name", "reference_free", "force_use_ref_model"),
-    ),
-}
-
-
-# Arguments that configurations of TRL lost, by the last release that takes them (0.27.2, 0.28.0 and 0.29.0
-# trainer/<stage>_config.py): a call with one of them raises TypeError since.
-_GONE: Mapping[str, tuple[tuple[Version, frozenset[str]], ...]] = {
-    "GRPOConfig": (((0, 27), frozenset({"max_prompt_length", "use_liger_loss", "vllm_guided_decoding_regex"})),),
-    "RLOOConfig": (
-        ((0, 27), frozenset({"vllm_guided_decoding_regex"})),
-        ((0, 28), frozenset({"max_prompt_length"})),
-    ),
-    "DPOConfig": (
-        ((0, 27), frozenset({"use_liger_loss"})),
-        (
-            (0, 28),
-            frozenset(
-                {
-                    *(
-                        "max_prompt_length",
-                        "max_completion_length",
-                        "rpo_alpha",
-                        "reference_free",
-                        "use_logits_to_keep",
-                    ),
-                    *("force_use_ref_model", "generate_during_eval", "label_pad_token_id", "base_model_attribute_name"),
-                    *("model_adapter_name", "ref_adapter_name", "ref_model_init_kwargs", "tools"),
-                }
-            ),
-        ),
-    ),
-}
-
-
-def _arguments_that_are_gone(arguments: Value | None) -> Iterator[tuple[str, Version, str]]:
-    """Framework, the last release that takes an argument of the call, and the argument."""
-    if not isinstance(arguments, Made) or not arguments.name.startswith("trl"):
-        return
-    for last, names in _GONE.get(arguments.last, ()):
-        for name in sorted(names & arguments.arguments.keys()):
-            yield "trl", last, name
-
-
-def _outdated(trainer: Made) -> tuple[OutdatedArguments, ...]:
-    """What a trainer is given that newer releases do not take. A class of the repository may take more by itself."""
-    framework = _framework(trainer)
-    own = trainer.attributes.get(HANDED_ON)
-    given = {str(plain(name)) for name in own.values} if isinstance(own, Items) else trainer.arguments.keys()
-    found = []
-    if trainer.last in _WITH_TOKENIZER and "tokenizer" in given:
-        last, since = _WITH_TOKENIZER[trainer.last]
-        found.append(OutdatedArguments(trainer.last, framework, last, since, ("tokenizer",), "use `processing_class`"))
-    beside = tuple(name for name in _BESIDE_CONFIGURATION.get(trainer.last, ()) if name in given)
-    if beside:
-        instead = f"{trainer.last.removesuffix('Trainer')}Config has {'it' if len(beside) == 1 else 'them'}"
-        instead += " (`max_length` since 0.20)" if "max_seq_length" in beside else ""
-        found.append(OutdatedArguments(trainer.last, "trl", (0, 12), "0.13", beside, instead))
-    return tuple(found)
-
-
-def _framework(trainer: Made) -> str:
-    return "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
-
-
-def _newest(trainer: Made, seen: list[Made], outdated: tuple[OutdatedArguments, ...]) -> dict[str, tuple[Version, str]]:
-    """The newest release that takes what a trainer is given, and the flags that the command gives its model."""
-    framework = _framework(trainer)
-    found = [(one.framework, one.last, one.names[0]) for one in outdated]
-    found += _arguments_that_are_gone(_arguments_of(trainer))
-    models = (made for made in seen if framework == "trl" and made.last == "ModelConfig")
-    given = (one for made in models if isinstance(one := made.attributes.get(FLAGS), Items))
-    flags = {str(flag.value) for one in given for flag in one.values if isinstance(flag, Known)}
-    lasts = ((*last, name) for name in sorted(flags) if (last := last_with("trainer.json", name)) is not None)
-    bounds = sorted((*found, *lasts), key=lambda bound: bound[1], reverse=True)
-    return {framework: (version, name) for framework, version, name in bounds}
 
 
 def _model_of_trainer(model: Value, given: Value | None) -> Keys:

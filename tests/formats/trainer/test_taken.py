@@ -1,0 +1,78 @@
+"""What no release of TRL takes together, and what newer ones refuse (releases 0.8 to 1.16 were read)."""
+
+from __future__ import annotations
+
+import pytest
+
+import memlint
+
+SCRIPT = """\
+{first}from trl import SFTConfig, SFTTrainer
+args = SFTConfig(output_dir="o", per_device_train_batch_size=1{config})
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=args, train_dataset=data{trainer}).train()
+"""
+
+
+def said(config: str = "", trainer: str = "", first: str = "") -> dict[str, tuple[str, str]]:
+    text = SCRIPT.format(config=config, trainer=trainer, first=first)
+    found = memlint.check(text, path="train.py", fixes=False).findings
+    return {one.rule: (one.severity, one.message) for one in found if one.rule.startswith("CFG")}
+
+
+@pytest.mark.parametrize(
+    ("config", "trainer", "severity", "words"),
+    [
+        (
+            ", max_length=512",
+            ", dataset_text_field='text'",
+            "error",
+            "until 0.12, and SFTConfig has `max_length` since 0.16",
+        ),
+        (", max_length=512", ", tokenizer=tok", "warning", "SFTTrainer has `tokenizer` until 0.15"),
+        (
+            ", max_seq_length=512, loss_type='nll'",
+            "",
+            "error",
+            "`max_seq_length` until 0.19, and SFTConfig has `loss_type`",
+        ),
+    ],
+)
+def test_what_no_release_takes_together_is_said_once(config: str, trainer: str, severity: str, words: str) -> None:
+    """Between two releases that follow one another a commit may take both: then it is a warning."""
+    found = said(config, trainer)
+    assert found.keys() == {"CFG016"}
+    assert found["CFG016"][0] == severity and words in found["CFG016"][1]
+
+
+@pytest.mark.parametrize(
+    ("config", "trainer", "first"),
+    [
+        (", max_length=512", ", processing_class=tok", ""),
+        (
+            ", max_length=512",
+            ", tokenizer=tok",
+            "from unsloth import FastLanguageModel\nFastLanguageModel.get_peft_model\n",
+        ),
+        (", max_length=512", ", tokenizer=tok", "import inspect\ntaken = inspect.signature(SFTTrainer.__init__)\n"),
+    ],
+)
+def test_a_script_that_one_release_takes_is_not_told_so(config: str, trainer: str, first: str) -> None:
+    assert "CFG016" not in said(config, trainer, first)
+
+
+def test_what_newer_releases_refuse_is_still_said() -> None:
+    (severity, message), *others = said(trainer=", dataset_text_field='text', packing=True").values()
+    assert severity == "info" and not others
+    assert "no `dataset_text_field` and no `packing` since trl 0.13: SFTConfig has them" in message
+
+
+@pytest.mark.parametrize(("trainer", "is_said"), [("SFT", True), ("PPO", False)])
+def test_trls_ppo_counts_by_epochs(trainer: str, is_said: bool) -> None:
+    """trl 0.16.1 trainer/ppo_trainer.py:184 and 378: `max_steps` of its arguments is never read."""
+    script = (
+        f"from trl import {trainer}Config, {trainer}Trainer\n"
+        f"args = {trainer}Config(output_dir='o', max_steps=100, num_train_epochs=2)\n"
+        f"{trainer}Trainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data).train()\n"
+    )
+    found = memlint.check(script, path="train.py", fixes=False).findings
+    assert any(one.rule == "TRN003" for one in found) is is_said
