@@ -214,8 +214,11 @@ def shortest(run: Run) -> Run | None:
 
     rows = run.rollout
     batch = run.batch._replace(micro_batch_size=1, max_tokens=fewest(run.batch.max_tokens))
+    value: ValueModel | None = run.method.value_model
+    value = value and value._replace(micro_batch_size=1, length=fewest(value.length))
     return run._replace(
         batch=batch,
+        method=run.method._replace(value_model=value),
         rollout=rows._replace(
             log_prob_micro_batch_size=1 if rows.log_prob_micro_batch_size != 0 else 0,
             log_prob_length=fewest(rows.log_prob_length),

@@ -137,6 +137,18 @@ def test_a_critic_has_an_update_and_stays_beside_the_policy() -> None:
     assert phase(away, "value_update").allocated_bytes == phase(both, "value_update").allocated_bytes
 
 
+def test_a_critic_without_padding_may_have_short_sequences() -> None:
+    critic = ValueModel(Model("critic", from_config(TINY), "bfloat16"), 32, checkpointed=False)
+    padded = estimate(run(**GRPO, method__value_model=critic, hardware=CARD))
+    unpadded = estimate(run(**GRPO, method__value_model=critic, sequence__unpadded=True, hardware=CARD))
+    one = estimate(run(**GRPO, method__value_model=critic._replace(micro_batch_size=1), hardware=CARD))
+    assert padded.peak_phase == unpadded.peak_phase == "value_update"
+    assert padded.allocated_low_bytes in (None, padded.allocated_bytes)
+    assert unpadded.allocated_bytes == padded.allocated_bytes
+    assert one.allocated_bytes is not None and unpadded.allocated_low_bytes is not None
+    assert unpadded.allocated_low_bytes <= one.allocated_bytes < (padded.allocated_bytes or 0)
+
+
 def test_an_unknown_critic_is_named() -> None:
     found = estimate(run(**GRPO, method__value_model=ValueModel(Model("x"), 1)))
     assert [one.field for one in found.unknown] == ["method.value_model"]
