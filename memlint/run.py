@@ -188,6 +188,8 @@ class Rollout(NamedTuple):
     # When new weights are sent to the engine, it takes its whole share at once, while the trainer's copy is alive, too.
     wakes_at_once: bool = False
     own_process: bool = False  # the engine is a separate process with its own CUDA context
+    # The trained model's frozen weights are the engine's own, in its share: they are on the card once (Unsloth).
+    shares_weights: bool = False
     # The logits of all generated tokens are kept until their log-probabilities are computed.
     keeps_scores: bool = False
     model_processes: int = 0  # number of separate processes for frozen models and critics, each with a CUDA context

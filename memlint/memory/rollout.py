@@ -292,7 +292,8 @@ def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     parts = _resident(run, state, True)
     tensors = [tensor for unit in units for tensor in unit.tensors]
     parts["temporaries"] = max(tensor.stored_bytes for tensor in tensors) + run.rollout.sync_bucket_bytes
-    return phase("weight_sync", {**parts, ENGINE: engine_weights(run, units)})
+    copy = 0 if run.rollout.shares_weights else engine_weights(run, units)
+    return phase("weight_sync", {**parts, ENGINE: copy})
 
 
 def engine_weights(run: Run, units: tuple[Unit, ...]) -> int:
