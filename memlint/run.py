@@ -292,6 +292,8 @@ class Loss(NamedTuple):
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
+    # Log-probabilities are computed from an fp32 copy of the logits; False: in the dtype that the model returns (TRL).
+    scores_in_fp32: bool = True
     in_logits_dtype: bool = False  # the trainer's cross entropy uses a shifted copy of the logits in their own dtype
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0
