@@ -193,6 +193,9 @@ class Rollout(NamedTuple):
     # The logits of all generated tokens are kept until their log-probabilities are computed.
     keeps_scores: bool = False
     model_processes: int = 0  # number of separate processes for frozen models and critics, each with a CUDA context
+    # Parts in which weights that ZeRO-3 shards are gathered to be sent; 0: one parameter at a time, or all where
+    # adapters are merged.
+    gathered_parts: int = 0
     sync_bucket_bytes: int = 0  # size of the buffer through which new weights are sent to the engine
 
 

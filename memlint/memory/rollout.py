@@ -21,6 +21,7 @@ import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.generation import gathered_bytes
 from memlint.memory.host import base_elements
 from memlint.memory.loss import LIKELIEST
 from memlint.memory.model_state import place
@@ -288,10 +289,11 @@ def _rollout(run: Run, state: ModelState) -> Phase:
 
 def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     """The phase in which the engine has its weights, but not its cache: parameters are gathered and copied one by
-    one."""
+    one, or more at once under ZeRO-3."""
     parts = _resident(run, state, True)
     tensors = [tensor for unit in units for tensor in unit.tensors]
-    parts["temporaries"] = max(tensor.stored_bytes for tensor in tensors) + run.rollout.sync_bucket_bytes
+    gathered = max(max(tensor.stored_bytes for tensor in tensors), gathered_bytes(run, units))
+    parts["temporaries"] = gathered + run.rollout.sync_bucket_bytes
     copy = 0 if run.rollout.shares_weights else engine_weights(run, units)
     return phase("weight_sync", {**parts, ENGINE: copy})
 

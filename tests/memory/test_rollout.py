@@ -9,8 +9,8 @@ from memlint.hardware import find
 from memlint.memory.estimate import estimate
 from memlint.memory.rollout import shortest
 from memlint.memory.values import Phase
-from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, replace
-from tests.memory.runs import TINY, run
+from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, Zero, replace
+from tests.memory.runs import LORA, TINY, run
 
 GRPO: dict[str, object] = {
     "method__stage": "grpo",
@@ -121,6 +121,20 @@ def test_weights_arrive_through_a_buffer() -> None:
     assert found["temporaries"] > 2 * GIB
     halved = phase(run(**ASLEEP, rollout__tensor_parallel_size=2), "weight_sync").components["engine"]
     assert 2 * halved == found["engine"]
+
+
+def test_zero3_gathers_what_the_engine_gets_at_once() -> None:
+    """ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:974, one part unless said; trl 1.16 generation/vllm_generation.py,
+    gather_if_zero3 of all parameters to merge adapters."""
+    zero3 = {"parallelism": Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(3)), "hardware": CARD}
+
+    def gathered(**changes: object) -> int:
+        return phase(run(**{**ASLEEP, **zero3, **changes}), "weight_sync").components["temporaries"]
+
+    whole = gathered(rollout__gathered_parts=1)
+    assert gathered(rollout__gathered_parts=4) == pytest.approx(whole / 4, rel=0.01)
+    assert gathered() < whole / 4
+    assert gathered(**LORA) == pytest.approx(whole, rel=0.1)
 
 
 def test_a_critic_has_an_update_and_stays_beside_the_policy() -> None:
