@@ -318,6 +318,7 @@ def _selected(tape: Tape, loss: LossShape, logits: Value) -> Value:
     divided = ops.view(tape, logits, (whole, whole)) if in_place else ops.scale(tape, logits)
     tape.drop(logits)
     row = (LOGITS_ROW, logits.width)
+    temporaries: tuple[tuple[str, int], ...]
     if logits.width == FP32_BYTES:
         tape.spike(row)
         saved, temporaries = ops.hold(divided), (whole,) if in_place else (whole, whole)
