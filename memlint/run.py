@@ -190,9 +190,14 @@ class Rollout(NamedTuple):
     # When new weights are sent to the engine, it takes its whole share at once, while the trainer's copy is alive, too.
     wakes_at_once: bool = False
     own_process: bool = False  # the engine is a separate process with its own CUDA context
+    # The trained model's frozen weights are the engine's own, in its share: they are on the card once (Unsloth).
+    shares_weights: bool = False
     # The logits of all generated tokens are kept until their log-probabilities are computed.
     keeps_scores: bool = False
     model_processes: int = 0  # number of separate processes for frozen models and critics, each with a CUDA context
+    # Parts in which weights that ZeRO-3 shards are gathered to be sent; 0: one parameter at a time, or all where
+    # adapters are merged.
+    gathered_parts: int = 0
     sync_bucket_bytes: int = 0  # size of the buffer through which new weights are sent to the engine
 
 
@@ -292,6 +297,8 @@ class Loss(NamedTuple):
     kind: Maybe[str] = UNKNOWN
     chunk_tokens: int = 0
     upcast_logits: Maybe[bool] = UNKNOWN  # model code makes an fp32 copy of the logits
+    # Log-probabilities are computed from an fp32 copy of the logits; False: in the dtype that the model returns (TRL).
+    scores_in_fp32: bool = True
     in_logits_dtype: bool = False  # the trainer's cross entropy uses a shifted copy of the logits in their own dtype
     keeps_logits: bool = False  # outputs stay alive through backward
     label_smoothing: float = 0.0

@@ -8,7 +8,8 @@ Needs one release of trl on the path, `datasets`, and liger_kernel for the cases
 release's trainer, `compute_loss` of trl.trainer.grpo_trainer and rloo_trainer: its forward, entropies,
 log-probabilities and loss. Triton kernels are replaced by ones that write nothing: they allocate nothing. The
 log-probabilities of a reference come before, as `_generate_and_score_completions` computes them. The model is prepared
-as accelerate prepares it: autocast around the forward, outputs converted to fp32.
+as accelerate prepares it: autocast around the forward, outputs converted to fp32; in cases with `half` it is left as
+DeepSpeed leaves it, in bfloat16 without either.
 """
 
 from __future__ import annotations
@@ -53,21 +54,23 @@ def release() -> tuple[int, ...]:
 def cases() -> Iterator[dict[str, Any]]:
     found = release()
     losses = (False, True) if found < LIGER_UNTIL else (False,)
-    for trainer, (kind, model), (rows, length), uses_liger in itertools.product(TRAINERS, MODELS, SIZES, losses):
-        if trainer == "rloo" and uses_liger:
+    ways = itertools.product(TRAINERS, MODELS, SIZES, losses, (False, True))
+    for trainer, (kind, model), (rows, length), uses_liger, in_half in ways:
+        if (trainer == "rloo" or in_half) and uses_liger:
             continue
         config = {**model, **SHAPE, **LAYERS, "torch_dtype": "bfloat16"}
         yield {"trl": list(found), "trainer": trainer, "config_class": kind, "config": config} | {
             "B": rows,
             "S": length,
             "liger": uses_liger,
+            **({"half": True} if in_half else {}),
         }
 
 
 def file_of(case: dict[str, Any]) -> dict[str, Any]:
     """The run as a file of TRL's says it."""
     half = case["S"] // 2
-    return {"model_name_or_path": MODEL, "dtype": "bfloat16", "bf16": True, "beta": 0.04} | {
+    return {"model_name_or_path": MODEL, "dtype": "bfloat16", "bf16": "half" not in case, "beta": 0.04} | {
         "attn_implementation": "flash_attention_2",
         "per_device_train_batch_size": case["B"],
         "num_generations": case["B"],
@@ -215,7 +218,8 @@ def _inputs(case: dict[str, Any], ids: torch.Tensor) -> dict[str, torch.Tensor]:
 def _step(case: dict[str, Any], models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
     (model,) = models
     trainer, inputs = trainer_of(case, model), _inputs(case, ids)
-    _prepare(model)
+    if "half" not in case:
+        _prepare(model)
     mask = torch.ones_like(ids)
     model.eval()
     if case["liger"]:
@@ -273,7 +277,7 @@ def main() -> int:
 
 
 def _group(case: dict[str, Any]) -> str:
-    return f"{case['trainer']}{' liger' if case['liger'] else ''}"
+    return f"{case['trainer']}{' liger' if case['liger'] else ''}{' half' if 'half' in case else ''}"
 
 
 def _title(case: dict[str, Any]) -> str:

@@ -220,7 +220,7 @@ def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Est
         _stop_where_over(run, least_needed(run, peak, details))
     low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)
     if updated is not None and models.critic is not None:
-        low, high = _with_value_update(run, models.critic, found, updated, (low, high))
+        low, high = _with_value_update(run, models, found, updated, (low, high))
     if low < high:
         details |= {"allocated_low_bytes": low, "allocated_high_bytes": high}
     details |= host_details(run, models.placed.units)
@@ -247,12 +247,15 @@ def _value_update(run: Run, models: _Models) -> Phase | None:
 
 
 def _with_value_update(
-    run: Run, critic: rollout.Critic, found: tuple[Phase, ...], updated: Phase, bounds: tuple[int, int]
+    run: Run, models: _Models, found: tuple[Phase, ...], updated: Phase, bounds: tuple[int, int]
 ) -> tuple[int, int]:
     """The bounds of all other phases with the update of the value model."""
+    shortest = rollout.shortest(run) if run.sequence.unpadded else None
+    critic = models.critic if shortest is None else rollout.critic(shortest)
+    least = updated if shortest is None or critic is None else rollout.value_update(critic, models.policy, shortest)
     before = max(found, key=_allocated)
-    low = max(bounds[0], updated.allocated_bytes)
-    return low, max(bounds[1], updated.allocated_bytes, rollout.at_once(updated, critic, before, run))
+    at_once = 0 if models.critic is None else rollout.at_once(updated, models.critic, before, run)
+    return max(bounds[0], least.allocated_bytes), max(bounds[1], updated.allocated_bytes, at_once)
 
 
 class StepParts(NamedTuple):

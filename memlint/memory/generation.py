@@ -55,6 +55,9 @@ def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
     zero = run.parallelism.zero
     if run.parallelism.engine != "deepspeed" or zero.stage != 3 or not zero.gathers_for_generation:
         return 0
+    everything = sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
+    if run.rollout.generator.startswith("vllm") and run.rollout.gathered_parts:
+        return everything // run.rollout.gathered_parts
     version = run.stack.trl
     adapters = run.method.kind not in ("full", "freeze")  # merging them gathers all parameters
     if (
@@ -63,7 +66,7 @@ def gathered_bytes(run: Run, units: tuple[Unit, ...]) -> int:
         and (not version or version >= _MOVES_ONE_PARAMETER_AT_A_TIME)
     ):
         return 0
-    return sum(tensor.stored_bytes * tensor.copies * unit.repeat for unit in units for tensor in unit.tensors)
+    return everything
 
 
 def _as_inference(run: Run, micro_batch: int) -> Run:

@@ -50,6 +50,7 @@ class LossShape(NamedTuple):
     needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
     likelihood_of_chosen: bool = False
     selection: str = ""  # as `run.Loss.selection`
+    scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32
     scores_completions: bool = False  # as `run.Loss.scores_completions`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
@@ -129,6 +130,9 @@ def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
 HALF = "logits_half"  # the extent of one of the two answers of each pair
 SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
 LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
+# The extent by which two sequences' logits are more than all: the gradients of one row's log-softmax, before any is
+# stacked with others'.
+LOGITS_ROWS_BEYOND = "logits_rows_beyond"
 LOGITS_BLOCK = "logits_block"  # the extent of what Liger's loss of GRPO has of them at once
 LIKELIEST = "likeliest"  # as in `run.Loss.divergence`
 LABELLED = "hidden_labelled"  # the extent of the hidden states of tokens that have labels
@@ -245,25 +249,27 @@ def _cross_entropy_in_logits_dtype(context: LayerContext, loss: LossShape, logit
 
 
 def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
-    """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all fp32 logits stay until the loss is made
-    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). Returns what the loop holds as well."""
-    in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+    """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all converted logits stay until the loss is made
+    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). TRL computes in the dtype that the model
+    returns. Returns what the loop holds as well."""
+    width = FP32_BYTES if loss.scores_in_fp32 else logits.width
+    scored = ops.cast(tape, logits, width)
     tape.drop(logits)
     if loss.selection:
-        return _selected(tape, loss, in_fp32), Value.external("scalar", FP32_BYTES)
+        return _selected(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.scores_completions:
-        return _of_completions(tape, loss, in_fp32), Value.external("scalar", FP32_BYTES)
-    likelihood = (_likelihood_of_chosen(tape, in_fp32),) if loss.likelihood_of_chosen else ()
-    sliced = ops.slice_of(tape, in_fp32, in_fp32.extent)
+        return _of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
+    likelihood = (_likelihood_of_chosen(tape, scored),) if loss.likelihood_of_chosen else ()
+    sliced = ops.slice_of(tape, scored, scored.extent)
     log_probabilities = ops.unary_by_result(tape, sliced)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
-    if loss.runs_reference:  # its fp32 logits and their log-softmax
-        tape.spike(("logits", FP32_BYTES), ("logits", FP32_BYTES))
+    if loss.runs_reference:  # its logits and their log-softmax
+        tape.spike(("logits", width), ("logits", width))
     tape.drop(log_probabilities, sliced)
     if loss.keeps_logits:
-        return found, in_fp32
-    tape.drop(in_fp32)
+        return found, scored
+    tape.drop(scored)
     return found, Value.external("scalar", FP32_BYTES)
 
 
@@ -279,41 +285,53 @@ def _of_likeliest_words(tape: Tape, logits: Value) -> Value:
     return found
 
 
-def _of_completions(tape: Tape, loss: LossShape, in_fp32: Value) -> Value:
+def _of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`logits[:, prompt - 1:-1].log_softmax(-1)`; the forward returns before the reference's begins (trl 1.16
     experimental/online_dpo/online_dpo_trainer.py:1104, _forward)."""
-    sliced = ops.slice_of(tape, in_fp32, SCORED)
+    sliced = ops.slice_of(tape, logits, SCORED)
     log_probabilities = ops.unary_by_result(tape, sliced)
-    tape.drop(sliced, in_fp32)
+    tape.drop(sliced, logits)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
     if loss.runs_reference:
-        tape.spike(("logits", FP32_BYTES), (SCORED, FP32_BYTES))
+        tape.spike(("logits", logits.width), (SCORED, logits.width))
     tape.drop(log_probabilities)
     return found
 
 
-def _selected(tape: Tape, loss: LossShape, in_fp32: Value) -> Value:
+def _selected(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """The logits of the labels less a logsumexp of each row, where a temperature has divided them all.
 
     TRL's own kernel reads the logits and writes their gradient apart (trl 1.14 kernels/logprob_entropy.py). Before, the
     gradients of the rows are stacked while that of the labels' logits, zeros elsewhere, waits (trl 0.29
     trainer/utils.py, selective_log_softmax); the slice that trl 1.0 to 1.13 and ms-swift 4.6.0
-    (rlhf_trainers/grpo_trainer.py:1581) write in place has the same number of tensors in its backward.
+    (rlhf_trainers/grpo_trainer.py:1581) write in place has the same number of tensors in its backward. In half
+    precision there is a log-softmax of each row instead, and all of them are saved (trl 0.16 trainer/utils.py,
+    selective_log_softmax).
     """
-    found, fp32 = tape.new("scalar", FP32_BYTES), (in_fp32.extent, FP32_BYTES)
+    found, whole = tape.new("scalar", FP32_BYTES), (logits.extent, logits.width)
     if loss.selection == "kernel":
-        tape.node((found,), (in_fp32,), (in_fp32,))
-        tape.drop(in_fp32)
+        tape.node((found,), (logits,), (logits,))
+        tape.drop(logits)
         return found
     in_place = loss.selection == "divided_in_place"
-    divided = ops.view(tape, in_fp32, (fp32, fp32)) if in_place else ops.scale(tape, in_fp32)
-    tape.drop(in_fp32)
-    tape.spike((LOGITS_ROW, FP32_BYTES))
+    divided = ops.view(tape, logits, (whole, whole)) if in_place else ops.scale(tape, logits)
+    tape.drop(logits)
+    row = (LOGITS_ROW, logits.width)
+    temporaries: tuple[tuple[str, int], ...]
+    if logits.width == FP32_BYTES:
+        tape.spike(row)
+        saved, temporaries = ops.hold(divided), (whole,) if in_place else (whole, whole)
+    elif loss.needs_gradient:
+        saved, temporaries = tape.new(logits.extent, logits.width), ((LOGITS_ROWS_BEYOND, logits.width),)
+    else:
+        tape.spike(row, row)
+        saved, temporaries = ops.hold(divided), ()
     if loss.entropy == "chunked":  # rows of a slice are copied (trl 1.0 trainer/utils.py, entropy_from_logits)
-        tape.spike(*_UNSAVED[loss.entropy], *((fp32,) if in_place else ()))
-    tape.node((found,), (divided,), (divided,), (fp32,) if in_place else (fp32, fp32))
-    tape.drop(divided)
+        chunks = (("logits_chunk", logits.width),) * len(_UNSAVED[loss.entropy])
+        tape.spike(*chunks, *((whole,) if in_place else ()))
+    tape.node((found,), (divided,), (saved,), temporaries)
+    tape.drop(divided, saved)
     return found
 
 

@@ -79,6 +79,9 @@ _LEAST: Mapping[str, _Least] = {
             _least("precision.trainable_dtype", "bfloat16", "16 bits"),
         )
     ),
+    "model.quantization.bits": _Least(
+        "weights in 4 bits", ({"model.quantization": Quantization("bnb", 4, "nf4", double_quant=True)},)
+    ),
     "method.kind": _FROZEN,
     "method.targets": _FROZEN,
     # Autocast keeps copies of weights in fp32, which fp32 alone does not have.

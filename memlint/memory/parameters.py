@@ -9,7 +9,7 @@ from typing import TypeVar
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower, Weight
-from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load
+from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load, rounded
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Maybe, Quantization, Run, Unknown
 
@@ -69,6 +69,9 @@ def units(run: Run) -> tuple[Unit, ...]:
         raise MissingValue("model.architecture", "the model's dimensions are unknown: give its config.json or its name")
     for field in _TRAINING_FIELDS:
         _required_of_method(getattr(run.method, field), field)
+    if run.method.kind != "full":  # weights in few bits have no gradients
+        reason = "whether its weights are loaded in few bits is not known"
+        required(run.model.quantization.bits, "model.quantization.bits", reason)
     if any(layer.mlp.experts for layer in architecture.layer_types):
         _required_of_method(run.method.target_parameters, "target_parameters")
     builder = _UnitBuilder(run, architecture)
@@ -95,6 +98,12 @@ def total(found: tuple[Unit, ...], trainable: bool = False) -> int:
         for tensor in unit.tensors
         if tensor.trainable or not trainable
     )
+
+
+def frozen_bytes(found: tuple[Unit, ...]) -> int:
+    """Bytes of the frozen parameters in `found`, as they are stored."""
+    frozen = ((unit.repeat, tensor) for unit in found for tensor in unit.tensors if not tensor.trainable)
+    return sum(rounded(tensor.stored_bytes) * tensor.copies * repeat for repeat, tensor in frozen)
 
 
 def trainable_layers(run: Run, count: int) -> frozenset[int]:

@@ -21,6 +21,7 @@ import memlint.memory.sharding.model_parallel as parallel
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
+from memlint.memory.generation import gathered_bytes
 from memlint.memory.host import base_elements
 from memlint.memory.loss import LIKELIEST
 from memlint.memory.model_state import place
@@ -214,8 +215,11 @@ def shortest(run: Run) -> Run | None:
 
     rows = run.rollout
     batch = run.batch._replace(micro_batch_size=1, max_tokens=fewest(run.batch.max_tokens))
+    value: ValueModel | None = run.method.value_model
+    value = value and value._replace(micro_batch_size=1, length=fewest(value.length))
     return run._replace(
         batch=batch,
+        method=run.method._replace(value_model=value),
         rollout=rows._replace(
             log_prob_micro_batch_size=1 if rows.log_prob_micro_batch_size != 0 else 0,
             log_prob_length=fewest(rows.log_prob_length),
@@ -285,11 +289,13 @@ def _rollout(run: Run, state: ModelState) -> Phase:
 
 def _weight_sync(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:
     """The phase in which the engine has its weights, but not its cache: parameters are gathered and copied one by
-    one."""
+    one, or more at once under ZeRO-3."""
     parts = _resident(run, state, True)
     tensors = [tensor for unit in units for tensor in unit.tensors]
-    parts["temporaries"] = max(tensor.stored_bytes for tensor in tensors) + run.rollout.sync_bucket_bytes
-    return phase("weight_sync", {**parts, ENGINE: engine_weights(run, units)})
+    gathered = max(max(tensor.stored_bytes for tensor in tensors), gathered_bytes(run, units))
+    parts["temporaries"] = gathered + run.rollout.sync_bucket_bytes
+    copy = 0 if run.rollout.shares_weights else engine_weights(run, units)
+    return phase("weight_sync", {**parts, ENGINE: copy})
 
 
 def engine_weights(run: Run, units: tuple[Unit, ...]) -> int:

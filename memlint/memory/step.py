@@ -29,6 +29,7 @@ from memlint.memory.loss import (
     LABELLED,
     LOGITS_BLOCK,
     LOGITS_ROW,
+    LOGITS_ROWS_BEYOND,
     SCORED,
     TILE_COLUMNS,
     LossShape,
@@ -108,6 +109,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
         counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
     counts[LOGITS_BLOCK] = block_elements(-(-labelled // tokens.sequences), vocabulary)
     counts[LOGITS_ROW] = -(-counts["logits"] // tokens.sequences)
+    counts[LOGITS_ROWS_BEYOND] = max(0, 2 * counts[LOGITS_ROW] - counts["logits"])
     kernels = kernel_config(run, simulated)
     width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
     mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
@@ -678,7 +680,7 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
     width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
     wide = run.precision.outputs_to_fp32 or upcasts_logits(run) or run.precision.upcast_lmhead_output
-    wide = wide or (_loss_stage(run) == "logps" and loss_kind(run) != "fused_ce")
+    wide = wide or (run.loss.scores_in_fp32 and _loss_stage(run) == "logps" and loss_kind(run) != "fused_ce")
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
@@ -706,6 +708,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         runs_reference=runs_reference_forward(run),
         likelihood_of_chosen=run.loss.likelihood_of_chosen,
         selection=run.loss.selection,
+        scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),
         scores_completions=run.loss.scores_completions,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,

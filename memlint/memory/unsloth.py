@@ -15,6 +15,12 @@ a release does depends on other packages and on free memory. So the answer is an
   whose number follows the free memory: one of all tokens while there is room (zoo fused_losses/cross_entropy_loss.py,
   get_chunk_size), whose gradient the compiler writes over the logits. Accelerate makes fp32 of logits that are returned
   (github.com/unslothai/unsloth issue 465 died there);
+- GRPO: the head multiplies the completions' hidden states in chunks inside of one compiled function, whose backward
+  reads the logits of all chunks in half precision (zoo 2026.8 rl_replacements.py,
+  chunked_hidden_states_selective_log_softmax; what AOTAutograd keeps of it: benchmarks/referee/unsloth_grpo.py). Until
+  2025.10 the gradients of one sequence's logits were made at once (UnslothEfficientGRPO), and releases since then
+  split a micro-batch into as few forwards as the free memory asks for, one row in each at least
+  (autotune_batch_and_chunks);
 - weights: in 4 bits a Hub name may stand for an `-unsloth-bnb-4bit` copy with some layers in 16 bits (mapper.py); one
   whole weight stays as a buffer (kernels/utils.py, WEIGHT_BUFFERS, from 2025.2 on); the newest moves an embedding that
   the head does not share to the host (2026.10.9 models/_utils.py:9719).
@@ -34,7 +40,7 @@ from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 
 _FUSED_GROUPS = ("qkv", "o", "mlp")
-_STAGES = ("pt", "sft")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
+_STAGES = ("pt", "sft", "grpo")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
 _HALF = ("bfloat16", "float16")
 _ADDS_IN_PLACE_SINCE = (2025, 3, 5)
 _CHUNKED_LOSS_SINCE = (2025, 8, 5)
@@ -86,7 +92,8 @@ def as_patched(run: Run) -> Run:
     changes: dict[str, object] = {
         "attention.implementation": "sdpa",
         "checkpointing.reentrant": True,
-        "loss.kind": "unsloth",
+        "loss.kind": "fused_ce" if run.method.stage == "grpo" else "unsloth",
+        "loss.selection": "",
         "loss.liger_kernels": False,
         "loss.upcast_logits": False,
         "method.fused_adapters": _FUSED_GROUPS[1:] if keeps_query_code else _FUSED_GROUPS,
@@ -110,14 +117,14 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
 
 def possible_logits(step: TrainingStep) -> int:
     """Bytes of all logits in fp32, 0 where no release that the run may use builds them whole."""
-    chunked = _loss_in_chunks(step.run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS
-    return 0 if chunked else 4 * step.counts["logits"]
+    return 0 if _chunks(step) else 4 * step.counts["logits"]
 
 
 def _lowest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     changes: dict[str, object] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
+    changes |= {"batch.micro_batch_size": 1} if run.method.stage == "grpo" else {}
     least_run = replace(run, changes | {"loss.kind": "cut", "method.fused_adapters": _FUSED_GROUPS})
-    on_host = _input_embedding(run, units)
+    on_host = 0 if run.rollout.shares_weights else _input_embedding(run, units)
     return _peak(training_step(least_run, units), least_run, units, state._replace(weights=state.weights - on_host))
 
 
@@ -126,13 +133,13 @@ def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     if run.method.dropout:
         changes["method.fused_adapters"] = ()
     most_run = replace(run, changes)
-    extra_weights = _largest_weight(units) + _dynamic_16_bit_bytes(run, units)
+    extra_weights = _largest_weight(units) + (0 if run.rollout.shares_weights else _dynamic_16_bit_bytes(run, units))
     state = state._replace(weights=state.weights + extra_weights, load_peak=state.load_peak + extra_weights)
     # A padded batch gets a mask of numbers where nothing trains, with which no fused kernel groups heads
     # (2025.9.11 models/llama.py:802-813, :556).
     evaluation_run = replace(most_run, {"attention.implementation": "eager"})
     step = training_step(most_run, units)
-    if _loss_in_chunks(run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS:
+    if _chunks(step) and run.method.stage != "grpo":
         most_run = replace(most_run, {"precision.outputs_to_fp32": False})  # nothing is returned to be made fp32
         evaluation_run = replace(evaluation_run, {"loss.kind": "cut"})
         step = _with_chunked_logits(step._replace(run=most_run), state)
@@ -151,6 +158,12 @@ def _peak(step: TrainingStep, evaluation_run: Run, units: tuple[Unit, ...], stat
 
 
 _MAX_UNCHUNKED_TOKENS = 1024  # up to this many, logits were whole until 2025.12 (2025.9.11 models/llama.py:1199)
+
+
+def _chunks(step: TrainingStep) -> bool:
+    """Whether no release that the run may use builds whole logits in fp32."""
+    run = step.run
+    return run.method.stage == "grpo" or (_loss_in_chunks(run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS)
 
 
 def _loss_in_chunks(run: Run) -> bool:

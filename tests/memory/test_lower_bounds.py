@@ -9,7 +9,7 @@ import pytest
 
 from memlint.memory.estimate import estimate
 from memlint.run import UNKNOWN, Model, Parallelism, Run, Zero, replace
-from tests.memory.runs import run
+from tests.memory.runs import LORA, run
 
 FIELDS = (
     *("sequence.length", "batch.micro_batch_size", "optimizer.name"),
@@ -27,6 +27,17 @@ def test_a_field_that_nobody_knows_takes_its_least_value(field: str) -> None:
     assert (found.verdict, found.device_bytes, found.unknown[0].field) == ("unknown", None, field)
     assert re.search(r"at least [\d.]+ GiB with ", found.unknown[0].reason)
     assert 0 < (found.allocated_low_bytes or 0) <= (whole.allocated_bytes or 0)
+
+
+def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
+    """A whole model trains in 16 bits or more in any case."""
+    bits = {"model.quantization.bits": UNKNOWN}
+    found = estimate(replace(run(**LORA), bits))
+    assert found.unknown[0].field == "model.quantization.bits"
+    assert found.unknown[0].reason.endswith(" GiB with weights in 4 bits")
+    in_4_bits = estimate(run(**LORA, model__quantization__method="bnb", model__quantization__bits=4))
+    assert (found.allocated_low_bytes or 0) <= (in_4_bits.allocated_bytes or 0)
+    assert not estimate(replace(run(), bits)).unknown
 
 
 def test_several_are_named_together_and_the_first_is_the_reason() -> None:

@@ -9,8 +9,8 @@ from memlint.hardware import find
 from memlint.memory.estimate import estimate
 from memlint.memory.rollout import shortest
 from memlint.memory.values import Phase
-from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, replace
-from tests.memory.runs import TINY, run
+from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, Zero, replace
+from tests.memory.runs import LORA, TINY, run
 
 GRPO: dict[str, object] = {
     "method__stage": "grpo",
@@ -123,6 +123,20 @@ def test_weights_arrive_through_a_buffer() -> None:
     assert 2 * halved == found["engine"]
 
 
+def test_zero3_gathers_what_the_engine_gets_at_once() -> None:
+    """ms-swift 4.6.0 rlhf_trainers/rollout_mixin.py:974, one part unless said; trl 1.16 generation/vllm_generation.py,
+    gather_if_zero3 of all parameters to merge adapters."""
+    zero3 = {"parallelism": Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(3)), "hardware": CARD}
+
+    def gathered(**changes: object) -> int:
+        return phase(run(**{**ASLEEP, **zero3, **changes}), "weight_sync").components["temporaries"]
+
+    whole = gathered(rollout__gathered_parts=1)
+    assert gathered(rollout__gathered_parts=4) == pytest.approx(whole / 4, rel=0.01)
+    assert gathered() < whole / 4
+    assert gathered(**LORA) == pytest.approx(whole, rel=0.1)
+
+
 def test_a_critic_has_an_update_and_stays_beside_the_policy() -> None:
     model = Model("critic", from_config(TINY), "bfloat16")
     alone = estimate(run(**GRPO))
@@ -135,6 +149,18 @@ def test_a_critic_has_an_update_and_stays_beside_the_policy() -> None:
     away = run(**GRPO, method__value_model=offloaded)
     assert phase(away, "backward").allocated_bytes < phase(both, "backward").allocated_bytes
     assert phase(away, "value_update").allocated_bytes == phase(both, "value_update").allocated_bytes
+
+
+def test_a_critic_without_padding_may_have_short_sequences() -> None:
+    critic = ValueModel(Model("critic", from_config(TINY), "bfloat16"), 32, checkpointed=False)
+    padded = estimate(run(**GRPO, method__value_model=critic, hardware=CARD))
+    unpadded = estimate(run(**GRPO, method__value_model=critic, sequence__unpadded=True, hardware=CARD))
+    one = estimate(run(**GRPO, method__value_model=critic._replace(micro_batch_size=1), hardware=CARD))
+    assert padded.peak_phase == unpadded.peak_phase == "value_update"
+    assert padded.allocated_low_bytes in (None, padded.allocated_bytes)
+    assert unpadded.allocated_bytes == padded.allocated_bytes
+    assert one.allocated_bytes is not None and unpadded.allocated_low_bytes is not None
+    assert unpadded.allocated_low_bytes <= one.allocated_bytes < (padded.allocated_bytes or 0)
 
 
 def test_an_unknown_critic_is_named() -> None:

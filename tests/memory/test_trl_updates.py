@@ -11,6 +11,7 @@ from benchmarks.referee.engine_phases import estimate_of
 from benchmarks.referee.trl_updates import DATA, TRAINERS, file_of, predicted
 from memlint.memory.values import Phase
 
+_CLOSE = {False: 0.025, True: 0.05}
 CASES: list[dict[str, Any]] = [json.loads(line) for line in DATA.read_text(encoding="utf-8").splitlines()]
 LIGER = next(case for case in CASES if case["liger"] and case["B"] == 4)
 
@@ -20,7 +21,8 @@ LIGER = next(case for case in CASES if case["liger"] and case["B"] == 4)
 )
 def test_each_phase_is_the_simulated_one(case: dict[str, Any]) -> None:
     said = predicted(case)
-    assert {name: said[name] for name in case["result"]} == pytest.approx(case["result"], rel=0.025)
+    # Of half the logits, the last hidden states that a forward without gradients drops are twice the share.
+    assert {name: said[name] for name in case["result"]} == pytest.approx(case["result"], rel=_CLOSE["half" in case])
 
 
 def test_every_way_to_select_is_among_the_cases() -> None:

@@ -11,10 +11,10 @@ from memlint.hardware import find
 from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.families.lookup import ROWS
-from memlint.memory.parameters import units
+from memlint.memory.parameters import frozen_bytes, units
 from memlint.memory.step import segments, training_step
 from memlint.memory.values import Estimate, ModelState, UnitState
-from memlint.run import Origin, Run
+from memlint.run import Hardware, Origin, Run
 from tests.frameworks import LLAMAFACTORY
 from tests.memory.runs import LORA, run
 
@@ -166,6 +166,45 @@ def test_biases_keep_pefts_code_for_queries_keys_and_values() -> None:
 def test_a_mask_at_evaluation_brings_scores() -> None:
     evaluates: dict[str, object] = {"evaluation__enabled": True, "evaluation__batch_size": 8}
     assert high(**evaluates) > high() + 4 * 8 * 4 * 1024 * 1024
+
+
+GRPO: dict[str, object] = {
+    **UNSLOTH,
+    "method__stage": "grpo",
+    "batch__micro_batch_size": 4,
+    "sequence__max_prompt_length": 256,
+    "sequence__max_new_tokens": 768,
+    "hardware": Hardware(find("T4")),
+}
+WORDS = 131072
+
+
+def test_grpo_keeps_half_precision_logits_of_the_completions() -> None:
+    """As AOTAutograd keeps them of the function that Unsloth compiles (benchmarks/referee/unsloth_grpo.py)."""
+    found = estimate(run({"vocab_size": WORDS}, **GRPO))
+    backward = next(one for one in found.phases if one.name == "backward")
+    assert backward.components["logits"] == pytest.approx(2 * 4 * 768 * WORDS, rel=0.01)
+    low, central, top = span(found)
+    assert low < central <= top
+    assert central - low > 0.9 * 2 * 4 * 768 * WORDS  # one row in a forward, its logits in chunks
+
+
+def test_weights_of_unsloths_engine_are_on_the_card_once() -> None:
+    changes = {**GRPO, **BNB, "rollout__generator": "vllm_colocate", "rollout__share": 0.5}
+    own, shared = (estimate(run({**LAYER}, **changes, rollout__shares_weights=shares)) for shares in (False, True))
+    frozen = frozen_bytes(units(unsloth.as_patched(run({**LAYER}, **changes))))
+    assert frozen > 1 << 27
+    assert (own.device_bytes or 0) - (shared.device_bytes or 0) == pytest.approx(frozen, rel=0.01)
+    asleep = {**changes, "rollout__sleep_level": 2}
+    awake = [
+        next(
+            one
+            for one in estimate(run({**LAYER}, **asleep, rollout__shares_weights=shares)).phases
+            if one.name == "rollout"
+        )
+        for shares in (False, True)
+    ]
+    assert awake[0].allocated_bytes - awake[1].allocated_bytes == frozen
 
 
 @pytest.mark.parametrize(

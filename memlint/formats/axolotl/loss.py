@@ -31,6 +31,7 @@ def read_loss(fields: Fields, config: AxolotlConfig) -> None:
     kind, key = _loss(config)
     if config.rl or fields.get("method.stage") == "rm":
         fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
+        fields.infer("loss.scores_in_fp32", False, "trl's trainers: selective_log_softmax of what the model returns")
     else:
         config.put(fields, "loss.kind", key, kind)
 

@@ -26,6 +26,12 @@ def uses_engine(config: SwiftConfig) -> bool:
     return config.writes_completions and config.flag("use_vllm") and not _has_own_card(config)
 
 
+def sends_weights(config: SwiftConfig) -> bool:
+    """Whether vLLM writes the completions, wherever: it gets the weights in one part unless said (ms-swift 4.6.0
+    rlhf_trainers/rollout_mixin.py:564, split_batches)."""
+    return config.writes_completions and config.flag("use_vllm")
+
+
 def _has_own_card(config: SwiftConfig) -> bool:
     """Whether vLLM has cards of its own: behind a server, or, in releases that had `vllm_device`, behind the cards of
     the training (3.1.1 swift/trainers/rlhf_trainer/grpo_trainer.py: `auto` is the first that no process has)."""
@@ -599,6 +605,12 @@ _GENERATION = (
         when=uses_engine,
         about="What a colocated vLLM gives back while the model trains: 0 nothing, 1 its cache, with weights in host "
         "memory, 2 both.",
+    ),
+    Key(
+        *("move_model_batches", "whole", "rollout.gathered_parts", 1),
+        least=1,
+        when=sends_weights,
+        about="Parts in which vLLM gets the weights. Under ZeRO-3 each GPU gathers one of them: all, unless said.",
     ),
     Key(
         *("vllm_tensor_parallel_size", "whole", "rollout.tensor_parallel_size", 1),

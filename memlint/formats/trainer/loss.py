@@ -37,6 +37,7 @@ _LIGER_LOSSES = {
 # Stage grpo, GRPO and RLOO: how releases select log-probabilities, each up to the one named; `logits / temperature`,
 # `logits.div_`, a kernel of TRL's (trl 0.17.0, 0.29.0, 1.0.0, 1.9.0 and 1.14.0 trainer/{grpo,rloo}_trainer.py).
 _SELECTIONS = (((1, 0), "divided"), ((1, 14), "divided_in_place"), ((1, 15), "kernel"))
+_SINCE_ENTROPIES = (0, 20)  # trl 0.20 trainer/grpo_trainer.py, _get_per_token_logps_and_entropies
 _ENTROPY_ROWS = 128  # trl 1.0 trainer/utils.py, entropy_from_logits: `chunk_size`
 # From here on Liger's loss over hidden states gives its place to tiles of TRL's own, in every forward.
 _SINCE_TILES = (1, 14)
@@ -48,7 +49,7 @@ def _read_selection(fields: Fields, config: TrainerConfig) -> None:
     if fields.get("loss.kind") == "liger" and config.trl >= _SINCE_TILES:
         return
     fields.infer("loss.selection", found, f"{config.args.source}: log-probabilities of the labels")
-    if found == "divided_in_place" and fields.get("loss.kind") == "plain":
+    if found.startswith("divided") and config.trl >= _SINCE_ENTROPIES and fields.get("loss.kind") == "plain":
         fields.infer("loss.entropy", "chunked", f"{config.args.source}: entropy_from_logits")
         fields.infer("loss.chunk_tokens", _ENTROPY_ROWS, f"{config.args.source}: entropy_from_logits")
 
@@ -110,6 +111,13 @@ def _sequences_at_once(fields: Fields, stage: str) -> int:
     return liger_rows(stage, length) if isinstance(length, int) else 0
 
 
+# Stages whose trainers of TRL compute log-probabilities from the logits as they are returned (trl 0.7.11 to 1.16.0
+# trainer/{dpo,grpo,kto,rloo}_trainer.py, experimental/{cpo,orpo,online_dpo}; 0.7.1 dpo_trainer.py:317 makes fp32 of
+# them).
+_AS_RETURNED_SINCE = (0, 7, 11)
+_COMPARED = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "kto", "grpo", "ppo")
+
+
 def apply_loss(fields: Fields, config: TrainerConfig) -> None:
     stage = config.stage
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
@@ -125,6 +133,8 @@ def apply_loss(fields: Fields, config: TrainerConfig) -> None:
         _logits(fields, config, stage)
         if stage == "grpo":
             _read_selection(fields, config)
+    if stage in _COMPARED and not () < config.trl < _AS_RETURNED_SINCE:
+        fields.infer("loss.scores_in_fp32", False, f"{config.args.source}: selective_log_softmax of what it returns")
     skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")
     fields.infer("evaluation.fused_loss", skips, f"{config.args.source}: skip_logits in evaluation")
 

@@ -8,7 +8,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.architectures.position_table import longest_sequence
 from memlint.formats.distillation import Distillation, apply_distillation, other_model
-from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.formats.fields import Fields, as_bool, as_int, as_number, interpolated
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.training_arguments import Version
 from memlint.run import Origin, ValueModel
@@ -157,8 +157,12 @@ def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
     is_ppo = config.stage == "ppo" and "max_completion_length" not in config.section.value
     key = "response_length" if is_ppo else "max_completion_length"
     default = PPO_RESPONSE_LENGTH if is_ppo else 256 if () < config.trl < (1, 10) else 512
-    completion = config.args.integer(key) or default
+    computed = {name for name in ("max_prompt_length", key) if interpolated(config.section.value.get(name))}
+    completion = 0 if key in computed else config.args.integer(key) or default
     fields.put("sequence.max_new_tokens", completion, config.args.origin(key))
+    if computed:
+        fields.unknown("sequence.length", f"the script computes `{min(computed)}`")
+        return
     if "sequence.max_prompt_length" not in fields.values and () < config.trl < (0, 26):
         # None by default in grpo_config.py of 0.26, gone by 0.28
         fields.put("sequence.max_prompt_length", 512, config.args.origin("max_prompt_length"))
@@ -207,6 +211,9 @@ def read_reward_models(fields: Fields, config: TrainerConfig) -> None:
     fields.infer("method.fsdp_shards_extra_models", False, "trl grpo_trainer.py:1211: prepare_model(evaluation_mode)")
 
 
+_GENERATIONS = 8  # trl 1.16 trainer/grpo_config.py, num_generations
+
+
 def scores_with_a_model(config: TrainerConfig) -> bool:
     return config.stage in ("grpo", "online_dpo")
 
@@ -216,7 +223,12 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
     own before; `vllm_gpu_memory_utilization` of the card is its own (0.3 unless said), with `vllm_enable_sleep_mode`
     only while it writes (trl 1.16 generation/vllm_generation.py:751, `self.llm.sleep(level=2)`)."""
     value, origin = config.section.value, config.args.origin
+    if as_bool(value.get("use_unsloth")):
+        _read_rows_of_unsloth(fields, config)
     _read_forwards_before(fields, config)
+    if as_bool(value.get("use_unsloth")) and as_bool(value.get("fast_inference")):
+        _read_engine_of_unsloth(fields, config)
+        return
     if not as_bool(value.get("use_vllm")):
         fields.put("rollout.generator", "model", origin("use_vllm"))
         _read_sequences(fields, config)
@@ -231,6 +243,45 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
         fields.put("rollout.share", share, origin("vllm_gpu_memory_utilization"))
         sleeps = as_bool(value.get("vllm_enable_sleep_mode"))
         fields.put("rollout.sleep_level", 2 if sleeps else 0, origin("vllm_enable_sleep_mode"))
+
+
+def _read_rows_of_unsloth(fields: Fields, config: TrainerConfig) -> None:
+    """Unsloth raises the micro-batch of GRPO to `num_generations` where a step's completions are no multiple of it
+    (unsloth 2026.8 models/rl.py:3478; before 2025.9 wherever the micro-batch is none)."""
+    size, steps = fields.get("batch.micro_batch_size"), fields.get("batch.gradient_accumulation_steps")
+    world, each = fields.get("parallelism.world_size", 1), config.args.integer("num_generations") or _GENERATIONS
+    if config.stage != "grpo" or not isinstance(size, int) or not isinstance(steps, int):
+        return
+    if size * steps * (world if isinstance(world, int) else 1) % each:
+        fields.infer("batch.micro_batch_size", each, "Unsloth makes it a multiple of `num_generations`")
+
+
+def _read_engine_of_unsloth(fields: Fields, config: TrainerConfig) -> None:
+    """Unsloth's vLLM in the trainer's process: a share of what is free, which holds the frozen weights that the model
+    trains with, and sequences of the model's `max_seq_length` at most (unsloth_zoo 2026.8 vllm_utils.py, load_vllm).
+    In standby the share is a card's own, about 0.7 to 0.9 of it."""
+    source, origin = "unsloth_zoo vllm_utils.py, load_vllm", config.section.origin
+    share = as_number(config.section.value.get("gpu_memory_utilization"))
+    share = 0.5 if share is None or not 0 < share <= 1 else float(share)
+    stands_by = as_bool(config.section.value.get("unsloth_vllm_standby"))
+    fields.put("rollout.generator", "vllm_colocate", origin("fast_inference"))
+    fields.put("rollout.share", _standby_share(config) if stands_by else share, origin("gpu_memory_utilization"))
+    fields.put("rollout.sleep_level", 2 if stands_by else 0, origin("unsloth_vllm_standby"))
+    fields.infer("rollout.share_of_free", not stands_by, source)
+    fields.infer("rollout.shares_weights", True, source)
+    longest, length = as_int(config.section.value.get("max_length")), fields.get("sequence.length")
+    if longest and config.stage == "grpo" and (not isinstance(length, int) or length > longest):
+        fields.put("sequence.length", longest, origin("max_length"))
+
+
+# Shares of a card in standby by its GiB, of releases since vllm 0.11 (unsloth_zoo 2026.8 vllm_utils.py:2305-2314).
+_STANDBY_SHARES = ((40, 0.925), (25, 0.9), (20, 0.825), (14, 0.8), (10, 0.775), (0, 0.75))
+
+
+def _standby_share(config: TrainerConfig) -> float:
+    gpu = config.context.gpu
+    size = gpu.usable_bytes / 2**30 if gpu is not None else _STANDBY_SHARES[0][0]
+    return 0.95 * next(share for least, share in _STANDBY_SHARES if size >= least)
 
 
 # Keys that say where a server listens. With vLLM beside the trainer TRL takes no notice of them. `vllm_device` of TRL

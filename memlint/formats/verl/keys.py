@@ -598,6 +598,12 @@ KEYS = Keys(
         read_only=True,
     ),
     Key(
+        *(other_models.OF_PRIME, "word", "", None),
+        about="When PRIME trains its reward model: `before` or `after` it scores.",
+        read_with=other_models.TRAINED,
+        read_only=True,
+    ),
+    Key(
         *(other_models.QAT, "flag", "stack.unmodelled", False),
         about="Train with weights rounded to NVFP4. What it keeps is not modelled.",
         read=other_models.read_fake_quantisation,

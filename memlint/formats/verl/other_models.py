@@ -6,6 +6,8 @@ from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.config import VerlConfig
 
 SERVED, TRAINED, TEACHER = "reward.reward_model.enable", "reward_model.enable", "distillation.enabled"
+# A key of PRIME's own, whose program switches the worker on in a file of its own (verl-recipe prime/config).
+OF_PRIME = "reward_model.model.update"
 QAT = "actor_rollout_ref.actor.fsdp_config.qat.enable"
 _SHARE = "reward.reward_model.rollout.gpu_memory_utilization"
 _POOL = "reward.reward_model.enable_resource_pool"
@@ -28,7 +30,7 @@ def read_served(fields: Fields, config: VerlConfig) -> None:
 def read_trained(fields: Fields, config: VerlConfig) -> None:
     """The reward worker of releases before 0.6, and PRIME's, which trains a second model (verl-recipe
     prime/prime_fsdp_workers.py, PRIMERewardModelWorker): they add to what is counted."""
-    if config.flag(TRAINED):
+    if config.flag(TRAINED) or config.raw(OF_PRIME) is not None:
         _add(fields, config, TRAINED, "a reward model in a worker of its own on the same cards")
 
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import memlint.memory.card.allocator_overhead as overhead
+import memlint.memory.parameters as parameters
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.run import Run
@@ -279,10 +280,19 @@ def engine_share(run: Run, gpu: Gpu | None, beside: int = 0) -> int:
 
     vLLM's share is one of all that CUDA reports (vllm 0.33.0 utils/mem_utils.py:143). SGLang's is one of what is free
     before it loads its weights (sglang 0.5.23 model_executor/model_runner_components/kv_pool_runtime.py:75), where the
-    trained models hold `beside` bytes already.
+    trained models hold `beside` bytes already. Weights that the trained model has from the engine are not counted.
     """
     share = run.rollout.share
     if gpu is None or not isinstance(share, (int, float)):
         return 0
+    shared = _shared_weights(run)
+    beside = max(0, beside - shared)
     taken = beside + _contexts_of(gpu, run, constants()) if run.rollout.share_of_free else 0
-    return int(share * max(0, gpu.usable_bytes - taken))
+    return max(0, int(share * max(0, gpu.usable_bytes - taken)) - shared)
+
+
+def _shared_weights(run: Run) -> int:
+    """Bytes of the frozen weights that the engine holds for the trained model."""
+    if not run.rollout.shares_weights:
+        return 0
+    return parameters.frozen_bytes(parameters.units(run))

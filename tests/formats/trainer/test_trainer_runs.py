@@ -663,6 +663,17 @@ def test_liger_s_preference_losses_by_release(stage: str, key: str, trl: tuple[i
         assert run.loss.chunk_tokens == {"dpo": 2048, "kto": 1024, "grpo": 256}[stage]
 
 
+@pytest.mark.parametrize(("stage", "since"), [("grpo", (0, 14)), ("dpo", (0, 7, 11)), ("kto", (0, 8))])
+def test_log_probabilities_are_of_the_logits_that_the_model_returns(stage: str, since: tuple[int, ...]) -> None:
+    """trl 0.7.1 trainer/dpo_trainer.py:317 makes fp32 of them, 0.7.11 to 1.16.0 do not: accelerate does, and DeepSpeed
+    has no part of it."""
+    own = {"dpo": DPO, "kto": {"desirable_weight": 1.0}, "grpo": {"num_generations": 8}}[stage]
+    (run,) = parsed_of({**TRL, **own}, versions={"trl": since}).runs
+    assert (run.method.stage, run.loss.scores_in_fp32) == (stage, False)
+    (before,) = parsed_of({**TRL, **DPO}, versions={"trl": (0, 7, 1)}).runs
+    assert before.loss.scores_in_fp32
+
+
 PPO = {**TRL, "reward_model_path": "r", "max_prompt_length": 512, "response_length": 128}
 
 

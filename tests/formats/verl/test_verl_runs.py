@@ -615,3 +615,10 @@ def test_an_agent_loop_may_fill_the_engines_context(bound: str, silent: bool) ->
 def test_fake_quantised_weights_are_a_bound(enabled: bool) -> None:
     run = read(changed(GRPO, actor_rollout_ref__actor__fsdp_config__qat__enable=enabled))
     assert (bool(run.stack.unmodelled), run.stack.unmodelled_adds) == (enabled, enabled)
+
+
+def test_prime_trains_a_model_that_its_own_file_switches_on() -> None:
+    """verl-recipe prime/config/prime_trainer.yaml: `reward_model.enable: True`, which no command says."""
+    run = read(changed(GRPO, reward_model__model__update="before"))
+    assert run.stack.unmodelled_adds and "reward model" in run.stack.unmodelled
+    assert not read(GRPO).stack.unmodelled

@@ -269,13 +269,25 @@ def _name_of(given: Value | None) -> Value | None:
 _SHAPE = re.compile(r"^num_|_(?:size|layers|heads|dim|types)$|^n_(?:layer|head|embd|inner)$")
 
 
+STANDBY = "unsloth_vllm_standby"
+
+
 def _unsloth(model: Made) -> Keys:
     """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said; without a
-    dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314)."""
+    dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314). `fast_inference` starts vLLM with
+    half of the card unless said."""
     length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
+    if "fast_inference" in model.arguments:
+        keys["fast_inference"] = model.arguments["fast_inference"]
+        keys["gpu_memory_utilization"] = model.arguments.get("gpu_memory_utilization") or Known(0.5, model.source)
+        keys |= {name: model.arguments[name] for name in (STANDBY,) if name in model.arguments}
     four = _not_seen(model) if model.is_open else Known(not _trains_all(model), model.source)
     keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
+    if is_on(model.arguments.get("load_in_fp8")):
+        keys["load_in_4bit"] = Undetermined(
+            "weights in fp8 (`load_in_fp8`) are not modelled under Unsloth", model.source
+        )
     dtype = model.arguments.get("dtype")
     if (dtype is None and not model.is_open) or (isinstance(dtype, Known) and dtype.value is None):
         keys["dtype"] = Known("bfloat16", model.source)

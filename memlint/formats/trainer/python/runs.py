@@ -20,6 +20,7 @@ from memlint.formats.trainer.python.libraries import (
 )
 from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import (
+    STANDBY,
     Keys,
     adapter_keys,
     is_unbound,
@@ -186,6 +187,8 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
 
 
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
+# `os.environ["UNSLOTH_VLLM_STANDBY"] = "1"` (unsloth_zoo 2026.8 vllm_utils.py, load_vllm).
+_STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*["']?[^"'0]""", re.MULTILINE)
 _NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
 
 
@@ -301,6 +304,8 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
         lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
         keys["max_length"] = either(lengths, "several lengths are tokenized to")
+    if "fast_inference" in keys and _STANDBY.search(text):
+        keys[STANDBY] = Known(True, trainer.source)
     frozen = frozen_parts(seen, model) if "use_peft" not in keys and model is not None else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()

@@ -1,10 +1,12 @@
-"""Unsloth's trainers choose the half precision that the card has (unsloth 2026.10.9 models/rl.py:2673-2678)."""
+"""What Unsloth's loader and its trainers add to a script: the card's half precision (unsloth 2026.10.9
+models/rl.py:2673-2678), the engine of GRPO, rows that follow the generations."""
 
 from __future__ import annotations
 
 import pytest
 
 import memlint
+from memlint.run import Run
 
 SCRIPT = """\
 from trl import SFTConfig, SFTTrainer
@@ -62,3 +64,56 @@ def test_of_a_whole_model_no_adapter_is_made() -> None:
     script = SCRIPT.format(flags="").replace("max_seq_length=2048", "max_seq_length=2048, full_finetuning=True")
     run = memlint.estimate(script, path="train.py", gpu="A100-80GB", gpus=1).run
     assert (run.method.kind, run.model.quantization.bits) == ("full", 16)
+
+
+RL = """\
+{first}from trl import GRPOConfig, GRPOTrainer
+from unsloth import FastLanguageModel
+
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Meta-Llama-3.1-8B", max_seq_length=1024{loader})
+model = FastLanguageModel.get_peft_model(model, r=16, use_gradient_checkpointing="unsloth")
+args = GRPOConfig(per_device_train_batch_size=1, num_generations=6, output_dir="outputs"{arguments})
+GRPOTrainer(model=model, processing_class=tokenizer, args=args, train_dataset=data).train()
+"""
+FAST = ", fast_inference=True, gpu_memory_utilization=0.6"
+LENGTHS = ", max_prompt_length=256, max_completion_length=200"
+
+
+def _grpo(loader: str = FAST, arguments: str = LENGTHS, first: str = "", gpu: str = "T4") -> Run:
+    script = RL.format(loader=loader, arguments=arguments, first=first)
+    return memlint.estimate(script, path="train.py", gpu=gpu, gpus=1).run
+
+
+def test_vllm_shares_the_weights() -> None:
+    rollout = _grpo().rollout
+    assert (rollout.generator, rollout.share, rollout.share_of_free) == ("vllm_colocate", 0.6, True)
+    assert rollout.shares_weights and rollout.sleep_level == 0
+    assert _grpo(", fast_inference=True").rollout.share == 0.5
+    assert _grpo("").rollout.generator == "model"
+
+
+@pytest.mark.parametrize(("gpu", "share"), [("T4", 0.76), ("L4", 0.78375), ("A100-80GB", 0.87875)])
+def test_in_standby_the_card_decides_its_share(gpu: str, share: float) -> None:
+    by_variable = _grpo(first='import os\nos.environ["UNSLOTH_VLLM_STANDBY"] = "1"\n', gpu=gpu).rollout
+    by_argument = _grpo(f"{FAST}, unsloth_vllm_standby=True", gpu=gpu).rollout
+    for rollout in (by_variable, by_argument):
+        assert (rollout.sleep_level, rollout.share_of_free) == (2, False)
+        assert rollout.share == pytest.approx(share)
+
+
+def test_rows_are_raised_to_the_generations() -> None:
+    assert _grpo().batch.micro_batch_size == 6
+    assert _grpo(arguments=f"{LENGTHS}, gradient_accumulation_steps=6").batch.micro_batch_size == 1
+
+
+def test_no_sequence_is_longer_than_the_engine_takes() -> None:
+    assert _grpo().sequence.length == 456
+    assert _grpo(arguments=", max_completion_length=900").sequence.length == 1024
+    assert _grpo(arguments=", max_prompt_length=n, max_completion_length=1024 - n").sequence.length == 1024
+
+
+def test_weights_in_fp8_are_not_taken_for_others() -> None:
+    script = RL.format(loader=f"{FAST}, load_in_4bit=False, load_in_fp8=True", arguments=LENGTHS, first="")
+    found = memlint.estimate(script, path="train.py", gpu="L4", gpus=1)
+    assert [one.field for one in found.unknown] == ["model.quantization.bits"]
+    assert "load_in_fp8" in found.unknown[0].reason
