@@ -6,7 +6,9 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import TrainingStep, bias_bytes, segments, shares_biases
+from memlint.memory.encoder_decoder import bias_bytes, shares_biases
+from memlint.memory.segments import segments
+from memlint.memory.step import TrainingStep
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
