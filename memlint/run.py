@@ -255,6 +255,8 @@ class Sequence(NamedTuple):
     # The sequences of a micro-batch are joined without padding, so that a forward has only their real tokens. One of
     # them may have the full length; that all of them do is rare.
     unpadded: bool = False
+    # Tokens that the encoder of an encoder-decoder reads, where `length` is what its decoder writes; 0: as many.
+    source_length: Maybe[int] = 0
 
 
 class Attention(NamedTuple):

@@ -349,6 +349,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         engine=run.engine,
         keeps_logits=run.keeps_logits,
         spreads_layers=run.spreads_layers,
+        cuts_nothing=run.cuts_nothing,
     )
 
 

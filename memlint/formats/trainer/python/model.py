@@ -146,6 +146,11 @@ _LANGUAGE_MODELS = (
 )
 
 
+def class_of(loaded: Made) -> str:
+    """`AutoModel` of `transformers.AutoModel.from_pretrained`."""
+    return loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
+
+
 def origin_of(model: Value) -> Value:
     """What a model was loaded as, below adapters and wrappers."""
     while isinstance(model, Made) and not _loads(model):
