@@ -133,6 +133,8 @@ class Method(NamedTuple):
     # one parameter; its own "all-linear" does.
     targets_linear_only: bool = False
     num_generations: int = 1
+    # Texts of one sample whose graphs live until the loss: an anchor, a positive, a negative (sentence-transformers).
+    texts_per_sample: Maybe[int] = 1
     # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
     # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
     extra_models: tuple[Any, ...] = ()

@@ -220,7 +220,7 @@ COVERED = {
     "tests/fixes/test_shell_opinion.py": ("fixes.edits.shell",),
     "tests/formats/trainer/test_python_runs.py": (
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
-        "formats.trainer.python.loop",
+        *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
         "formats.trainer.python.frozen",
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
     ),

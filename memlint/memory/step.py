@@ -67,6 +67,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     length = required_count(run.sequence.length, "sequence.length", "say the longest sequence")
     if not isinstance(run.checkpointing.mode, str):
         raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
+    required_count(run.method.texts_per_sample, "method.texts_per_sample", "say how many texts a sample has")
     per_sample = sequences_per_sample(run)
     if run.batch.max_tokens != 0 and not sequences:
         sequences = 1
@@ -133,14 +134,17 @@ def _completion_tokens(run: Run, tokens: Tokens, before: int) -> int:
 
 
 def sequences_per_sample(run: Run) -> int:
-    """Sequences in one forward for each sample of the micro-batch: chosen and rejected, or a prompt's completions.
+    """Sequences in one step for each sample of the micro-batch: chosen and rejected, a prompt's completions, or the
+    texts that are compared.
 
     GRPO's micro batch counts prompts, each with all its completions, up to trl 0.14 (grpo_trainer.py:335 and 417), and
     completions since 0.15 (grpo_trainer.py:468, RepeatRandomSampler).
     """
     if run.method.stage == "grpo" and () < run.stack.trl < (0, 15):
         return max(1, run.method.num_generations)
-    return 2 if run.method.stage in _PAIRED_STAGES else 1
+    if run.method.stage in _PAIRED_STAGES:
+        return 2
+    return run.method.texts_per_sample if isinstance(run.method.texts_per_sample, int) else 1
 
 
 def token_embedding(unit: Unit) -> Tensor:

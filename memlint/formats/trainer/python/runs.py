@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, other_than_texts, texts_per_sample
 from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.lengths import (
     length_of_dataset,
@@ -129,6 +130,8 @@ class PythonRun(NamedTuple):
     engine: str = ""  # `StartedProgram.engine`
     keeps_logits: bool = False  # `StartedProgram.keeps_logits`
     cuts_nothing: bool = False  # `StartedProgram.cuts_nothing`
+    texts_per_sample: int = 0  # `StartedProgram.texts_per_sample`
+    compares_texts: str = ""  # `StartedProgram.compares_texts`
     outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
 
     @property
@@ -136,7 +139,8 @@ class PythonRun(NamedTuple):
         """Whose trainer it is: "trl", "transformers", or "torch" for a loop of the script's own."""
         if not self.trainer:
             return "torch"
-        return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+        of_transformers = self.trainer in ("Trainer", "Seq2SeqTrainer") or self.trainer in OF_EMBEDDINGS
+        return "transformers" if of_transformers else "trl"
 
     @property
     def has_plain_arguments(self) -> bool:
@@ -275,10 +279,13 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     newest = {} if has_unsloth else _newest(trainer, seen, outdated)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
+    texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
     return PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, newest, prepared, spreads, later),
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
+        texts_per_sample=texts,
+        compares_texts=compares,
         cuts_nothing=trainer.last in _TRANSFORMERS and not any(map(truncates, seen)),
         trainer_call=_call_of(trainer, seen),
         outdated=outdated,
@@ -315,8 +322,8 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     added = _second_model(trainer) or _scores(trainer, seen)
     if added:
         return added, "all"
-    if _embeds(trainer):
-        return "trains embeddings", "headless"
+    if trainer.last in OF_EMBEDDINGS:
+        return other_than_texts(trainer), "headless"
     other = _of_its_own(trainer, model) if model is not None else ""
     if other or model is None:
         return other, "headless" if other.endswith(_CLASSIFIER) else "all" if _extends(model) else ""
@@ -534,11 +541,6 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     name = class_of(loaded)
     is_head = name.endswith((*_SCORING, _SEVERAL_TEXTS)) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
-
-
-def _embeds(trainer: Made) -> bool:
-    """Whether its losses compare embeddings of whole batches, as sentence-transformers' do: there are no logits."""
-    return trainer.last.startswith(("SentenceTransformer", "CrossEncoder"))
 
 
 def _fake_quantized(model: Value) -> str:
