@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, other_than_texts, texts_per_sample
-from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
 from memlint.formats.trainer.python.lengths import (
     length_of_dataset,
     lengths_of,
@@ -272,6 +272,11 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         keys["use_peft"], frozen = frozen, ()
     elif "use_peft" not in keys and _extends(model):
         keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
+    elif "use_peft" in keys and model is not None and trains_beside_adapter(seen, model, text):
+        keys["use_peft"] = Undetermined(BESIDE_ADAPTER)
+    if not has_unsloth and not {"max_length", "max_seq_length"} & keys.keys() and _collates(trainer, arguments):
+        collated = Undetermined("the script's own collator makes the batches, and nothing is cut before")
+        keys["max_length"] = either(lengths, "several lengths are tokenized to") if lengths else collated
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
@@ -290,6 +295,15 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         trainer_call=_call_of(trainer, seen),
         outdated=outdated,
     )
+
+
+def _collates(trainer: Made, arguments: Value | None) -> bool:
+    """Whether TRL's trainer leaves the data as they are, so that a collator of the script's own alone decides about
+    lengths (trl 1.16 trainer/sft_trainer.py:1252 and 1571: samples are cut where the data set is prepared)."""
+    given = _said_by(arguments).get("dataset_kwargs")
+    skips = isinstance(given, Table) and is_on(given.values.get("skip_prepare_dataset"))
+    own = isinstance(trainer.arguments.get("data_collator"), (PythonFunction, Instance))
+    return trainer.last == "SFTTrainer" and skips and own
 
 
 def _call_of(trainer: Made, seen: list[Made]) -> str:
