@@ -102,7 +102,7 @@ class StartedProgram(NamedTuple):
     # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
     texts_per_sample: int = 0
     compares_texts: str = ""
-    cuts_nothing: bool = False  # in Python: nothing that is seen truncates the texts
+    cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.

@@ -359,7 +359,7 @@ def read_unbounded_length(fields: Fields, config: TrainerConfig) -> Iterator[Rea
     if start is None or not start.program.cuts_nothing or origin is None or origin.detail != _TABLE:
         return
     given = (("sequence.length", fields.get("sequence.length")),)
-    reason, label, itself = "the script cuts no sequence", "with sequences of one token", "with the longest possible"
+    reason, label, itself = "the script says no length", "with sequences of one token", "with the longest possible"
     yield Reading(reason, label, itself, (("sequence.length", 1),), given, only_where_over=True)
 
 

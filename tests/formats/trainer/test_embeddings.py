@@ -90,3 +90,11 @@ def test_pairs_beside_a_simulated_step() -> None:
 
     real, ours = simulated_texts(2)
     assert max(real.values()) < ours < 1.03 * max(real.values())
+
+
+def test_texts_are_not_said_to_be_as_long_as_the_model_allows() -> None:
+    """sentence-transformers' nli/training_nli_v2.py trains sentences of a dozen words with such a batch."""
+    many = SCRIPT.replace("batch_size=16", "batch_size=256")
+    text = many.format(loss="losses.CoSENTLoss(model)", model='"bert-base-uncased"', data="pair")
+    assert memlint.estimate(text, path="train.py", gpu="T4").verdict == "unknown"
+    assert memlint.estimate(text, path="train.py", gpu="H200").verdict == "fits"

@@ -291,10 +291,15 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         keeps_logits=_keeps_logits(trainer, arguments),
         texts_per_sample=texts,
         compares_texts=compares,
-        cuts_nothing=trainer.last in _TRANSFORMERS and not any(map(truncates, seen)),
+        cuts_nothing=_cuts_nothing(trainer, seen),
         trainer_call=_call_of(trainer, seen),
         outdated=outdated,
     )
+
+
+def _cuts_nothing(trainer: Made, seen: list[Made]) -> bool:
+    """`StartedProgram.cuts_nothing`; sentence-transformers cuts at the model's limit alone, which few texts reach."""
+    return trainer.last in OF_EMBEDDINGS or (trainer.last in _TRANSFORMERS and not any(map(truncates, seen)))
 
 
 def _collates(trainer: Made, arguments: Value | None) -> bool:
