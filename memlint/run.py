@@ -135,6 +135,8 @@ class Method(NamedTuple):
     # one parameter; its own "all-linear" does.
     targets_linear_only: bool = False
     num_generations: int = 1
+    # Texts of one sample whose graphs live until the loss: an anchor, a positive, a negative (sentence-transformers).
+    texts_per_sample: Maybe[int] = 1
     # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
     # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
     extra_models: tuple[Any, ...] = ()
@@ -262,6 +264,8 @@ class Sequence(NamedTuple):
     # The sequences of a micro-batch are joined without padding, so that a forward has only their real tokens. One of
     # them may have the full length; that all of them do is rare.
     unpadded: bool = False
+    # Tokens that the encoder of an encoder-decoder reads, where `length` is what its decoder writes; 0: as many.
+    source_length: Maybe[int] = 0
 
 
 class Attention(NamedTuple):

@@ -157,7 +157,7 @@ ON_DEMAND = {
         "memory.layers.disentangled_attention",
         "memory.layers.short_conv",
     ),
-    "memory.step": ("memory.layers.encoder_end", "memory.layers.mel_convolutions"),  # of encoder-decoders
+    "memory.encoder_decoder": ("memory.layers.encoder_end", "memory.layers.mel_convolutions"),  # few models
 }
 # Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
 BY_NAME = {

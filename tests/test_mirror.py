@@ -99,7 +99,8 @@ COVERED = {
     "tests/memory/layers/test_stored_profiles.py": ("memory.layers.structure", "memory.typical_layers"),
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
-        *("memory.step", "memory.loss", "memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
+        *("memory.step", "memory.segments", "memory.encoder_decoder", "memory.embedding_segment", "memory.loss"),
+        *("memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
         *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),
         *("memory.layers.kernel_config", "memory.families.lookup", "memory.sharding.unsharded"),
@@ -219,7 +220,7 @@ COVERED = {
     "tests/fixes/test_shell_opinion.py": ("fixes.edits.shell",),
     "tests/formats/trainer/test_python_runs.py": (
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
-        "formats.trainer.python.loop",
+        *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
         "formats.trainer.python.frozen",
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
     ),

@@ -61,7 +61,7 @@ def _models(case: dict[str, Any]) -> fake_step.Models:
     import transformers
 
     settings: Any = getattr(transformers, case["config_class"])(
-        **case["config"], use_cache=False, pad_token_id=1, num_labels=_SCORES[case["task"]]
+        **case["config"], use_cache=False, pad_token_id=1, num_labels=_SCORES.get(case["task"], 2)
     )
     settings._attn_implementation = attention_functions.implementation("sdpa")
     settings.dtype = torch.bfloat16
@@ -69,7 +69,9 @@ def _models(case: dict[str, Any]) -> fake_step.Models:
     torch.set_default_dtype(torch.bfloat16)
     try:
         with torch.device("meta"):
-            model: Any = getattr(transformers, f"AutoModelFor{case['task']}").from_config(settings)
+            model: Any = getattr(
+                transformers, f"AutoModelFor{case['task']}" if case["task"] else "AutoModel"
+            ).from_config(settings)
     finally:
         torch.set_default_dtype(default)
     return (model,)
@@ -97,7 +99,12 @@ def _labels(task: str, ids: torch.Tensor) -> dict[str, torch.Tensor]:
 
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:
-    run = Run(
+    found = {one.name: one for one in estimate(_run_of(case)).phases}
+    return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
+
+
+def _run_of(case: dict[str, Any]) -> Run:
+    return Run(
         "test",
         "",
         model=Model(architecture=from_config(case["config"]), weights_dtype="bfloat16"),
@@ -111,8 +118,36 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),
     )
-    found = {one.name: one for one in estimate(run).phases}
-    return {name: one.allocated_bytes - one.components["weights"] for name, one in found.items()}
+
+
+def simulated_texts(texts: int) -> tuple[dict[str, int], int]:
+    """Phases of a simulated step of sentence-transformers over BERT with mean pooling, where a loss compares `texts`
+    texts of a sample, and the peak of the estimate; bytes beside the weights."""
+    kind, config = ENCODERS[0]
+    case = {"config_class": kind, "config": config, "task": "", "checkpointing": False, "B": 4, "S": 512}
+
+    def step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+        (model,) = models
+        model.train()
+        tracker.begin("forward")
+        vectors = [_pooled(model, ids) for _ in range(texts)]
+        loss = torch.nn.functional.mse_loss(torch.cosine_similarity(vectors[0], vectors[-1]), vectors[0][:, 0])
+        tracker.begin("backward")
+        loss.backward()
+
+    run = _run_of(case)
+    found = estimate(run._replace(method=run.method._replace(texts_per_sample=texts))).phases
+    peaks = [one.allocated_bytes - one.components["weights"] for one in found if one.name in ("forward", "backward")]
+    return fake_step.phases(case, step, _models), max(peaks)
+
+
+def _pooled(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """sentence-transformers 5.7 sentence_transformer/modules/pooling.py, mean over the tokens of a text."""
+    mask = torch.ones_like(ids)
+    tokens = model(input_ids=ids, attention_mask=mask)[0]
+    expanded = mask.unsqueeze(-1).expand(tokens.size()).to(tokens.dtype)
+    mean: torch.Tensor = (tokens * expanded).sum(1) / torch.clamp(expanded.sum(1), min=1e-9)
+    return mean
 
 
 def main() -> int:

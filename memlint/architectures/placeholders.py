@@ -3,7 +3,22 @@
 from __future__ import annotations
 
 _PLACEHOLDERS = frozenset(
-    ("", "none", "null", "todo", "model", "models", "model_path", "model_name", "base_model", "path", ".", "./", "/")
+    (
+        "",
+        "none",
+        "null",
+        "todo",
+        "model",
+        "models",
+        "model_path",
+        "model_name",
+        "base_model",
+        "pretrained_transformer_model_name",
+        "path",
+        ".",
+        "./",
+        "/",
+    )
 ) | {"???"}  # OmegaConf's, for a value that a command must give
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)

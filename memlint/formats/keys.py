@@ -297,6 +297,10 @@ def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
         fields.infer("stack.unmodelled_adds", bool(start.program.model_state), "the program that the command starts")
     if start is not None and start.program.model_state == "headless":
         fields.infer("method.drops_language_head", True, "the program that the command starts")
+    if start is not None and start.program.texts_per_sample:
+        fields.infer("method.texts_per_sample", start.program.texts_per_sample, "its loss takes as many")
+    elif start is not None and start.program.compares_texts:
+        fields.unknown("method.texts_per_sample", start.program.compares_texts)
     if start is not None and start.machine.grows_segments:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF of the command")
     if start is not None and start.program.freezes:

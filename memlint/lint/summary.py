@@ -61,7 +61,8 @@ def _summary_parts(run: Run) -> Iterator[str]:
         yield f"{_bits(quantization.bits)}-bit base"
     if run.precision.compute is not UNKNOWN:
         yield _precision(run)
-    yield f"{_text(run.batch.micro_batch_size)} x {_text(run.sequence.length)} tokens"
+    source = f"{_text(run.sequence.source_length)} -> " if run.sequence.source_length != 0 else ""
+    yield f"{_text(run.batch.micro_batch_size)} x {source}{_text(run.sequence.length)} tokens"
     yield from _engine(run)
 
 

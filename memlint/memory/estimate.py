@@ -19,7 +19,8 @@ from memlint.memory.model_state import PlacedModel, placed_model, with_counts, w
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import least_allocated, phases, phases_with_images
 from memlint.memory.readings import over_readings
-from memlint.memory.step import TrainingStep, required_count, runs_reference_forward, segments, training_step
+from memlint.memory.segments import runs_reference_forward, segments
+from memlint.memory.step import TrainingStep, required_count, training_step
 from memlint.memory.unmodelled import refuse_unmodelled, refuse_unplaceable
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
 from memlint.run import SERVERS, UNKNOWN, Run

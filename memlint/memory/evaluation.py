@@ -10,7 +10,8 @@ from memlint.memory.autograd.walk import Segment
 from memlint.memory.loss import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue, gives_scores
 from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
-from memlint.memory.step import TrainingStep, segments, training_step
+from memlint.memory.segments import segments
+from memlint.memory.step import TrainingStep, training_step
 from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run

@@ -72,6 +72,8 @@ _LEAST: Mapping[str, _Least] = {
             _least("method.extra_models", (), "the trained model alone"),
             _least("checkpointing.mode", "full", "layers that are computed twice"),
             _least("sequence.length", 1, "sequences of one token"),
+            _least("method.texts_per_sample", 2, "two texts a sample"),
+            _least("sequence.source_length", 1, "sources of one token"),
             _least("batch.micro_batch_size", 1, "a batch of one"),
             _least("attention.implementation", "flash_attention_2", "FlashAttention"),
             _least("optimizer.name", "sgd", "SGD"),

@@ -189,7 +189,10 @@ _CHATGLM = {"mlp.dense_h_to_4h": "gate_up"}
 
 
 # BERT: `intermediate.dense` is the first projection of the MLP, `output.dense` the second.
-_BERT = {"intermediate.dense": "up", "output.dense": "down"}
+_BERT = {"intermediate.dense": "up", "output.dense": "down"} | {
+    f"attention.attn.{short}": part  # MPNet's
+    for short, part in (("q", "query"), ("k", "key"), ("v", "value"), ("o", "output"))
+}
 # What is before the scores of masked words (modeling_bert.py, BertPredictionHeadTransform, and its relatives).
 _WORD_HEADS = dict.fromkeys(
     ("cls.predictions.transform.dense", "lm_head.dense", "generator_predictions.dense", "head.dense"), "transform"

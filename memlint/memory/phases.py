@@ -6,8 +6,10 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.step import TrainingStep, bias_bytes, segments, shares_biases
-from memlint.memory.storage import rounded
+from memlint.memory.encoder_decoder import bias_bytes, shares_biases
+from memlint.memory.segments import segments
+from memlint.memory.step import TrainingStep
+from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -35,7 +37,18 @@ def _until_loss(step: TrainingStep) -> int:
     if step.run.checkpointing.mode != "none":
         return 0
     biases = sum(bias_bytes(step)[1:]) if shares_biases(step) else 0
+    biases += _bias_of_encoder(step)
     return masks_bytes(step) + biases + (_rotary_tables(step) if _spreads_tables(step) else 0)
+
+
+def _bias_of_encoder(step: TrainingStep) -> int:
+    """Bytes of a bias that an encoder expands to each sequence (models/mpnet/modeling_mpnet.py,
+    MPNetEncoder.compute_position_bias), in the dtype of its table."""
+    if not families.of(step.architecture).attention.bias_of_encoder:
+        return 0
+    heads, full = step.architecture.layer_types[0].attention.heads, step.run.method.kind == "full"
+    dtype = step.run.precision.trainable_dtype if full else step.run.model.weights_dtype
+    return rounded(heads * step.tokens.count * step.tokens.length * BYTES.get(str(dtype), step.width))
 
 
 def _spreads_tables(step: TrainingStep) -> bool:
@@ -55,7 +68,13 @@ def inputs_bytes(step: TrainingStep) -> int:
     kept = masks_bytes(step) + _shared_key_values(step) if recomputes else 0
     kept += _rotary_tables(step) if recomputes or not _spreads_tables(step) else 0
     sound = rounded(FP32_BYTES * 2 * tokens.sequences * tokens.source * step.architecture.mel_bins)
-    return 2 * rounded(8 * tokens.count) + sound + kept + _position_biases(step)
+    return 2 * rounded(8 * tokens.count) + sound + kept + _position_biases(step) + _causal_buffer(step)
+
+
+def _causal_buffer(step: TrainingStep) -> int:
+    """Bytes of a table of all pairs of positions that the model keeps as a buffer (64 MiB of StarCoder)."""
+    keeps = families.of(step.architecture).keeps_causal_buffer
+    return rounded(step.architecture.max_positions**2) if keeps else 0
 
 
 def _position_biases(step: TrainingStep) -> int:

@@ -31,6 +31,7 @@ def settings(run: Run, kernel_temporaries: bool = True) -> StepSettings:
     return StepSettings(
         micro_batch_size=_known(run.batch.micro_batch_size, "batch.micro_batch_size"),
         sequence_length=_known(run.sequence.length, "sequence.length"),
+        source_length=_known(run.sequence.source_length, "sequence.source_length"),
         attention=str(with_effective_attention(run).attention.implementation or "sdpa"),
         trained="lora" if lora else run.method.kind,
         adapter=_adapter(run) if lora else None,

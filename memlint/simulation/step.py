@@ -50,6 +50,7 @@ class StepSettings(NamedTuple):
 
     micro_batch_size: int = 1
     sequence_length: int = 1024
+    source_length: int = 0  # what an encoder reads, where it is not as much
     attention: str = "flash_attention_2"
     trained: str = "full"
     adapter: build.Adapter | None = None
@@ -222,6 +223,8 @@ def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
             ),
             "labels": found["labels"],
         }
+    if settings.source_length and model.config.is_encoder_decoder:
+        found["input_ids"] = torch.zeros((shape[0], settings.source_length), dtype=torch.int64)
     # Classes that do not use the attention interface make scores' masks of it in its own dtype.
     if families.of_model_type(model.config.model_type).attention.eager_only:
         found["attention_mask"] = torch.ones(shape, dtype=torch.int64)

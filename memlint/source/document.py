@@ -113,6 +113,10 @@ class StartedProgram(NamedTuple):
     # its launcher may decide.
     engine: str = ""
     keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
+    # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
+    texts_per_sample: int = 0
+    compares_texts: str = ""
+    cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.

@@ -391,6 +391,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         }
     ],
     "modernbert": [{**ENCODER, "pad_token_id": 0, "local_attention": 64}],
+    "mpnet": [ENCODER],
     "distilbert": [
         {"dim": 96, "hidden_dim": 224, "n_layers": 3, "n_heads": 6, "vocab_size": 352, "max_position_embeddings": 1024}
     ],
@@ -740,7 +741,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "dbrx", "dots1", "lfm2_moe"} | {
     "idefics3", "internvl", "llava", "llava_next", "llava_next_video", "llava_onevision", "mistral3", "paligemma",
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
-    "kimi_k25", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
+    "kimi_k25", "mpnet", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
     "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
     "qwen3_asr",
 }  # fmt: skip

@@ -12,7 +12,8 @@ from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.families.lookup import ROWS
 from memlint.memory.parameters import frozen_bytes, units
-from memlint.memory.step import segments, training_step
+from memlint.memory.segments import segments
+from memlint.memory.step import training_step
 from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Hardware, Origin, Run
 from tests.frameworks import LLAMAFACTORY

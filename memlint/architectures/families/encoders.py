@@ -115,6 +115,31 @@ def roberta(c: ModelConfig) -> Architecture:
     return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
 
 
+def mpnet(c: ModelConfig) -> Architecture:
+    """BERT's layers with biases of scores by distance, which one table of the encoder holds for all of them."""
+    hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
+    head = (
+        Weight("lm_head.bias", (c.integer("vocab_size"),), "bias"),
+        *linear("lm_head.dense", hidden, hidden, True),
+        *norm("lm_head.layer_norm", hidden, True),
+    )
+    weights = (
+        *(weight for name in ("q", "k", "v", "o") for weight in linear(f"attention.attn.{name}", hidden, hidden, True)),
+        *norm("attention.LayerNorm", hidden, True),
+        *linear("intermediate.dense", inner, hidden, True),
+        *linear("output.dense", hidden, inner, True),
+        *norm("output.LayerNorm", hidden, True),
+    )
+    mixer = _attention(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
+    mlp = Mlp("plain", inner, activation(c), dropout=c.number("hidden_dropout_prob", 0.1))
+    one = DecoderLayer(mixer, mlp, norm="layer", class_name="MPNetLayer", weights=weights)
+    size = (c.integer("relative_attention_num_buckets", 32), heads)
+    bias = (Weight("mpnet.encoder.relative_attention_bias.weight", size, "position"),)
+    outside = _bert_embeddings(c, "mpnet", hidden, typed=False) + bias + head
+    layers = [one] * c.layers()
+    return _encoder(c, "MPNetForMaskedLM", layers, outside, "mpnet.encoder.layer", hidden, encoder_only=True)
+
+
 # Name of the classes, prefix of the encoder, that of the head for masked words, its bias, whether projections have one.
 _ROTARY_BERTS = {
     "nomic_bert": ("NomicBert", "nomic_bert", "cls.predictions.transform", "cls.predictions.bias", False),
@@ -467,6 +492,7 @@ FAMILIES = {
     "marian": bart,
     "mbart": bart,
     "modernbert": modernbert,
+    "mpnet": mpnet,
     "mt5": t5,
     "pegasus": bart,
     "roberta": roberta,

@@ -7,6 +7,7 @@ TrainingArguments, TRL's configurations, PEFT and model keys beside a script's o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from posixpath import isabs
 from typing import Any
 
@@ -46,7 +47,7 @@ from memlint.formats.trainer.reader import (
 )
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
 from memlint.formats.trainer.releases import trainer_versions
-from memlint.formats.trainer.training import stage_of
+from memlint.formats.trainer.training import read_unbounded_length, stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.vision_towers import apply_towers
@@ -99,7 +100,8 @@ def parse(document: Document, context: Context) -> Parsed:
     found = read(document, context)
     config, fields = found.config, found.fields
     purpose = "inference" if only_evaluates(config) else "train"
-    readings = (*read_dtype_doubt(fields, document, context), *read_spread_layers(fields))
+    doubts = (read_dtype_doubt(fields, document, context), read_spread_layers(fields))
+    readings = (*chain(*doubts), *read_unbounded_length(fields, config))
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
     reported = (one for one in fields.issues if one.code not in _REFERENCE_CODES or not may_lack)

@@ -346,6 +346,15 @@ _SEQUENCE = (
         read_only=True,
     ),
     Key(
+        *("max_target_length", "whole", "sequence.source_length"),
+        about="A script's longest target in tokens: what the decoder of T5 or BART writes, beside `max_source_length`.",
+        least=1,
+        when=training.bounds_sequence,
+        read=training.read_two_lengths,
+        read_only=True,
+        also=("sequence.length",),
+    ),
+    Key(
         *("packing", "flag", "sequence.packing", False),
         about="Fill every sequence up to max_length with several samples.",
         invalid="default",

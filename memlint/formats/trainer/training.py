@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -11,7 +11,7 @@ from memlint.formats.distillation import Distillation, apply_distillation, other
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, interpolated
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.training_arguments import Version
-from memlint.run import Origin, ValueModel
+from memlint.run import Origin, Reading, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
@@ -340,6 +340,29 @@ def read_length(fields: Fields, config: TrainerConfig) -> None:
         _read_default_length(fields, config, bool(given or scripts))
 
 
+def read_two_lengths(fields: Fields, config: TrainerConfig) -> None:
+    """`max_source_length` and `max_target_length`: what the encoder reads and the decoder writes (transformers 5.23
+    examples/pytorch/summarization/run_summarization.py). A decoder alone reads both in one sequence."""
+    key, architecture = "max_target_length", config.architecture
+    target, source = as_int(config.section.value.get(key)), fields.get("sequence.length")
+    if key not in config.section.value:
+        return
+    if architecture is None or not architecture.encoder_decoder:
+        if config.section.document.syntax == "python":
+            fields.unknown("sequence.length", "several lengths are tokenized to")
+        elif target and isinstance(source, int) and architecture is not None:
+            fields.infer("sequence.length", source + target, f"max_source_length + {key}")
+        return
+    fields.put("sequence.source_length", source, fields.origins["sequence.length"])
+    if target:
+        fields.put("sequence.length", target, config.section.origin(key))
+    else:
+        fields.unknown("sequence.length", "how long targets may be is not known")
+
+
+_TABLE = "nothing is cut, and the table of positions has no more"
+
+
 class _DefaultLength(NamedTuple):
     """What TRL's trainers of one stage cut to from a release on: where nothing is said, and where null is. None: they
     cut nothing."""
@@ -373,12 +396,22 @@ def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -
     if length is not None:
         fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
     elif longest := longest_sequence(config.architecture):
-        fields.infer("sequence.length", longest, "nothing is cut, and the table of positions has no more")
+        fields.infer("sequence.length", longest, _TABLE)
     elif is_null:
         fields.unknown("sequence.length", "the length is set to null: nothing is cut")
     else:
         reason = "no length is said: nothing is cut" if config.trl else "the script decides: no length key"
         fields.unknown("sequence.length", reason)
+
+
+def read_unbounded_length(fields: Fields, config: TrainerConfig) -> Iterator[Reading]:
+    """Where a script cuts nothing, its data alone say how long sequences are; the table of positions is the bound."""
+    start, origin = config.section.document.start, fields.origins.get("sequence.length")
+    if start is None or not start.program.cuts_nothing or origin is None or origin.detail != _TABLE:
+        return
+    given = (("sequence.length", fields.get("sequence.length")),)
+    reason, label, itself = "the script says no length", "with sequences of one token", "with the longest possible"
+    yield Reading(reason, label, itself, (("sequence.length", 1),), given, only_where_over=True)
 
 
 _PPO = "trl 0.22 trainer/ppo_trainer.py"

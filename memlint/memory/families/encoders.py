@@ -52,6 +52,21 @@ DEBERTA = Family(
     norm=NormTraits(after_sums=True),
     loss=_OWN_LOSS,
 )
+# models/mpnet/modeling_mpnet.py, MPNetSelfAttention: scores and their bias, op by op
+MPNET = Family(
+    model_types=("mpnet",),
+    classes=("MPNetLayer",),
+    attention=AttentionTraits(
+        sdpa=NEVER,
+        eager_only=True,
+        softmax_keeps_dtype=True,
+        keeps_weights_dtype=True,
+        holds_scores=True,
+        bias_of_encoder=True,
+    ),
+    norm=NormTraits(after_sums=True),
+    loss=_OWN_LOSS,
+)
 # models/bart/modeling_bart.py, BartForConditionalGeneration.forward: `lm_logits + final_logits_bias`
 _WITH_BIAS = LossTraits(in_own_dtype=ALWAYS, adds_bias=True, shifts=False)
 BART = Family(
@@ -85,4 +100,4 @@ T5 = Family(
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (T5, UMT5, BERT, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, BART, MBART, WHISPER)
+ROWS = (T5, UMT5, BERT, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, MPNET, BART, MBART, WHISPER)

@@ -28,7 +28,13 @@ GPT2 = Family(
     attention=AttentionTraits(sdpa=since(4, 42), softmax_keeps_dtype=True),
     loss=_OWN_LOSS,
 )
-GPT_BIGCODE = Family(model_types=("gpt_bigcode",), attention=AttentionTraits(sdpa=since(4, 36)), loss=_OWN_LOSS)
+# models/gpt_bigcode/modeling_gpt_bigcode.py:382, `self.bias = nn.Buffer(torch.tril(...))`
+GPT_BIGCODE = Family(
+    model_types=("gpt_bigcode",),
+    attention=AttentionTraits(sdpa=since(4, 36)),
+    loss=_OWN_LOSS,
+    keeps_causal_buffer=True,
+)
 GPT_NEO = Family(model_types=("gpt_neo",), attention=AttentionTraits(sdpa=NEVER))
 # models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
 GPT_NEOX = Family(

@@ -76,6 +76,10 @@ class AttentionTraits(NamedTuple):
     position_bias: bool = False
     # Each layer looks up biases of its own.
     own_position_bias: bool = False
+    # Eager attention keeps a name for its scores until it returns.
+    holds_scores: bool = False
+    # An encoder adds a bias of each sequence, head and pair of tokens to the scores of all layers, in place.
+    bias_of_encoder: bool = False
     # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
 
@@ -301,6 +305,8 @@ class Family(NamedTuple):
     fp32_residual: bool = False
     # The MLP drops what its second projection reads, which is cast to that projection's dtype.
     drops_inside_mlp: bool = False
+    # A buffer says of every position which others it may see, one byte each, whatever the length of a sequence.
+    keeps_causal_buffer: bool = False
     # Dropout follows the norm after the last layer.
     drops_last_norm: bool = False
     # A layer multiplies its output in place by a number.

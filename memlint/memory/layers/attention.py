@@ -301,6 +301,8 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
     if traits.scales_by_sinks:
         context.held.append(_sink_scale(context, scores))
     result = _softmax(context, scores)
+    if traits.holds_scores:
+        context.held.append(ops.hold(scores))
     found = ops.cast(tape, result, result.width if traits.keeps_weights_dtype else query.width)
     tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
     if shape.dropout:

@@ -7,7 +7,14 @@ import os
 from memlint.shipped_data import PACKAGE
 
 _CODE = ("architectures", "memory/autograd", "memory/families", "memory/layers", "memory/vision")
-_FILES = ("memory/parameter_roles.py", "memory/step.py", "memory/typical_layers.py")
+_FILES = (
+    "memory/embedding_segment.py",
+    "memory/encoder_decoder.py",
+    "memory/parameter_roles.py",
+    "memory/segments.py",
+    "memory/step.py",
+    "memory/typical_layers.py",
+)
 
 
 def stamps() -> dict[str, str]:

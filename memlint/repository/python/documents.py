@@ -350,6 +350,9 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         engine=run.engine,
         keeps_logits=run.keeps_logits,
         spreads_layers=run.spreads_layers,
+        cuts_nothing=run.cuts_nothing,
+        texts_per_sample=run.texts_per_sample,
+        compares_texts=run.compares_texts,
     )
 
 

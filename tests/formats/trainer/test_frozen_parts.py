@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import memlint
 from memlint.architectures import from_config
 from memlint.formats.trainer.frozen_parts import trainable_patterns, trained_parts
 from memlint.formats.trainer.python.frozen import ONE_BY_ONE
@@ -158,3 +159,34 @@ def test_the_parts_of_an_image_text_model(case: str) -> None:
 def test_names_of_parts(family: str, parts: tuple[tuple[str, bool], ...], expected: object) -> None:
     config = {**VARIANTS[family][0], "model_type": family, "tie_word_embeddings": False}
     assert trained_parts(parts, from_config(config)) == expected
+
+
+BESIDE_ADAPTER = """\
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+{before}
+model = get_peft_model(model, LoraConfig(r=8, target_modules=["q_proj"]))
+{after}
+SFTTrainer(model=model, args=SFTConfig("out", per_device_train_batch_size=1, max_length=512)).train()
+"""
+_LOOP = "for name, one in model.named_parameters():\n    if '{}' in name:\n        one.requires_grad = True"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_known"),
+    [
+        ("", "", True),
+        ("model.lm_head.requires_grad_(True)", "", True),  # get_peft_model freezes it
+        ("", "model.lm_head.requires_grad_(True)", False),
+        ("", _LOOP.format("embed"), False),
+        ("", _LOOP.format("lora_"), True),
+        ("", "model.lm_head.requires_grad_(False)", True),
+    ],
+)
+def test_weights_that_train_beside_an_adapter(before: str, after: str, is_known: bool) -> None:
+    found = memlint.estimate(BESIDE_ADAPTER.format(before=before, after=after), path="train.py", gpu="A100-80GB")
+    assert (found.run.method.kind == "lora") == is_known
+    assert (found.verdict == "fits") == is_known

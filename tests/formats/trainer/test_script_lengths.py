@@ -41,3 +41,32 @@ trainer.train()
 )
 def test_blocks_of_concatenated_texts(blocks: str, length: object) -> None:
     assert memlint.estimate(SCRIPT.format(blocks=blocks), path="train.py").run.sequence.length == length
+
+
+COLLATED = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+def collate(examples):
+    return tokenizer([one["text"] for one in examples]{cut})
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+args = SFTConfig("out", per_device_train_batch_size=1, dataset_kwargs={{"skip_prepare_dataset": {skips}}}{length})
+SFTTrainer(model=model, args=args, data_collator=collate).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("skips", "cut", "length", "found"),
+    [
+        (True, "", "", UNKNOWN),
+        (True, ", truncation=True, max_length=640", "", 640),
+        (True, "", ", max_length=512", 512),
+        (False, "", "", 1024),
+    ],
+)
+def test_a_collator_of_the_scripts_own_decides_where_nothing_is_prepared(
+    skips: bool, cut: str, length: str, found: object
+) -> None:
+    script = COLLATED.format(skips=skips, cut=cut, length=length)
+    assert memlint.estimate(script, path="train.py").run.sequence.length == found

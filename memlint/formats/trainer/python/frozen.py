@@ -36,6 +36,29 @@ def frozen_parts(seen: list[Made], model: Value) -> tuple[tuple[str, bool], ...]
     return known if len(known) == len(found) else Undetermined(ONE_BY_ONE)
 
 
+BESIDE_ADAPTER = "the script trains weights beside its adapter"
+_OF_ADAPTER = re.compile(r"""["'][\w.]*(?:lora|adapter)""", re.IGNORECASE)
+_AROUND = 300  # characters of a loop over parameters
+
+
+def trains_beside_adapter(seen: list[Made], model: Value, text: str) -> bool:
+    """Whether weights of `model` may train that are none of its adapter: `requires_grad` is set after get_peft_model
+    has frozen them. Loops that look for the adapter's own names set nothing else."""
+    adapted = [number for number, made in enumerate(seen) if made.last == "get_peft_model"]
+    origins = [origin_of(one) for one in alternatives(model)]
+    later = seen[adapted[-1] + 1 :] if adapted else []
+    return any(
+        setting.trains is not False and _OF_ADAPTER.search(_text_around(made, text)) is None
+        for made in later
+        for setting in _settings(made, origins)
+    )
+
+
+def _text_around(made: Made, text: str) -> str:
+    span = made.source.span
+    return text if span is None else text[max(0, span.start - _AROUND) : span.end + _AROUND]
+
+
 def _settings(made: Made, origins: list[Value]) -> Iterator[_Setting]:
     is_set = made.name == FREEZES
     if not is_set and _OTHER.search(made.name) is None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.lengths import lengths_of_sides, writes_targets
 from memlint.formats.trainer.python.libraries import CONFIG_READ
 from memlint.formats.trainer.python.model import (
     PREPARES_QUANTIZED,
@@ -88,7 +89,9 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     keys.update(_precision(seen, engines))
     keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
     keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
-    keys["max_length"] = _length(lengths, _generates(seen, text))
+    generates = _generates(seen, text)
+    sides = lengths_of_sides(seen) if writes_targets(trained) and not generates else {}
+    keys.update(sides or {"max_length": _length(lengths, generates)})
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()

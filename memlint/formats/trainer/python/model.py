@@ -15,6 +15,7 @@ from memlint.source.python.values import (
     Items,
     Known,
     Made,
+    Table,
     Undetermined,
     Value,
     alternatives,
@@ -110,6 +111,8 @@ def _of_made(model: Made) -> Keys:
         keys = _adapter_from(model)
     elif last == "from_pretrained" or last in ("pipeline", "from_config") or _is_made_by_its_class(model):
         keys = _loaded(model)
+    elif last in EMBEDDERS:
+        keys = embedder_keys(model)
     elif last in _METHODS and model.base is not None:
         keys = model_keys(model.base)
     elif last in _WRAPPERS and model.positional:
@@ -125,6 +128,49 @@ def _of_made(model: Made) -> Keys:
     elif _HAS_ADAPTER in model.attributes:
         keys["use_peft"] = Undetermined("the script attaches adapters of its own", model.source)
     return keys
+
+
+# Models of sentence-transformers 5.7: sentence_transformer/model.py, sparse_encoder/model.py, cross_encoder/model.py
+# and multi_vector_encoder/model.py.
+EMBEDDERS = frozenset({"SentenceTransformer", "SparseEncoder", "CrossEncoder", "MultiVectorEncoder"})
+
+
+def embedder_keys(model: Made) -> Keys:
+    """`SentenceTransformer(name, model_kwargs={...})`, `SentenceTransformer(modules=[Transformer(name), Pooling()])`:
+    the encoder, and the length that its tokenizer cuts to."""
+    encoder = _encoder_of(model)
+    if encoder is None:
+        return {"model_name_or_path": Undetermined(f"the modules of `{model.last}` are the script's own", model.source)}
+    keys = model_keys(_argument(encoder, 0, "model_name_or_path", "model_name") or Known("", model.source))
+    given = next((encoder.arguments[one] for one in ("model_kwargs", "model_args") if one in encoder.arguments), None)
+    words = {str(name): value for name, value in given.values.items()} if isinstance(given, Table) else {}
+    dtype = words.get("dtype") or words.get("torch_dtype")
+    if dtype is not None:
+        keys["dtype"] = _dtype(dtype)
+    if "attn_implementation" in words:
+        keys["attn_implementation"] = words["attn_implementation"]
+    said = {**encoder.arguments, **model.arguments, **model.attributes}
+    length = next((said[name] for name in ("max_seq_length", "max_length") if name in said), None)
+    if length is not None and not (isinstance(length, Known) and length.value is None):
+        keys["max_length"] = length
+    if ADAPTER in model.attributes:
+        keys.update(adapter_keys(model.attributes[ADAPTER]))
+    return keys
+
+
+def _encoder_of(model: Made) -> Made | None:
+    """The call that names the encoder: the model's own, or that of the first module, where what stands behind it only
+    pools its tokens."""
+    modules = model.arguments.get("modules")
+    if modules is None:
+        return model
+    first, *rest = modules.values if isinstance(modules, Items) and modules.values else [None]
+    if not all(isinstance(one, Made) and one.last in _POOLING for one in rest):
+        return None
+    return first if isinstance(first, Made) and first.last == "Transformer" else None
+
+
+_POOLING = ("Pooling", "Normalize", "Dense")  # of sentence-transformers: they read one vector of a text
 
 
 def _is_made_by_its_class(model: Made) -> bool:
@@ -144,6 +190,11 @@ _LANGUAGE_MODELS = (
     *("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForSeq2SeqLM", "ForImageTextToText"),
     *("ForVision2Seq", "FastLanguageModel", "FastModel", "FastVisionModel", "WithLMHead"),
 )
+
+
+def class_of(loaded: Made) -> str:
+    """`AutoModel` of `transformers.AutoModel.from_pretrained`."""
+    return loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
 
 
 def origin_of(model: Value) -> Value:

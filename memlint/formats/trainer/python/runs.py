@@ -6,7 +6,17 @@ import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, other_than_texts, texts_per_sample
+from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
+from memlint.formats.trainer.python.lengths import (
+    length_of_dataset,
+    lengths_of,
+    lengths_of_calls,
+    lengths_of_options,
+    lengths_of_sides,
+    truncates,
+    writes_targets,
+)
 from memlint.formats.trainer.python.libraries import (
     ASKS_FOR_CARD,
     CHECKPOINTS,
@@ -23,6 +33,7 @@ from memlint.formats.trainer.python.model import (
     STANDBY,
     Keys,
     adapter_keys,
+    class_of,
     is_unbound,
     merged,
     model_keys,
@@ -34,12 +45,9 @@ from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_
 from memlint.formats.versions import Version
 from memlint.source.document import NoRelease, OutdatedArguments, Span
 from memlint.source.python.classes import external_bases
-from memlint.source.python.expressions import CUT
 from memlint.source.python.follow import follow_script
 from memlint.source.python.methods import LIBRARY_CLASSES, OWN_CLASS
-from memlint.source.python.parameters import BOUND
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
-from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.text import SourceText
 from memlint.source.python.values import (
     Either,
@@ -59,14 +67,7 @@ from memlint.source.python.values import (
     source_of,
 )
 
-_LENGTH_NAMES = frozenset(
-    {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
-)
-_TOKEN_NAME = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
-_PART_NAME = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
-_SHORTEST = 32  # tokens: what is cut shorter is no training sequence
 _OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
-_NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
 MAX_RUNS = 32  # of one script
 # trl 1.16.0: the second argument is the arguments, but for these.
 _ARGUMENTS_COME_THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
@@ -127,6 +128,9 @@ class PythonRun(NamedTuple):
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
     keeps_logits: bool = False  # `StartedProgram.keeps_logits`
+    cuts_nothing: bool = False  # `StartedProgram.cuts_nothing`
+    texts_per_sample: int = 0  # `StartedProgram.texts_per_sample`
+    compares_texts: str = ""  # `StartedProgram.compares_texts`
     outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
     no_release: NoRelease | None = None  # `StartedProgram.no_release`
 
@@ -135,7 +139,8 @@ class PythonRun(NamedTuple):
         """Whose trainer it is: "trl", "transformers", or "torch" for a loop of the script's own."""
         if not self.trainer:
             return "torch"
-        return "transformers" if self.trainer in ("Trainer", "Seq2SeqTrainer") else "trl"
+        of_transformers = self.trainer in ("Trainer", "Seq2SeqTrainer") or self.trainer in OF_EMBEDDINGS
+        return "transformers" if of_transformers else "trl"
 
     @property
     def has_plain_arguments(self) -> bool:
@@ -167,15 +172,15 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     seen: list[Made] = []
     follow_script(script, files, seen.append, LIBRARIES, CONSTANTS, command)
     trainers = [made for made in seen if _is_trainer(made)][:MAX_RUNS]
-    lengths = _lengths(seen)
+    lengths = lengths_of(seen)
     asks = any(made.name == ASKS_FOR_CARD for made in seen)
     made = (_run(trainer, lengths, seen, script.text) for trainer in trainers if _says_something(trainer))
     found = tuple(run._replace(asks_for_card=asks) for run in made)
     if found or trainers:
         return found if _NO_CARD.search(script.text) is None else tuple(map(_on_the_cpu, found))
     loaders = [made for made in seen if made.last == "DataLoader"]
-    own = next((length for one in loaders for length in map(_length_of_dataset, one.positional[:1]) if length), [])
-    lengths = own or lengths or _lengths_of_calls(seen) or _lengths_of_options(seen)
+    own = next((length for one in loaders for length in map(length_of_dataset, one.positional[:1]) if length), [])
+    lengths = own or lengths or lengths_of_calls(seen) or lengths_of_options(seen)
     loop = loop_of(seen, lengths, script.text)
     if loop is None:
         return ()
@@ -229,47 +234,6 @@ def _is_configuration(arguments: Made | Instance) -> bool:
     return any(base.last.endswith(("Arguments", "Config")) for base in bases)
 
 
-def _tokenizes(made: Made) -> bool:
-    """`tokenizer(text, max_length=..., truncation=True)`."""
-    truncation, length = made.arguments.get("truncation"), made.arguments.get("max_length")
-    if isinstance(length, Known) and isinstance(length.value, int) and length.value >= _NO_LIMIT:
-        return False
-    return length is not None and isinstance(truncation, Known) and bool(truncation.value)
-
-
-def _lengths(seen: list[Made]) -> list[Value]:
-    """Lengths that a script tokenizes or cuts to."""
-    found = [made.arguments["max_length"] for made in seen if _tokenizes(made)]
-    return found or [made.arguments["length"] for made in seen if _cuts(made)]
-
-
-def _lengths_of_calls(seen: list[Made]) -> list[Value]:
-    """Lengths that the functions of a script are given under such a name."""
-    bound = [made.arguments for made in seen if made.name == BOUND]
-    named = [value for values in bound for name, value in values.items() if name in _LENGTH_NAMES]
-    return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
-
-
-def _lengths_of_options(seen: list[Made]) -> list[Value]:
-    """Lengths that the command line gives under such a name."""
-    parsed = [made.arguments for made in seen if made.name == OPTIONS]
-    named = [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES]
-    return [value for value in named if not (isinstance(value, Known) and value.value is None)][:1]
-
-
-def _cuts(made: Made) -> bool:
-    """`ids[:max_length]`, `t[i : i + block_size]`: a script that tokenizes by itself cuts its sequences so; rows and
-    texts are none."""
-    length, of, bound = (made.arguments.get(name) for name in ("length", "of", "bound"))
-    if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
-        return False
-    if not isinstance(length.value, int) or length.value < _SHORTEST:
-        return False
-    if isinstance(bound, Known) and bound.value == "block_size":  # group_texts of transformers' examples
-        return True
-    return _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None
-
-
 def _arguments_of(trainer: Made) -> Value | None:
     position = 2 if trainer.last in _ARGUMENTS_COME_THIRD else 1
     given = next((trainer.arguments[name] for name in ("args", "config") if name in trainer.arguments), None)
@@ -300,10 +264,11 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if of_model is not None and not is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = of_model
     if "model_max_length" not in keys:
-        lengths = lengths or _lengths_of_calls(seen) or _lengths_of_options(seen)
+        lengths = lengths or lengths_of_calls(seen) or lengths_of_options(seen)
     if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
-        lengths = _length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
-        keys["max_length"] = either(lengths, "several lengths are tokenized to")
+        lengths = length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
+        sides = lengths_of_sides(seen) if model is not None and writes_targets(model) else {}
+        keys.update(sides or {"max_length": either(lengths, "several lengths are tokenized to")})
     if "fast_inference" in keys and _STANDBY.search(text):
         keys[STANDBY] = Known(True, trainer.source)
     frozen = frozen_parts(seen, model) if "use_peft" not in keys and model is not None else ()
@@ -311,6 +276,11 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         keys["use_peft"], frozen = frozen, ()
     elif "use_peft" not in keys and _extends(model):
         keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
+    elif "use_peft" in keys and model is not None and trains_beside_adapter(seen, model, text):
+        keys["use_peft"] = Undetermined(BESIDE_ADAPTER)
+    if not has_unsloth and not {"max_length", "max_seq_length"} & keys.keys() and _collates(trainer, arguments):
+        collated = Undetermined("the script's own collator makes the batches, and nothing is cut before")
+        keys["max_length"] = either(lengths, "several lengths are tokenized to") if lengths else collated
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
@@ -320,14 +290,32 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     bounds = {} if has_unsloth else newest(trainer, framework, arguments, seen, gone)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
+    texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
     return PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, bounds, prepared, spreads, later),
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
+        texts_per_sample=texts,
+        compares_texts=compares,
+        cuts_nothing=_cuts_nothing(trainer, seen),
         trainer_call=_call_of(trainer, seen),
         outdated=gone,
         no_release=None if asks else no_release(trainer, arguments),
     )
+
+
+def _cuts_nothing(trainer: Made, seen: list[Made]) -> bool:
+    """`StartedProgram.cuts_nothing`; sentence-transformers cuts at the model's limit alone, which few texts reach."""
+    return trainer.last in OF_EMBEDDINGS or (trainer.last in _TRANSFORMERS and not any(map(truncates, seen)))
+
+
+def _collates(trainer: Made, arguments: Value | None) -> bool:
+    """Whether TRL's trainer leaves the data as they are, so that a collator of the script's own alone decides about
+    lengths (trl 1.16 trainer/sft_trainer.py:1252 and 1571: samples are cut where the data set is prepared)."""
+    given = _said_by(arguments).get("dataset_kwargs")
+    skips = isinstance(given, Table) and is_on(given.values.get("skip_prepare_dataset"))
+    own = isinstance(trainer.arguments.get("data_collator"), (PythonFunction, Instance))
+    return trainer.last == "SFTTrainer" and skips and own
 
 
 def _call_of(trainer: Made, seen: list[Made]) -> str:
@@ -360,8 +348,8 @@ def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Key
     added = _second_model(trainer) or _scores(trainer, seen)
     if added:
         return added, "all"
-    if _embeds(trainer):
-        return "trains embeddings", "headless"
+    if trainer.last in OF_EMBEDDINGS:
+        return other_than_texts(trainer), "headless"
     other = _of_its_own(trainer, model) if model is not None else ""
     if other or model is None:
         return other, "headless" if other.endswith(_CLASSIFIER) else "all" if _extends(model) else ""
@@ -448,12 +436,7 @@ def _gives_scores(trainer: Made, model: Value) -> bool:
 
 
 def _is_scoring(loaded: Made) -> bool:
-    return not isinstance(loaded.attributes.get(OWN_CLASS), Known) and _class_of(loaded).endswith(_SCORING)
-
-
-def _class_of(loaded: Made) -> str:
-    """`AutoModel` of `transformers.AutoModel.from_pretrained`."""
-    return loaded.name.removesuffix(".from_pretrained").rpartition(".")[2]
+    return not isinstance(loaded.attributes.get(OWN_CLASS), Known) and class_of(loaded).endswith(_SCORING)
 
 
 def _extends(model: Value | None) -> bool:
@@ -477,14 +460,9 @@ def _own_class(trainer: Made, loaded: Value) -> str:
         return f"loads `{own.value}`, a class of the repository"
     if is_unbound(loaded):
         return f"loads `{loaded.name.partition('.')[0]}`, a class that nothing imports by its name"
-    name = _class_of(loaded)
+    name = class_of(loaded)
     is_head = name.endswith((*_SCORING, _SEVERAL_TEXTS)) and trainer.last in _TRANSFORMERS
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
-
-
-def _embeds(trainer: Made) -> bool:
-    """Whether its losses compare embeddings of whole batches, as sentence-transformers' do: there are no logits."""
-    return trainer.last.startswith(("SentenceTransformer", "CrossEncoder"))
 
 
 def _fake_quantized(model: Value) -> str:
@@ -527,14 +505,6 @@ def _second_model(trainer: Made) -> str:
     given = {name: trainer.arguments[name] for name in _OTHER_MODELS if name in trainer.arguments}
     other = next((name for name, value in given.items() if not (isinstance(value, Known) and value.value is None)), "")
     return f"gives its trainer a second model, `{other}`" if other else ""
-
-
-def _length_of_dataset(dataset: Value | None) -> list[Value]:
-    """The length that a dataset of the script's own class keeps: `TextDataset(rows, tokenizer, max_length=512)`."""
-    kept = dataset.attributes if isinstance(dataset, Instance) else {}
-    found = (value for name, value in kept.items() if name in _LENGTH_NAMES)
-    length = next((value for value in found if isinstance(value, Known) and isinstance(value.value, int)), None)
-    return [] if length is None else [length]
 
 
 def _of_trainer(trainer: Made) -> Keys:

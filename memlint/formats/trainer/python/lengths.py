@@ -1,0 +1,102 @@
+"""The lengths to which a script's tokens are cut, as far as its calls show them."""
+
+from __future__ import annotations
+
+import re
+
+from memlint.formats.trainer.python.model import Keys, class_of, origins_of
+from memlint.source.python.expressions import CUT
+from memlint.source.python.parameters import BOUND
+from memlint.source.python.standard_library import OPTIONS
+from memlint.source.python.values import Instance, Known, Made, Undetermined, Value, either, same
+
+_LENGTH_NAMES = frozenset(
+    {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
+)
+_TOKEN_NAME = re.compile(r"ids?\b|tok|label|mask|encod|seq", re.IGNORECASE)  # names of what holds tokens
+_PART_NAME = re.compile(r"prompt|answer|response|completion|source|target|context|question|query|chosen|rejected|image")
+_SHORTEST = 32  # tokens: what is cut shorter is no training sequence
+_NO_LIMIT = 1_000_000  # tokens: a tokenizer that cuts there cuts nothing
+_WITH_DECODER = ("ForSeq2SeqLM", "ForConditionalGeneration", "ForSpeechSeq2Seq", "MTModel")
+
+
+def lengths_of(seen: list[Made]) -> list[Value]:
+    """Lengths that a script tokenizes or cuts to."""
+    found = [made.arguments["max_length"] for made in seen if _tokenizes(made)]
+    return found or [made.arguments["length"] for made in seen if _cuts(made)]
+
+
+def lengths_of_calls(seen: list[Made]) -> list[Value]:
+    """Lengths that the functions of a script are given under such a name."""
+    bound = [made.arguments for made in seen if made.name == BOUND]
+    named = [value for values in bound for name, value in values.items() if name in _LENGTH_NAMES]
+    return [value for value in named if isinstance(value, Known) and isinstance(value.value, int)]
+
+
+def lengths_of_options(seen: list[Made]) -> list[Value]:
+    """Lengths that the command line gives under such a name."""
+    parsed = [made.arguments for made in seen if made.name == OPTIONS]
+    named = [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES]
+    return [value for value in named if not (isinstance(value, Known) and value.value is None)][:1]
+
+
+def length_of_dataset(dataset: Value | None) -> list[Value]:
+    """The length that a dataset of the script's own class keeps: `TextDataset(rows, tokenizer, max_length=512)`."""
+    kept = dataset.attributes if isinstance(dataset, Instance) else {}
+    found = (value for name, value in kept.items() if name in _LENGTH_NAMES)
+    length = next((value for value in found if isinstance(value, Known) and isinstance(value.value, int)), None)
+    return [] if length is None else [length]
+
+
+def lengths_of_sides(seen: list[Made]) -> Keys:
+    """The two lengths that a script tokenizes sources and targets to, where they differ. Targets are `text_target`
+    (transformers 5.23 tokenization_utils_base.py, __call__), else what is cut to another length than the first."""
+    calls = [made for made in seen if _tokenizes(made)]
+    targets = [made for made in calls if _has_target_alone(made)]
+    named = bool(targets)
+    if not named:
+        targets = [made for made in calls if not same(made.arguments["max_length"], calls[0].arguments["max_length"])]
+    sources = [made.arguments["max_length"] for made in calls if not any(made is target for target in targets)]
+    if not targets or not (named or sources):
+        return {}
+    several, own = "several lengths are tokenized to", Undetermined("the tokenizer's own limit")
+    return {
+        "max_source_length": either(sources, several) if sources else own,
+        "max_target_length": either([made.arguments["max_length"] for made in targets], several),
+    }
+
+
+def writes_targets(model: Value) -> bool:
+    """Whether the model's encoder reads a source and its decoder writes a target."""
+    return any(isinstance(one, Made) and class_of(one).endswith(_WITH_DECODER) for one in origins_of(model))
+
+
+def truncates(made: Made) -> bool:
+    """Whether a call may cut its texts: `truncation=True` cuts to the tokenizer's own length where none is said."""
+    truncation = made.arguments.get("truncation")
+    return _cuts(made) or not (truncation is None or (isinstance(truncation, Known) and not truncation.value))
+
+
+def _tokenizes(made: Made) -> bool:
+    """`tokenizer(text, max_length=..., truncation=True)`."""
+    truncation, length = made.arguments.get("truncation"), made.arguments.get("max_length")
+    if isinstance(length, Known) and isinstance(length.value, int) and length.value >= _NO_LIMIT:
+        return False
+    return length is not None and isinstance(truncation, Known) and bool(truncation.value)
+
+
+def _has_target_alone(made: Made) -> bool:
+    return "text_target" in made.arguments and not made.positional and "text" not in made.arguments
+
+
+def _cuts(made: Made) -> bool:
+    """`ids[:max_length]`, `t[i : i + block_size]`: a script that tokenizes by itself cuts its sequences so; rows and
+    texts are none."""
+    length, of, bound = (made.arguments.get(name) for name in ("length", "of", "bound"))
+    if made.name != CUT or not (isinstance(length, Known) and isinstance(of, Known)):
+        return False
+    if not isinstance(length.value, int) or length.value < _SHORTEST:
+        return False
+    if isinstance(bound, Known) and bound.value == "block_size":  # group_texts of transformers' examples
+        return True
+    return _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None

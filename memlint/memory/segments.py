@@ -1,0 +1,357 @@
+"""The segments of a run's training step: the embedding, the decoder layers, the head with the loss.
+
+`segments` turns the model's units into segments, which `memlint.memory.autograd.walk` adds up. Counts are elements on
+one GPU and for one micro-batch; memory is in bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import memlint.memory.families.lookup as families
+import memlint.memory.layers.elements as elements
+import memlint.memory.sharding.model_parallel as parallel
+from memlint.architectures.model import Architecture, DecoderLayer
+from memlint.memory.autograd.profile import LayerMode, Profile
+from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
+from memlint.memory.embedding_segment import embedding_segment, gradient_of_tied
+from memlint.memory.encoder_decoder import decodes, encoder_end_segment, mel_segment, of_source, with_shared_gradients
+from memlint.memory.layers.kernel_config import KernelConfig
+from memlint.memory.layers.profiles import layer_profile
+from memlint.memory.loss import (
+    FUSED_LOSSES,
+    LossShape,
+    copies_shifted_logits,
+    head_profile,
+    keeps_logits_dtype,
+    loss_kind,
+    upcasts_logits,
+)
+from memlint.memory.parameter_roles import Roles, extents, roles
+from memlint.memory.parameters import MissingValue, ties_head
+from memlint.memory.step import (
+    COPY_PREFIX,
+    TrainingStep,
+    autograd_owns_grads,
+    segment,
+    token_embedding,
+)
+from memlint.memory.storage import BYTES, rounded
+from memlint.memory.values import ModelState, Tensor, Unit, UnitState
+from memlint.run import Run
+
+
+def segments(
+    step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool = False
+) -> list[Segment]:
+    """The embedding, the layers and the head, in the order of the forward.
+
+    `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
+    """
+    target = step
+    step = of_source(step) if step.architecture.encoder_decoder else step
+    first = mel_segment if step.architecture.mel_bins else embedding_segment
+    step_segments = [first(step, units[0], state.units[0])]
+    step = step._replace(width=step_segments[0].profile.width)
+    kinds: dict[tuple[int, int], _LayerKind] = {}
+    input_requires_grad = input_requires_grad or _trains(units[0])
+    for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
+        if unit.name != "layer":
+            continue
+        kind = step.architecture.layer_type_ids[unit.layer_index]
+        key = (kind, id(unit.tensors))
+        if step.architecture.encoder_decoder and step.tokens is not target.tokens and decodes(step, kind):
+            step_segments.append(encoder_end_segment(target, units, state, step_segments[-1].profile.width))
+            step = target._replace(width=step_segments[-1].profile.width)
+        if key not in kinds:
+            kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
+        for part_run, part in _split_every_n(step, unit):
+            part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
+            part_step = step if part_run is step.run else step._replace(run=part_run)
+            is_first = len(step_segments) == 1
+            step_segments += _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
+            width = step_segments[-1].profile.width
+            step = step if width == step.width else step._replace(width=width)
+        input_requires_grad = input_requires_grad or _trains(unit)
+    if step.architecture.encoder_decoder:
+        step_segments = with_shared_gradients(step, step_segments)
+    if step.counts["per_layer"]:
+        step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
+    step_segments.append(_head_segment(step, units, state, input_requires_grad))
+    return step_segments
+
+
+class _LayerKind:
+    """The values that equal layers share: code, parameters, and the number of elements of their tensors by extent."""
+
+    __slots__ = ("_profiles", "_sizes", "counts", "kernels", "roles", "shape")
+
+    def __init__(
+        self, shape: DecoderLayer, layer_roles: Roles, kernels: KernelConfig, counts: Mapping[str, int]
+    ) -> None:
+        self.shape = shape
+        self.roles = layer_roles
+        self.kernels = kernels
+        self.counts = counts
+        self._sizes: dict[bool, TensorBytes] = {}
+        self._profiles: dict[LayerMode, Profile] = {}
+
+    def profile(self, mode: LayerMode) -> Profile:
+        """The recording of such a layer. Cached here by the mode, which is a cheaper key than all values together."""
+        found = self._profiles.get(mode)
+        if found is None:
+            found = self._profiles[mode] = layer_profile(self.shape, self.roles, self.kernels, mode)
+        return found
+
+    def sizes(self, keeps_gradients: bool) -> TensorBytes:
+        """The bytes of such a layer's tensors, with gradients that stay where autograd made them or without."""
+        found = self._sizes.get(keeps_gradients)
+        if found is None:
+            found = self._sizes[keeps_gradients] = tensor_bytes(self.counts, keeps_gradients)
+        return found
+
+
+def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKind:
+    counts = dict(step.counts)
+    inner = parallel.activation_divisors(step.run).inner
+    layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
+    counts.update({extent: count // inner for extent, count in layer_counts.items()})
+    counts.update(extents(unit.tensors, step.tokens.count))
+    counts.update(elements.of_expert_adapters(counts, shape.mlp, step.tokens))
+    layer_roles = roles(unit.tensors, step.run.method.dropout > 0)
+    return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, counts)
+
+
+def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
+    """The last layers, whose backward leaves the gradient of every layer's own embedding for the layers before them."""
+    kept = rounded(step.counts["per_layer"] * step.width)
+    return last._replace(kept_after_backward=last.kept_after_backward + kept // last.repeat)
+
+
+def _trains(unit: Unit) -> bool:
+    return any(tensor.trainable for tensor in unit.tensors)
+
+
+def _split_every_n(step: TrainingStep, unit: Unit) -> list[tuple[Run, Unit]]:
+    """(run, unit) of equal layers, where the run tells whether they are checkpointed: one pair, or two if only every
+    n-th layer is (transformers 5.23 modeling_utils.py:3237, `layer_index % every_n_layers == 0`)."""
+    checkpointed, every = step.run, step.run.checkpointing.every
+    if checkpointed.checkpointing.mode != "every_n" or every < 2:
+        return [(checkpointed, unit)]
+    not_checkpointed = checkpointed._replace(checkpointing=checkpointed.checkpointing._replace(mode="none"))
+    layers = range(unit.layer_index, unit.layer_index + unit.repeat)
+    return [
+        (not_checkpointed if index % every else checkpointed, unit._replace(repeat=1, layer_index=index))
+        for index in layers
+    ]
+
+
+def _state_of_one(unit_state: UnitState, unit: Unit, one: Unit) -> UnitState:
+    """The state of one repetition of a unit."""
+    later = unit.layer_index + unit.repeat - 1 - one.layer_index
+    return unit_state._replace(moments=unit_state.moments[later : later + 1])
+
+
+def _layer_segments(
+    step: TrainingStep,
+    unit: Unit,
+    unit_state: UnitState,
+    kind: _LayerKind,
+    input_requires_grad: bool,
+    is_first: bool,
+) -> list[Segment]:
+    """The segments of consecutive equal layers: one, or two where the first layer differs.
+
+    The input of the first layer may need no gradient. It may also be narrower: after fp32 norms, 4-bit layers add fp32
+    to a residual stream in half precision. Where a hook alone makes it require a gradient, it is a leaf: the graph
+    holds it on the card, although a copy of it waits on the host.
+    """
+    checkpoint = step.run.checkpointing
+    checkpointed = checkpoint.mode not in ("none", "selective")
+    if checkpoint.skips_frozen_layers and not _trains(unit):
+        checkpointed = False
+    offloads = checkpoint.offload or step.run.offload.activations != "none"
+    needs_gradient = input_requires_grad or checkpointed
+    is_leaf = checkpointed and not input_requires_grad and (is_first or checkpoint.skips_frozen_layers)
+    first_mode = LayerMode(step.width, needs_gradient, checkpointed, checkpoint.reentrant, offloads and not is_leaf)
+    first = _layer(step, kind, first_mode, unit_state, unit, unit.repeat)
+    if unit.repeat == 1:
+        return [first]
+    needs_gradient = needs_gradient or _trains(unit)
+    later_mode = LayerMode(first.profile.width, needs_gradient, checkpointed, checkpoint.reentrant, offloads)
+    if later_mode == first_mode:
+        return [first]
+    later = _layer(step, kind, later_mode, unit_state, unit, unit.repeat - 1)
+    return [first._replace(repeat=1, moments=first.moments[-1:]), later._replace(moments=later.moments[:-1])]
+
+
+def _layer(
+    step: TrainingStep, kind: _LayerKind, mode: LayerMode, unit_state: UnitState, unit: Unit, repeat: int
+) -> Segment:
+    sizes = kind.sizes(autograd_owns_grads(step.run, unit_state))
+    found = segment(kind.profile(mode), sizes, unit_state, repeat)
+    kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode)
+    return found._replace(kept_after_backward=kept, held_until_loss=held) if kept or held else found
+
+
+def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int:
+    """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside the
+    half-precision copies that attention saves.
+
+    Rotated keys are fp32 under autocast where the residual stream is, and values are cached in the dtype of the keys
+    (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast attention saves what is
+    cached. A checkpointed model caches nothing (utils/generic.py:1042).
+    """
+    attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
+    rotary, normed_later = family.rotary, family.attention.norms_after_rotary
+    casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
+    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < mode.width
+    caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache
+    if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
+        return 0
+    return rounded(kind.counts["key"] * mode.width) + rounded(kind.counts["value"] * mode.width)
+
+
+def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
+    """Bytes that FSDP1 keeps until the backward ends: the detached input of a recomputed layer, and its gradient.
+
+    transformers before 4.52 checkpoints around the FSDP unit, so the unit's forward sees a detached leaf; the hook
+    that reshards a frozen flat parameter (torch 2.4 torch/distributed/fsdp/_runtime_utils.py,
+    _register_post_backward_reshard_only_hook) holds the unit's inputs. Later layers checkpoint inside of themselves
+    (GradientCheckpointingLayer). Without this, measured runs are 16 to 32 % higher (fms-liger-46 and -47, -179).
+    """
+    run = step.run
+    version = run.stack.transformers
+    uses_fsdp1 = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 1
+    checkpoints_outside = bool(version) and version < (4, 52)
+    trains_adapters = run.method.kind not in ("full", "freeze")
+    if not (uses_fsdp1 and checkpoints_outside and trains_adapters and mode.checkpoint and mode.reentrant):
+        return 0
+    return 2 * rounded(step.counts["hidden"] * step.width)
+
+
+def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool) -> Segment:
+    """The final norm, the head and the loss.
+
+    With tied embeddings the head reads the embedding's weight, whose gradient arrives here first. Where
+    `modules_to_save` copied one of the two, the copy has a gradient of its own. Scores have a head of their own.
+    """
+    tensors, unit_state = units[-1].tensors, state.units[-1]
+    if ties_head(step.run) and not any(tensor.kind == "head" for tensor in tensors):
+        embedding = token_embedding(units[0])
+        table = next(tensor for tensor in units[0].tensors if tensor.kind == "embedding")
+        tensors += (table._replace(kind="head"),)
+        if not embedding.name.startswith(COPY_PREFIX):
+            kept = unit_state.gradient_kept + gradient_of_tied(units[0], state.units[0])
+            unit_state = unit_state._replace(gradient_kept=kept)
+    counts = dict(step.counts)
+    counts.update(extents(tensors, step.tokens.count))
+    counts["w:altup_unembed"] = step.architecture.hidden_size**2
+    mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
+    profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
+    kept = _kept_logits(step, tensors)
+    product = HeadProduct()
+    if step.run.parallelism.engine in ("deepspeed", "fsdp") and loss_kind(step.run) not in FUSED_LOSSES:
+        product = _head_product(step, unit_state, kept)
+        unit_state = _at_loss(unit_state, state)
+    found = segment(profile, tensor_bytes(counts, autograd_owns_grads(step.run, unit_state)), unit_state, 1)
+    return found._replace(kept_after_backward=kept, product=product)
+
+
+def _head_product(step: TrainingStep, unit_state: UnitState, kept: int) -> HeadProduct:
+    """The moments of the head's matrix product: its input and output, and what the final norm saved, with the
+    parameters that are gathered then. In the backward the product has the head's gradient beside it."""
+    width = step.kernels.autocast_width or step.width
+    hidden, logits = step.counts["hidden"], step.counts["logits"]
+    forward = rounded(4 * hidden) + 2 * rounded(width * hidden) + rounded(width * logits)
+    gradient = unit_state.moments[0].live if unit_state.moments else unit_state.gradient_live
+    gathered = unit_state.gathered_forward, unit_state.gathered_backward
+    return HeadProduct(forward, forward + rounded(width * hidden) + kept, *gathered, gradient)
+
+
+def _at_loss(unit_state: UnitState, state: ModelState) -> UnitState:
+    """The head's state while the loss runs: it has no gradients yet, and its parameters may already be released."""
+    return unit_state._replace(
+        gathered_forward=state.gathered_at_loss,
+        gathered_backward=state.gathered_at_loss_backward,
+        gradient_live=0,
+        moments=tuple(moment._replace(live=0) for moment in unit_state.moments),
+    )
+
+
+def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
+    """Bytes of the logits that the training loop holds until the backward ends; 0 if it does not."""
+    run = step.run
+    if not run.loss.keeps_logits or loss_kind(run) in FUSED_LOSSES:
+        return 0
+    head = next((tensor for tensor in tensors if tensor.kind == "head"), None)
+    width = step.kernels.autocast_width or (BYTES.get(head.dtype, 2) if head else 2)
+    wide = run.precision.outputs_to_fp32 or upcasts_logits(run) or run.precision.upcast_lmhead_output
+    wide = wide or (run.loss.scores_in_fp32 and _loss_stage(run) == "logps" and loss_kind(run) != "fused_ce")
+    return rounded(step.counts["logits"] * (4 if wide else width))
+
+
+def _loss_shape(step: TrainingStep) -> LossShape:
+    run, architecture = step.run, step.architecture
+    family = families.of(architecture)
+    if not isinstance(run.loss.kind, str):
+        raise MissingValue("loss.kind", "it is not known whether the loss builds the logits")
+    return LossShape(
+        kind=loss_kind(run),
+        keeps_logits=run.loss.keeps_logits,
+        outputs_to_fp32=bool(run.precision.outputs_to_fp32),
+        softcap=architecture.logits_softcap,
+        scales_logits=architecture.logits_scale or run.loss.scales_logits,
+        norm=_final_norm(architecture),
+        copies_shifted=copies_shifted_logits(run),
+        in_logits_dtype=keeps_logits_dtype(run),
+        drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
+        adds_bias=family.loss.adds_bias,
+        scales_input=family.loss.scales_input and architecture.tied_embeddings,
+        shifts=family.loss.shifts,
+        upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,
+        stage=_loss_stage(run),
+        label_smoothing=run.loss.label_smoothing > 0 and run.method.stage in ("pt", "sft"),
+        runs_reference=runs_reference_forward(run),
+        likelihood_of_chosen=run.loss.likelihood_of_chosen,
+        selection=run.loss.selection,
+        scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),
+        scores_completions=run.loss.scores_completions,
+        divergence=run.loss.divergence,
+        in_row_chunks=run.loss.in_row_chunks,
+        entropy=run.loss.entropy,
+        gradient_apart=run.loss.gradient_apart,
+        needs_gradient=step.needs_gradient,
+        streams=max((kind.streams for kind in architecture.layer_types), default=1),
+    )
+
+
+def _final_norm(architecture: Architecture) -> str:
+    last = architecture.layer_types[architecture.layer_type_ids[-1]]
+    traits = families.of_layer(last.class_name).norm
+    if traits.after_sums:
+        return "none"
+    if traits.centred:
+        return "centred"
+    if traits.in_autocast_dtype:
+        return "layer_in_autocast_dtype"
+    return "rms_gemma" if traits.scales_in_fp32 and last.norm == "rms" else last.norm
+
+
+_LOG_PROBABILITY_STAGES = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo")
+
+
+def runs_reference_forward(run: Run) -> bool:
+    """Whether a reference model's forward runs while the graph of the policy is alive."""
+    beforehand = run.rollout.reference_micro_batch_size != 0
+    compares = _loss_stage(run) == "logps" or bool(run.loss.divergence)
+    return run.method.reference_model not in ("none", "precomputed") and compares and not beforehand
+
+
+def _loss_stage(run: Run) -> str:
+    if run.method.stage == "rm":
+        return run.method.reward_head
+    if run.method.drops_language_head:
+        return "score"
+    return "logps" if run.method.stage in _LOG_PROBABILITY_STAGES else ""
