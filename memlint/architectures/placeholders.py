@@ -42,6 +42,6 @@ def without_path(name: str) -> str:
 
 
 def _is_placeholder_folder(path: str) -> bool:
-    """Whether the beginning or the whole of a path is filled in by whoever runs it: `path_to/...`, `your-models/...`."""
+    """Whether a path, or its beginning, is filled in by whoever runs it: `path_to/...`, `your-models/...`."""
     parts = path.strip().lower().translate(_SLASHES)
     return any(part in parts for part in _PLACEHOLDER_PARTS) or parts.startswith(("your/", "/your/"))
