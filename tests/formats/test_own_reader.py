@@ -31,7 +31,7 @@ IMPORTS = {
     ("extra", "files", "reader"),
     [
         ({"trainer": {"backend": "own"}}, RUN, "train.py"),
-        ({"trainer": {"backend": "own"}}, IMPORTS, "src/own/trainer.py"),
+        ({"trainer": {"backend": "own"}}, IMPORTS, "src/own/cli.py"),  # the program: what it imports may read others
         ({}, RUN, "train.py"),
         ({}, HANDS_ON, ""),  # it fills in a file for the framework
         ({"cutof_len": 3}, HANDS_ON, ""),  # a slip

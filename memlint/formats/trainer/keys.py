@@ -423,8 +423,8 @@ _GENERATION = (
         read_only=True,
     ),
     Key(
-        *("gpu_memory_utilization", "number", "rollout.share", 0.5),
-        about="The share of what is free on the GPU that Unsloth's vLLM takes, the model's weights included.",
+        *("gpu_memory_utilization", "number", "rollout.share", 0.9),
+        about="The share of the GPU that vLLM takes; under Unsloth of what is free, with the weights, 0.5 unless said.",
         least=0,
         most=1,
         when=training.generates,

@@ -9,7 +9,7 @@ from memlint.run import UNKNOWN
 
 SCRIPT = """\
 from datasets import load_dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, losses, models
 from sentence_transformers import SentenceTransformerTrainingArguments
 
 model = SentenceTransformer({model})
@@ -52,7 +52,7 @@ def test_triplets_need_more_than_pairs() -> None:
     ("model", "length"),
     [
         ('"bert-base-uncased", model_kwargs={"torch_dtype": "bfloat16"}', 512),
-        ('modules=[Transformer("bert-base-uncased", max_seq_length=128), Pooling(768)]', 128),
+        ('modules=[models.Transformer("bert-base-uncased", max_seq_length=128), models.Pooling(768)]', 128),
     ],
 )
 def test_the_encoder_of_a_model(model: str, length: int) -> None:

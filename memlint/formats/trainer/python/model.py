@@ -167,7 +167,7 @@ def _encoder_of(model: Made) -> Made | None:
     first, *rest = modules.values if isinstance(modules, Items) and modules.values else [None]
     if not all(isinstance(one, Made) and one.last in _POOLING for one in rest):
         return None
-    return first if isinstance(first, Made) and first.last == "Transformer" else None
+    return first if isinstance(first, Made) and first.name.endswith("models.Transformer") else None
 
 
 _POOLING = ("Pooling", "Normalize", "Dense")  # of sentence-transformers: they read one vector of a text
