@@ -37,7 +37,7 @@ class Attempt(NamedTuple):
 
 def attempt(analysis: Analysis, edits: Iterable[Edit], finding: Finding | None, reanalyse: Reanalyse) -> Attempt:
     """Tries the edits of one fix. `finding`: the one that must be gone (None: none must)."""
-    edits = tuple(edits)
+    edits = tuple(_in_its_file(analysis.document, edit) for edit in edits)
     documents = _documents(analysis)
     found: list[Patch] = []
     contents: dict[str, bytes] = {}
@@ -71,10 +71,23 @@ def check_finding(tried: Attempt, analysis: Analysis, finding: Finding) -> Attem
     return tried._replace(refused="; ".join(law.detail for law in reasons))
 
 
+def _in_its_file(document: Document, edit: Edit) -> Edit:
+    """The edit of a command's value, made in the config that the command takes it from. A new key goes there too if the
+    command gives nothing but the config's name."""
+    files = _files(document)
+    home = files.get(str(edit.pointer[0]), files.get("")) if files and edit.pointer else None
+    return edit if home is None or edit.path != document.path else edit._replace(path=home.path)
+
+
+def _files(document: Document) -> Mapping[str, Document]:
+    return {} if document.start is None else document.start.values.files
+
+
 def _documents(analysis: Analysis) -> dict[str, Document]:
     parts = analysis.parsed.documents if analysis.parsed else ()
     # The launcher's options in a script are a document of the same path: the program's arguments come first.
-    return {document.path: document for document in (*reversed(parts), analysis.document)}
+    read = (*_files(analysis.document).values(), *reversed(parts), analysis.document)
+    return {document.path: document for document in read}
 
 
 def _edits_by_path(edits: tuple[Edit, ...]) -> dict[str, list[Edit]]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,7 +148,7 @@ class Workspace:
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
         other._sources = self._sources
-        names = {path.rpartition("/")[2] for path in changed}  # a quick test: most paths have none of these names
+        names = set(map(_last, changed))  # a quick test: most paths have none of these names
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches, other._readers = self._launches, self._readers
         other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
@@ -157,7 +157,9 @@ class Workspace:
         other._documents = {
             path: found
             for path, found in self._documents.items()
-            if path.rpartition("/")[2] not in names or self._files.absolute(path) not in changed
+            if not any(
+                self._files.absolute(name) in changed for name in _made_from(path, found) if _last(name) in names
+            )
         }
         return other
 
@@ -442,6 +444,18 @@ def _over(
     inside = _realpath(root)
     functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
     return Workspace(inside, _realpath(cwd), files, read, models, hub, exact, *functions, models_within)
+
+
+def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
+    """The files whose values the documents of the file at `path` hold: it, and the configs that a command names."""
+    yield path
+    for document in documents:
+        if document.start is not None:
+            yield from (config.path for config in document.start.values.files.values())
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _any_may_hold_commands(names: Iterable[str]) -> bool:

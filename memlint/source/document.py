@@ -148,7 +148,9 @@ class ValueSources(NamedTuple):
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
     # Key -> the Document that its value is taken from, for commands that name a config; under "" if all values are.
     files: Mapping[str, Any] = {}
-    named: Callable[[str], Any] | None = None  # reads a file that the program gets by name: a Document, or None
+    # Locates a file that the program gets by name: its absolute path, the Document that the script writes there, or
+    # None. It reads nothing: the file may change while the script's document stays.
+    located: Callable[[str], Any] | None = None
     reread: Callable[[str], tuple[Any, ...]] | None = None  # makes the script's documents again from a changed text
     # Key whose value is in another file -> whether all findings about it are reported there (in a script's command), or
     # only those about arguments as such: in a command on a page, or in the config that a script's program loads.

@@ -82,7 +82,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 
 def config_of(document: Document, context: Context) -> VerlConfig:
     sft = _is_sft(document)
-    base = _base(document, sft) or _composed(document, context)
+    base = _base(document, context, sft) or _composed(document, context)
     return VerlConfig(root(document), base, SFT_KEYS if sft else KEYS, context, sft)
 
 
@@ -94,13 +94,13 @@ def _is_sft(document: Document) -> bool:
     return not is_reinforcement(value)
 
 
-def _base(document: Document, sft: bool) -> Section | None:
+def _base(document: Document, context: Context, sft: bool) -> Section | None:
     """The file that a command's overrides are for, where the repository has it."""
-    start = document.start
-    if start is None or start.values.named is None or "config_name" in document.value:
+    if document.start is None or "config_name" in document.value:
         return None
-    found = (start.values.named(above + name) for above in _ABOVE for name in _BASES[sft])
-    return next((root(one, "companion") for one in found if one is not None and isinstance(one.value, dict)), None)
+    found = (context.read(above + name, document.path) for above in _ABOVE for name in _BASES[sft])
+    files = (one for one in found if not isinstance(one, MissingFile) and isinstance(one.value, dict))
+    return next((root(one, "companion") for one in files), None)
 
 
 def _composed(document: Document, context: Context) -> Section | None:

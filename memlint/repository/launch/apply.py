@@ -83,8 +83,9 @@ def _started(document: Document, start: Start, context: Context) -> Context:
     read = context.read
 
     def named(reference: str, path: str) -> Document | MissingFile:
-        found = start.values.named(reference) if path == document.path and start.values.named is not None else None
-        return read(reference, path) if found is None else found
+        located = start.values.located if path == document.path else None
+        found = None if located is None else located(reference)
+        return found if isinstance(found, Document) else read(found or reference, path)
 
     context = context._replace(read=named)
     if start.machine.gpus and not isinstance(context.gpus, int):

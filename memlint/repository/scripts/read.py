@@ -54,7 +54,7 @@ from memlint.source.shell.text import Text, known, shown
 from memlint.source.shell.tree import Source
 
 _FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs, if they get a file, read nothing else
-_WITH_FILES = ("trainer", "llamafactory", "axolotl")  # formats whose values a command may take from a file
+_WITH_FILES = ("trainer", "llamafactory", "axolotl", "swift")  # formats whose values a command may take from a file
 _DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyYAML's: `DIALECT` in its format.py
 _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose code must be followed
@@ -387,7 +387,7 @@ class _Reader:
             self._started(launched, definitions, format_name, invocation, run),
             self._machine(invocation, size, file),
             ValueSources(
-                named=partial(self._named, invocation.folder, dict(invocation.files)),
+                located=partial(self._located, invocation.folder, dict(invocation.files)),
                 in_other_file={} if run is None else dict.fromkeys(self._in_a_config(run.run, invocation), False),
             ),
             _accepted(launched, definitions, format_name, self.path if invocation.is_of_script else ""),
@@ -468,14 +468,18 @@ class _Reader:
         return path.removeprefix(f"{self.repository.root}/") if self.repository.root != "/" else path
 
     def _named(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | None:
-        """The file that the command names: one that the script wrote before, else one of the repository, relative to
-        the working folder or to the script's folder."""
+        """The file that the command names, read."""
+        found = self._located(folder, written, reference)
+        return self.repository.load(found, folder) if isinstance(found, str) else found
+
+    def _located(self, folder: str, written: Mapping[str, Text], reference: str) -> Document | str | None:
+        """The file that the command names: one that the script wrote before, else the path of one of the repository,
+        relative to the working folder or to the script's folder."""
         path = self._place(folder, reference)
         if path in written:
             return load(shown(written[path]).encode("utf-8", "replace"), reference)[0]
         beside = self._place(posixpath.dirname(self.path), reference)
-        found = self.repository.find(path, "file") or self.repository.find(beside, "file")
-        return self.repository.load(found, folder) if found is not None else None
+        return self.repository.find(path, "file") or self.repository.find(beside, "file")
 
     def _text(self, folder: str, written: Mapping[str, Text], reference: str) -> str | None:
         """The text of the file that the command names: one that the script wrote before, else one of the repository."""

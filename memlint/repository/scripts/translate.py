@@ -10,6 +10,7 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from typing import Any
 
 from memlint.formats.trainer.keys import KEYS
@@ -39,6 +40,8 @@ TRL_TASKS = {
 }
 _TRL_WORDS = {"reward": "rm"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
+# ms-swift 4.6.0 cli/main.py:36: its options come in front of those of the command.
+_FILE_COMES_FIRST = ("llamafactory", "axolotl", "swift")
 WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 # Keys of a LLaMA-Factory run that its other programs (such as scripts/vllm_infer.py) do not accept.
@@ -98,9 +101,9 @@ def is_axolotl(command: LaunchCommand) -> bool:
 
 
 def config_word(command: LaunchCommand, format_name: str) -> Word | None:
-    """The word that names the file with the run's values: for LLaMA-Factory and axolotl the first argument, for TRL and
-    scripts with such a parser the value of `--config` or a file."""
-    if format_name in ("llamafactory", "axolotl"):
+    """The word that names the file with the run's values: the first argument, or for TRL and scripts with such a parser
+    the value of `--config` or a file."""
+    if format_name in _FILE_COMES_FIRST:
         first = command.arguments[0] if command.arguments else None
         return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
     named, others = options(command.arguments)
@@ -116,7 +119,8 @@ def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Plac
     """The values of the file that a command names, which the command may override. If the file cannot be read, the
     values that matter to memory are unknown."""
     if file is not None:
-        yield from (Placed((key,), value) for key, value in file.value.items() if isinstance(key, str))
+        # Copies: the command may set a part of a section.
+        yield from (Placed((key,), deepcopy(value)) for key, value in file.value.items() if isinstance(key, str))
         return
     reason = f"`{word.text}` says it, which is not there or {NOT_READ}"
     for key in (*MAY_BE_PASSED, "model_name_or_path"):

@@ -16,12 +16,13 @@ from memlint.cli import main
 from memlint.findings import Edit
 from memlint.fixes.edits.apply import apply, patches
 from memlint.formats import recognise
+from memlint.formats.base import Context, MissingFile
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
 from memlint.repository.scripts.read import Repository, documents
 from memlint.repository.workspace import in_memory
 from memlint.run import UNKNOWN, Run, get, replace
-from memlint.source.document import Start, ValueSources
+from memlint.source.document import Document, Start
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 from tests.memory.runs import TINY
 
@@ -253,9 +254,13 @@ def test_before_0_4_a_rank_makes_no_adapter(release: tuple[int, ...] | None, kin
 def _over(own: dict[str, Any], **policy: dict[str, Any]) -> Run:
     """The run of overrides over a repository's own copy of the trainer's file."""
     base = document({"actor_rollout_ref": policy}, path="base.yaml")
-    named = ValueSources(named=lambda name: base if name.endswith("ppo_trainer.yaml") else None)
-    start = Start("verl", "python", values=named)
-    return run_of(verl.parse(document(own)._replace(start=start), known()))
+    return run_of(verl.parse(document(own)._replace(start=Start("verl", "python")), _beside(base)))
+
+
+def _beside(file: Document | None) -> Context:
+    """The context of a command whose repository has this file of the trainer."""
+    missing = MissingFile("missing", "no such file")
+    return known()._replace(read=lambda name, path: file if file and name.endswith("ppo_trainer.yaml") else missing)
 
 
 def test_a_copy_of_the_trainers_file_tells_its_release() -> None:
@@ -304,8 +309,7 @@ def test_a_copy_of_the_trainers_file_tells_whether_the_engine_always_sleeps(
 def test_an_override_is_of_a_key_that_the_trainers_file_has(base: dict[str, Any] | None, is_written: bool) -> None:
     """Hydra 1.3: `Could not override ...: Key is not in struct`."""
     file = document(base, path="ppo_trainer.yaml") if base is not None else None
-    named = ValueSources(named=lambda name: file if name.endswith("ppo_trainer.yaml") else None)
-    parsed = verl.parse(document(GRPO)._replace(start=Start("verl", "python", values=named)), known())
+    parsed = verl.parse(document(GRPO)._replace(start=Start("verl", "python")), _beside(file))
     edits = verl.edits(parsed, run_of(parsed), {"parallelism.fsdp.cpu_offload": True})
     assert (edits is not None) is is_written
 
@@ -365,13 +369,11 @@ def test_a_misspelled_override_is_renamed_below_its_section() -> None:
 
 def test_what_a_fork_adds_to_the_trainers_file_is_no_slip() -> None:
     file = document({"data": {"train_batch_sizes": 512}}, path="ppo_trainer.yaml")
-    named = ValueSources(named=lambda name: file if name.endswith("ppo_trainer.yaml") else None)
     value = changed(GRPO, data__train_batch_sizes=512)
-    start = Start("verl", "python", values=named)
+    start = Start("verl", "python")
     start = start._replace(program=start.program._replace(entry="verl.trainer.main_ppo"))
-    assert codes(verl.parse(document(value)._replace(start=start), known())) == []
-    bare = start._replace(values=ValueSources())
-    assert codes(verl.parse(document(value)._replace(start=bare), known())) == ["unknown-key"]
+    assert codes(verl.parse(document(value)._replace(start=start), _beside(file))) == []
+    assert codes(verl.parse(document(value)._replace(start=start), _beside(None))) == ["unknown-key"]
 
 
 HOST = "override_optimizer_config.optimizer_cpu_offload"
