@@ -58,6 +58,14 @@ def suggestions(name: str) -> tuple[str, ...]:
     return tuple(inside[:8] or _same_number(key))
 
 
+def sizes(name: str) -> tuple[Gpu, ...]:
+    """The cards that are sold as `name` with several sizes of memory, smallest first: "a100" is A100-40GB, A100-64GB
+    and A100-80GB. Empty for any other name."""
+    sized = re.compile(re.escape(_normalized(name)) + r"\d+gb")
+    found = [gpu for gpu in _gpus() if _normalized(name) and sized.fullmatch(_normalized(gpu.name))]
+    return tuple(sorted(found, key=lambda gpu: gpu.usable_bytes)) if len(found) > 1 else ()
+
+
 def instance(name: str) -> tuple[Gpu, int] | None:
     """GPU and count of a cloud machine type: "p4d.24xlarge" is 8 x A100-40GB. "ml." of SageMaker is ignored."""
     found = _instances().get(name.strip().lower().removeprefix("ml."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from memlint.errors import UsageError
-from memlint.hardware.catalog import find, instance, suggestions
+from memlint.hardware.catalog import find, instance, sizes, suggestions
 from memlint.hardware.model import Gpu
 
 
@@ -28,11 +28,22 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
     return several, number
 
 
-def requested_card(name: str) -> Gpu | None:
-    """The card that a job requests, by the name of a card or of a machine. None if the name is unknown or ambiguous:
-    "a100" has 40 or 80 GB."""
+REQUESTED = "the job asks for"
+REQUESTED_AS_NAMED = f"{REQUESTED} it"
+
+
+def requested_card(name: str) -> tuple[Gpu | None, str]:
+    """(card, how it is known) that a job requests, by the name of a card or of a machine; no card for an unknown name.
+
+    Of a card with several sizes ("a100") the largest: what it cannot hold, none of them holds.
+    """
     machine = instance(name)
-    return machine[0] if machine is not None else find(name)
+    card = machine[0] if machine is not None else find(name)
+    several = sizes(name) if card is None else ()
+    if not several:
+        return card, REQUESTED_AS_NAMED
+    smaller = " or ".join(gpu.name for gpu in several[:-1])
+    return several[-1], f"{REQUESTED} `{name}`, which may also be {smaller}"
 
 
 def _several(name: str) -> tuple[int, Gpu | None]:

@@ -9,8 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from memlint._record import NamedTuple
-from memlint.errors import UsageError
-from memlint.hardware.named import named_gpu
+from memlint.hardware.named import REQUESTED_AS_NAMED, requested_card, unknown_gpu
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
 from memlint.report.model import PART, FileReport
@@ -89,8 +88,8 @@ def _with_card_of_job(
     name = next((asked.card for text in texts if (asked := job(text)) and asked.card), "")
     if not name:
         return request, ()
-    try:
-        card, _ = named_gpu(name)
-    except UsageError as error:
-        return request, (f"the job asks for a card called {name}: {error}; name it with --gpu",)
-    return request._replace(facts=request.facts._replace(gpu=card)), ()
+    card, detail = requested_card(name)
+    if card is None:
+        return request, (f"the job asks for a card called {name}: {unknown_gpu(name)}; name it with --gpu",)
+    notes = () if detail == REQUESTED_AS_NAMED else (f"{detail}: judged as {card.name}; --gpu names another one",)
+    return request._replace(facts=request.facts._replace(gpu=card)), notes

@@ -8,6 +8,7 @@ import memlint.report.card_figures as card_figures
 import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
 from memlint.findings import reading_errors
+from memlint.hardware.named import REQUESTED
 from memlint.memory.readings import doubt
 from memlint.memory.values import Assumption, Estimate, Phase, component_words
 from memlint.report.model import PART, Report, RunReport, verdict_of, verdict_role
@@ -226,7 +227,7 @@ def _notes(estimate: Estimate, style: Style) -> Iterator[str]:
         if doubt_above and one.reason.startswith(doubt_above):
             one = one._replace(reason=f"{doubt_above}{_HOW_TO_STATE.get(one.field, '')}")
         yield f"  {style.paint('unknown', 'warning')} {one.field}: {unknowns.words(one)}"
-    noted = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred_model(one)]
+    noted = [one for one in estimate.assumptions if one.field in _ALWAYS_NOTED or _is_inferred(one)]
     for field, value, origin in noted:
         yield style.paint(f"  {field} = {one_line(str(value))}  ({one_line(origin)})", "dim")
 
@@ -241,7 +242,10 @@ _HOW_TO_STATE = {
 _ALWAYS_NOTED = ("device_bytes", "stack.unsloth")
 
 
-def _is_inferred_model(one: Assumption) -> bool:
+def _is_inferred(one: Assumption) -> bool:
+    """Whether the model's structure is inferred, or the card is the one that a job's header names."""
+    if one.field == "hardware.gpu":
+        return REQUESTED in one.origin
     return one.field == "model.architecture" and one.origin.startswith("inferred")
 
 

@@ -94,7 +94,7 @@ def test_a_command_without_a_training_is_handed_over(folder: Path) -> None:
 
 
 def test_a_card_that_is_not_known_is_said_and_nothing_is_refused(folder: Path) -> None:
-    write(folder, {"job.sh": JOB.format(card="a100")})
+    write(folder, {"job.sh": JOB.format(card="rtx6000")})
 
     done = run(folder, "--", "sbatch", "job.sh")
 

@@ -94,10 +94,10 @@ def _started(document: Document, start: Start, context: Context) -> Context:
         context = context._replace(
             gpus=start.machine.gpus, gpus_per_node=start.machine.gpus_per_node or start.machine.gpus, gpus_origin=origin
         )
-    card = requested_card(start.machine.card) if context.gpu is None else None
+    card, detail = requested_card(start.machine.card) if context.gpu is None else (None, "")
     if card is not None:
         position = Lines(document.text).span(start.machine.card_at, start.machine.card_at)
-        origin = Origin("file", document.path, position.line, position.column, detail="the job asks for it")
+        origin = Origin("file", document.path, position.line, position.column, detail=detail)
         context = context._replace(gpu=card, gpu_origin=origin)
     if start.machine.launch_file is not None and not context.companions:
         context = context._replace(companions=(start.machine.launch_file,))
