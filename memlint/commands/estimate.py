@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from memlint import __version__
@@ -13,6 +13,7 @@ from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
 from memlint.commands.what_if import add_what_if, wanted, what_if
 from memlint.errors import UsageError
+from memlint.lint.merge_reports import merge_reports
 from memlint.lint.pool import lint_files
 from memlint.memory.arithmetic import arithmetic
 from memlint.question.answer import Answer, answer
@@ -24,7 +25,7 @@ from memlint.question.write import write_files
 from memlint.report import json, table
 from memlint.report.arithmetic import lines as math_lines
 from memlint.report.card_figures import HOW_TO_READ
-from memlint.report.model import FileReport, Report, RunReport
+from memlint.report.model import Report
 from memlint.report.terminal import Style, style_for
 
 FORMATS = ("text", "json")
@@ -46,8 +47,8 @@ def run(program: str, arguments: list[str]) -> int:
     found = options.config_files(given)
     request = options.lint_request(given, fixes=False)._replace(assumptions=True)
     request = with_model_replaced(given, request, [file.path for file in found])
-    files = tuple(_each_run_once(file.report for file in lint_files(request, found, given.jobs)))
-    report = Report(files, (), __version__)
+    reports = merge_reports((file.report for file in lint_files(request, found, given.jobs)), len(found))
+    report = Report(tuple(reports), (), __version__)
     for name, path in pairs:
         text = json.render_estimates(report) if name == "json" else _table(report, given, path)
         if path is None:
@@ -69,16 +70,6 @@ def _parser(program: str) -> options.Parser:
     options.add_settings(parser)
     options.add_output(parser, FORMATS)
     return parser
-
-
-def _each_run_once(files: Iterable[FileReport]) -> Iterator[FileReport]:
-    """The reports, each run in the first file that tells of it: a config and the script that reads it are one run."""
-    shown: dict[str, list[RunReport]] = {}
-    for file in files:
-        new = tuple(run for run in file.runs if run not in shown.get(run.path, ()))
-        for run in new:
-            shown.setdefault(run.path, []).append(run)
-        yield file._replace(runs=new)
 
 
 def _table(report: Report, given: options.Options, path: str | None) -> str:

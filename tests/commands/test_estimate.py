@@ -217,7 +217,8 @@ def test_what_starts_the_run_names_the_file_that_was_written(tmp_path: Path) -> 
     assert "  start in runs with: llamafactory-cli train train.yaml\n" in below
 
 
-def test_a_config_and_the_script_that_reads_it_are_one_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["estimate", "check"])
+def test_a_config_the_script_that_reads_it_and_its_command_are_one_run(command: str, tmp_path: Path) -> None:
     write(tmp_path, FILES)
-    done = memlint(tmp_path, "estimate", ".", "--gpu", "RTX4090", "--gpus", "4", "--format", "json")
-    assert sorted(run["path"] for run in json.loads(done.out)["runs"]) == ["qlora.yaml", "run.sh"]
+    done = memlint(tmp_path, command, ".", "--gpu", "RTX4090", "--gpus", "4", "--format", "json")
+    assert [run["path"] for run in json.loads(done.out)["runs"]] == ["run.sh"]
