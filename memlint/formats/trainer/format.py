@@ -53,7 +53,7 @@ from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.vision_towers import apply_towers
 from memlint.formats.without_training import apply_without_training
 from memlint.run import Origin, Run
-from memlint.source.document import Document, Path
+from memlint.source.document import Document, Path, Start
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
 
@@ -191,8 +191,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     why = "its adapters leave the tower out" if leaves_tower else "nothing freezes a tower"
     apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
     read_frozen_parts(fields, config)
-    if (start := config.section.document.start) is not None and start.program.keeps_logits:
-        fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
+    _read_program(fields, config.section.document.start)
     if is_loop(config.section.document.start):
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
@@ -208,6 +207,16 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
         predicts = config.is_on("do_predict") or _trainer_call(config) == "predict"
         _apply_evaluation(fields, predicts and not config.is_on("prediction_loss_only"))
     return sections
+
+
+def _read_program(fields: Fields, start: Start | None) -> None:
+    """What the code of the started program says beside its arguments."""
+    if start is None:
+        return
+    if start.program.keeps_logits:
+        fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
+    if start.program.fills_length:
+        fields.infer("sequence.length_is_bound", False, "the script pads every text to it, or cuts blocks of it")
 
 
 # Keys that a file gives for training alone.

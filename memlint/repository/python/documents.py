@@ -351,6 +351,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         keeps_logits=run.keeps_logits,
         spreads_layers=run.spreads_layers,
         cuts_nothing=run.cuts_nothing,
+        fills_length=run.fills_length,
         texts_per_sample=run.texts_per_sample,
         compares_texts=run.compares_texts,
     )

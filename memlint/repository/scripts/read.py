@@ -435,6 +435,7 @@ class _Reader:
             frozen=() if run is None else run.run.frozen,
             engine="" if run is None else run.run.engine,
             keeps_logits=run is not None and run.run.keeps_logits,
+            fills_length=run is not None and run.run.fills_length,
             spreads_layers=run is not None and run.run.spreads_layers,
         )
 

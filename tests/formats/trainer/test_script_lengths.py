@@ -70,3 +70,34 @@ def test_a_collator_of_the_scripts_own_decides_where_nothing_is_prepared(
 ) -> None:
     script = COLLATED.format(skips=skips, cut=cut, length=length)
     assert memlint.estimate(script, path="train.py").run.sequence.length == found
+
+
+TOKENIZED = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen2.5-0.5B")
+
+def tokens(examples):
+    return tokenizer(examples["text"], truncation=True, max_length=512{padding})
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+Trainer(model=model, args=TrainingArguments("o"), train_dataset=data.map(tokens)).train()
+"""
+BLOCKS = SCRIPT.format(blocks="[t[i : i + block_size] for i in range(0, total, block_size)]")
+
+
+@pytest.mark.parametrize(
+    ("script", "is_bound"),
+    [
+        (TOKENIZED.format(padding=', padding="max_length"'), False),
+        (TOKENIZED.format(padding=", padding=True"), True),  # to the longest text of a batch
+        (TOKENIZED.format(padding=""), True),
+        (BLOCKS, False),
+    ],
+)
+def test_where_every_text_is_as_long_as_the_longest_may_be(script: str, is_bound: bool) -> None:
+    run = memlint.estimate(script, path="train.py").run
+    assert (run.sequence.length in (128, 512), run.sequence.length_is_bound) == (True, is_bound)
+    files = {"train.py": script, "train.sh": "torchrun --nproc_per_node 2 train.py\n"}
+    launched = memlint.estimate(files["train.sh"], path="train.sh", files=files).run
+    assert launched.sequence.length_is_bound == is_bound

@@ -77,6 +77,25 @@ def truncates(made: Made) -> bool:
     return _cuts(made) or not (truncation is None or (isinstance(truncation, Known) and not truncation.value))
 
 
+def fills(seen: list[Made]) -> bool:
+    """Whether every sequence has the length: all texts are padded to it, or one long text is cut into blocks of it."""
+    calls = [made for made in seen if _tokenizes(made)]
+    return all(map(_pads, calls)) if calls else any(map(_makes_blocks, seen))
+
+
+def _pads(made: Made) -> bool:
+    """`padding="max_length"`; `True` pads to the longest of the batch (transformers 4.57 tokenization_utils_base.py,
+    _get_padding_truncation_strategies)."""
+    padding = made.arguments.get("padding")
+    return isinstance(padding, Known) and padding.value == "max_length"
+
+
+def _makes_blocks(made: Made) -> bool:
+    """`t[i : i + block_size]`, the group_texts of transformers' examples."""
+    bound = made.arguments.get("bound")
+    return _cuts(made) and isinstance(bound, Known) and bound.value == "block_size"
+
+
 def _tokenizes(made: Made) -> bool:
     """`tokenizer(text, max_length=..., truncation=True)`."""
     truncation, length = made.arguments.get("truncation"), made.arguments.get("max_length")
@@ -97,6 +116,6 @@ def _cuts(made: Made) -> bool:
         return False
     if not isinstance(length.value, int) or length.value < _SHORTEST:
         return False
-    if isinstance(bound, Known) and bound.value == "block_size":  # group_texts of transformers' examples
+    if isinstance(bound, Known) and bound.value == "block_size":
         return True
     return _TOKEN_NAME.search(str(of.value)) is not None and _PART_NAME.search(str(of.value).lower()) is None

@@ -9,6 +9,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, other_than_texts, texts_per_sample
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
 from memlint.formats.trainer.python.lengths import (
+    fills,
     length_of_dataset,
     lengths_of,
     lengths_of_calls,
@@ -129,6 +130,7 @@ class PythonRun(NamedTuple):
     engine: str = ""  # `StartedProgram.engine`
     keeps_logits: bool = False  # `StartedProgram.keeps_logits`
     cuts_nothing: bool = False  # `StartedProgram.cuts_nothing`
+    fills_length: bool = False  # `StartedProgram.fills_length`
     texts_per_sample: int = 0  # `StartedProgram.texts_per_sample`
     compares_texts: str = ""  # `StartedProgram.compares_texts`
     outdated: tuple[OutdatedArguments, ...] = ()  # of the trainer itself
@@ -298,6 +300,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         texts_per_sample=texts,
         compares_texts=compares,
         cuts_nothing=_cuts_nothing(trainer, seen),
+        fills_length=trainer.last in _TRANSFORMERS and fills(seen),
         trainer_call=_call_of(trainer, seen),
         outdated=gone,
         no_release=None if asks else no_release(trainer, arguments),
