@@ -79,6 +79,8 @@ _TRL = frozenset(
     }
 )
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
+# optimum-habana 1.18, optimum-neuron 0.3 and optimum-tpu 0.2 train on Gaudi, Trainium and TPUs alone.
+_OF_OTHER_ACCELERATORS = ("optimum.habana.", "optimum.neuron.", "optimum.tpu.")
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12), as far as
 # they decide about memory.
 _TRAINER_ARGUMENTS = ("max_seq_length", "packing", "dataset_text_field", "max_length", "beta")
@@ -220,8 +222,10 @@ def _is_trainer(made: Made) -> bool:
 
 
 def _says_something(trainer: Made) -> bool:
-    """Whether the script itself says how it trains: library code passes on what it is given, and a script with
+    """Whether the script itself says how it trains on a GPU: library code passes on what it is given, and a script with
     HfArgumentParser has its arguments from a command line."""
+    if trainer.name.startswith(_OF_OTHER_ACCELERATORS):
+        return False
     arguments, model = _arguments_of(trainer), _model_of(trainer)
     if isinstance(arguments, (Made, Instance)):
         return _is_configuration(arguments) and FROM_COMMAND_LINE not in arguments.attributes
