@@ -189,10 +189,13 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
     run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
-    run = run._replace(frozen=loop.frozen, engine=loop.engine)
+    may_shard = not command.is_given and _SHARDS.search(script.text) is not None
+    run = run._replace(frozen=loop.frozen, engine="" if may_shard else loop.engine)
     return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
+# A branch that shards the model: where no command is known, an option may have taken it.
+_SHARDS = re.compile(r"\b(?:FSDP|FullyShardedDataParallel|fully_shard)\(")
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
 # `os.environ["UNSLOTH_VLLM_STANDBY"] = "1"` (unsloth_zoo 2026.8 vllm_utils.py, load_vllm).
 _STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*["']?[^"'0]""", re.MULTILINE)
