@@ -147,7 +147,7 @@ def test_a_script_that_names_the_folder_alone_may_read_another_file() -> None:
 
 
 def test_a_folder_below_the_named_one_is_another() -> None:
-    games = "import os, yaml\nwith open(os.path.join(here, 'configs', 'games', name)) as f:\n    rules = yaml.safe_load(f)\n"
+    games = "import os, yaml\nrules = yaml.safe_load(open(os.path.join(here, 'configs', 'games', name)))\n"
     assert not [item for item in analysed(env_py=games).findings if item.rule == "CFG013"]
 
 
