@@ -956,3 +956,19 @@ def test_a_script_gets_the_answer_of_the_card_that_is_named(card: str | None, at
     context = workspace.context()._replace(gpu=find(card) if card else None)
     (run,) = Engine(()).analyse(document, context).runs
     assert (run.attention.implementation, run.model.weights_dtype) == (attention, weights)
+
+
+def test_what_a_class_of_another_module_makes_is_said_with_that_module(tmp_path: Path) -> None:
+    module = (
+        "from transformers import Trainer, TrainingArguments\n\n\nclass Runner:\n    def go(self, model, data):\n"
+        "        args = TrainingArguments(output_dir='o')\n"
+        "        Trainer(model=model, args=args, train_dataset=data, tokenizer=None).train()\n"
+    )
+    script = (
+        "from transformers import AutoModelForCausalLM\nfrom runner import Runner\n"
+        "Runner().go(AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'), data)\n"
+    )
+    write(tmp_path, {"runner.py": module, "main.py": script})
+    (found,) = [one for one in checked(tmp_path, "main.py")["findings"] if one["rule"] == "CFG005"]
+    assert (found["location"]["path"], found["location"]["line"]) == ("main.py", 1)
+    assert found["message"].endswith("use `processing_class` (called in runner.py:7)")
