@@ -972,3 +972,16 @@ def test_what_a_class_of_another_module_makes_is_said_with_that_module(tmp_path:
     (found,) = [one for one in checked(tmp_path, "main.py")["findings"] if one["rule"] == "CFG005"]
     assert (found["location"]["path"], found["location"]["line"]) == ("main.py", 1)
     assert found["message"].endswith("use `processing_class` (called in runner.py:7)")
+
+
+def test_a_call_is_not_said_of_the_config_that_its_script_reads(tmp_path: Path) -> None:
+    script = (
+        "import yaml\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "cfg = yaml.safe_load(open('a.yaml'))\nmodel = AutoModelForCausalLM.from_pretrained(cfg['model'])\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=cfg['batch'])\n"
+        "Trainer(model=model, args=args, train_dataset=data, tokenizer=None).train()\n"
+    )
+    write(tmp_path, {"main.py": script, "a.yaml": "model: Qwen/Qwen2.5-0.5B\nbatch: 2\n"})
+    found = checked(tmp_path, "main.py", "a.yaml")
+    assert [run["path"] for run in found["runs"]] == ["a.yaml"]
+    assert not [one for one in found["findings"] if "tokenizer" in one["message"]]
