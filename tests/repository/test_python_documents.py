@@ -958,20 +958,21 @@ def test_a_script_gets_the_answer_of_the_card_that_is_named(card: str | None, at
     assert (run.attention.implementation, run.model.weights_dtype) == (attention, weights)
 
 
-def test_what_a_class_of_another_module_makes_is_said_with_that_module(tmp_path: Path) -> None:
+def test_what_another_module_calls_is_said_with_that_module(tmp_path: Path) -> None:
     module = (
-        "from transformers import Trainer, TrainingArguments\n\n\nclass Runner:\n    def go(self, model, data):\n"
-        "        args = TrainingArguments(output_dir='o')\n"
-        "        Trainer(model=model, args=args, train_dataset=data, tokenizer=None).train()\n"
+        "from transformers import Trainer, TrainingArguments\n\n\ndef train(model):\n"
+        "    args = TrainingArguments(output_dir='o')\n"
+        "    Trainer(model=model, args=args, train_dataset=model, tokenizer=None).train()\n"
     )
     script = (
-        "from transformers import AutoModelForCausalLM\nfrom runner import Runner\n"
-        "Runner().go(AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'), data)\n"
+        "from transformers import AutoModelForCausalLM\nfrom runner import train\n\n\ndef main():\n"
+        "    train(AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'))\n\n\n"
+        "if __name__ == '__main__':\n    main()\n"
     )
     write(tmp_path, {"runner.py": module, "main.py": script})
     (found,) = [one for one in checked(tmp_path, "main.py")["findings"] if one["rule"] == "CFG005"]
     assert (found["location"]["path"], found["location"]["line"]) == ("main.py", 1)
-    assert found["message"].endswith("use `processing_class` (called in runner.py:7)")
+    assert found["message"].endswith("use `processing_class` (called in runner.py:6)")
 
 
 def test_a_call_is_not_said_of_the_config_that_its_script_reads(tmp_path: Path) -> None:
