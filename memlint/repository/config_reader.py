@@ -30,6 +30,8 @@ _WORD = re.compile(r"[\w.-]+")
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
 _FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w-]+["'])""")  # `root / "games" / "configs"`
+_JOIN = re.compile(rb"\bjoin\([^()\n]{1,200}\)")
+_NEXT_FOLDER = re.compile(rb"""(?<=[\w.-])["'],\s*["'](?=[\w-]+["'])""")  # `join(root, "configs", "games")`
 _MOST_OF_DOCSTRING = 16_384  # bytes of a script that may hold its docstring
 _NAMES_FILE = re.compile(r"\.(?:ya?ml|json|toml)\b")
 _HYDRA = b"hydra.main"
@@ -175,13 +177,21 @@ class _Config(NamedTuple):
         yield from (self._of_program(start.program) for start in index.starts_with(self.path, own_words))
         yield from map(self._of_program, [script.path for script in self._naming()])
         if not self.is_json:
-            near = _alike(repository.near(self.path), self.path)
+            near = self._alike(repository.near(self.path))
             yield _one_of(self._of_scripts([script]) for script in near)._replace(is_one_of=True)  # of many files
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
         yield self._of_siblings()
         for name, other in index.others_naming(self.path):
             yield from self._of_other(name, other)
+
+    def _alike(self, scripts: Sequence[Script]) -> list[Script]:
+        """Scripts that read a whole folder, first those with words of the config's name: `train_grpo.py` for
+        `grpo.yaml`; then those that look up most of its keys."""
+        stem = posixpath.basename(self.path).partition(".")[0]
+        return sorted(
+            scripts, key=lambda one: (stem not in posixpath.basename(one.path), -len(one.keys_read(self.keys)))
+        )
 
     @property
     def _stem(self) -> str:
@@ -345,7 +355,7 @@ def _words_beside(script: Script, name: str) -> frozenset[str]:
     `name`: `join("configs", "app.yaml")` is about one file of the folder."""
     config = name.encode("utf-8", "replace")
     text = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)
-    text = _FOLDER_IN_FOLDER.sub(b"/", text)
+    text = _JOIN.sub(lambda match: _NEXT_FOLDER.sub(b"/", match[0]), _FOLDER_IN_FOLDER.sub(b"/", text))
     return frozenset(word.removeprefix("./").rstrip("/") for word in quoted(text))
 
 
@@ -364,13 +374,6 @@ def _names_folder(script: Script, folder: str, words: Collection[str]) -> bool:
     beside = posixpath.dirname(script.path)
     tops = (top for word in words if word for top in (word, f"{beside}/{word}"))
     return any(_lies_below(folder, top) for top in tops)
-
-
-def _alike(scripts: Sequence[Script], config: str) -> list[Script]:
-    """Scripts that read a whole folder, first those with words of the config's name: `train_grpo.py` for
-    `grpo.yaml`."""
-    stem = posixpath.basename(config).partition(".")[0]
-    return sorted(scripts, key=lambda script: stem not in posixpath.basename(script.path))
 
 
 def _lies_below(folder: str, top: str) -> bool:

@@ -146,6 +146,19 @@ def test_a_script_that_names_the_folder_alone_may_read_another_file() -> None:
     assert found.startswith("a script of the repository (env.py may be it) reads this file by itself")
 
 
+def test_a_folder_below_the_named_one_is_another() -> None:
+    games = "import os, yaml\nrules = yaml.safe_load(open(os.path.join(here, 'configs', 'games', name)))\n"
+    assert not [item for item in analysed(env_py=games).findings if item.rule == "CFG013"]
+
+
+def test_of_scripts_that_name_the_folder_the_one_with_most_of_its_keys_is_named() -> None:
+    config = f"{CONFIG}dataset_name: a/b\n"
+    reads = "import os, yaml\nwith open(os.path.join('configs', name)) as f:\n    cfg = yaml.safe_load(f)\n"
+    by_keys = f"{reads}load(cfg['model_name_or_path'], cfg['dataset_name'])\n"
+    (found,) = (item.message for item in analysed(config, a_py=reads, b_py=by_keys).findings if item.rule == "CFG013")
+    assert "(b.py may be it)" in found
+
+
 def test_keys_below_a_key_of_no_argument_class_are_a_script_s() -> None:
     """The parsers take flat files (transformers 5.23.0 hf_argparser.py, parse_dict)."""
     found = analysed(f"{CONFIG.replace('2e-5', '2.0e-5')}adapter_x:\n  rank: 8\n")

@@ -956,3 +956,33 @@ def test_a_script_gets_the_answer_of_the_card_that_is_named(card: str | None, at
     context = workspace.context()._replace(gpu=find(card) if card else None)
     (run,) = Engine(()).analyse(document, context).runs
     assert (run.attention.implementation, run.model.weights_dtype) == (attention, weights)
+
+
+def test_what_another_module_calls_is_said_with_that_module(tmp_path: Path) -> None:
+    module = (
+        "from transformers import Trainer, TrainingArguments\n\n\ndef train(model):\n"
+        "    args = TrainingArguments(output_dir='o')\n"
+        "    Trainer(model=model, args=args, train_dataset=model, tokenizer=None).train()\n"
+    )
+    script = (
+        "from transformers import AutoModelForCausalLM\nfrom runner import train\n\n\ndef main():\n"
+        "    train(AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B'))\n\n\n"
+        "if __name__ == '__main__':\n    main()\n"
+    )
+    write(tmp_path, {"runner.py": module, "main.py": script})
+    (found,) = [one for one in checked(tmp_path, "main.py")["findings"] if one["rule"] == "CFG005"]
+    assert (found["location"]["path"], found["location"]["line"]) == ("main.py", 1)
+    assert found["message"].endswith("use `processing_class` (called in runner.py:6)")
+
+
+def test_a_call_is_not_said_of_the_config_that_its_script_reads(tmp_path: Path) -> None:
+    script = (
+        "import yaml\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "cfg = yaml.safe_load(open('a.yaml'))\nmodel = AutoModelForCausalLM.from_pretrained(cfg['model'])\n"
+        "args = TrainingArguments(output_dir='o', per_device_train_batch_size=cfg['batch'])\n"
+        "Trainer(model=model, args=args, train_dataset=data, tokenizer=None).train()\n"
+    )
+    write(tmp_path, {"main.py": script, "a.yaml": "model: Qwen/Qwen2.5-0.5B\nbatch: 2\n"})
+    found = checked(tmp_path, "main.py", "a.yaml")
+    assert [run["path"] for run in found["runs"]] == ["a.yaml"]
+    assert not [one for one in found["findings"] if "tokenizer" in one["message"]]

@@ -13,6 +13,7 @@ from memlint.formats.swift.recognise import is_megatron
 from memlint.run import UNKNOWN, Origin
 
 SOURCE = "ms-swift 4.6.0"
+_GRPO_KEYS = frozenset({"num_generations", "reward_funcs", "reward_weights"})
 _STAGES = {"pt": "pt", "sft": "sft", "cpo": "cpo", "gkd": "sft"}
 
 
@@ -62,7 +63,13 @@ class SwiftConfig(SectionKeys):
         start = self.section.document.start
         if start is not None and start.program.task:
             return start.program.task
-        return "rlhf" if self.written("rlhf_type") else "sft"
+        return "rlhf" if self.written("rlhf_type") or self._is_for_grpo else "sft"
+
+    @property
+    def _is_for_grpo(self) -> bool:
+        """Whether a key stands there that `swift sft` refuses and GRPO alone reads (4.6.0 arguments/rlhf_args.py,
+        GRPOArguments): the command gives the type, `swift rlhf --rlhf_type grpo --config grpo.yaml`."""
+        return not self.written("rlhf_type") and bool(_GRPO_KEYS & self.section.value.keys())
 
     @property
     def is_release_2(self) -> bool:
@@ -75,6 +82,7 @@ class SwiftConfig(SectionKeys):
         if self.task in ("sft", "pt"):
             return self.task
         kind = self.word("rlhf_type") if self.task == "rlhf" else self.task
+        kind = "grpo" if self._is_for_grpo else kind
         return _STAGES.get(kind or "dpo", kind or "dpo")
 
     @property

@@ -273,8 +273,13 @@ def _no_release(config: TrainerConfig) -> Iterator[Issue]:
 
 def _never_taken(config: TrainerConfig) -> NoRelease | None:
     document = config.section.document
-    found = document.start.program.no_release if document.start is not None and document.syntax == "python" else None
+    found = document.start.program.no_release if document.start is not None and _is_script(document) else None
     return None if found is None or found.framework in config.context.at_commits else found
+
+
+def _is_script(document: Document) -> bool:
+    """Whether the run's document is its script. In a config that the script reads, no call has a place."""
+    return document.syntax == "python" and document.path.endswith((".py", ".ipynb"))
 
 
 def _follows(last: tuple[int, ...], first: tuple[int, ...]) -> bool:
@@ -285,7 +290,7 @@ def _follows(last: tuple[int, ...], first: tuple[int, ...]) -> bool:
 def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     """What a Python script gives its trainer and the release in use does not take, or the newest if none is known."""
     document, never = config.section.document, _never_taken(config)
-    found = document.start.program.outdated if document.start is not None and document.syntax == "python" else ()
+    found = document.start.program.outdated if document.start is not None and _is_script(document) else ()
     for one in found:
         if never is not None and one.framework == never.framework:
             continue  # whatever it gives instead, no release takes all of it

@@ -297,12 +297,13 @@ def document_of(
     home = _home(run, path)
     config = repository.document(home) if home != path else None
     home = home if config is not None else path
-    whole = run.source.span if config is None else None
+    is_here = run.source.path in ("", path)  # a class of another module may make the trainer
+    whole = run.source.span if config is None and is_here else None
     root = (whole.start, whole.end) if whole is not None else (0, 0)
     placed = _Placed(home, root)
     for key, value in run.keys.items():
         placed.put(key, value)
-    call = run.arguments_call if home == path else None
+    call = run.arguments_call if home == path and is_here else None
     sources = ValueSources(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
@@ -318,7 +319,14 @@ def document_of(
         "python",
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
-        start=Start("trainer", "", _program(run, repository.display(path)), Machine(), sources, _accepted(run, text)),
+        start=Start(
+            "trainer",
+            "",
+            _program(run, repository.display(path), "" if is_here else repository.display(run.source.path)),
+            Machine(),
+            sources,
+            _accepted(run, text),
+        ),
     )
 
 
@@ -332,7 +340,10 @@ def _home(run: PythonRun, path: str) -> str:
     return max(files, key=lambda name: files[name], default=path)
 
 
-def _program(run: PythonRun, display: str) -> StartedProgram:
+def _program(run: PythonRun, display: str, module: str) -> StartedProgram:
+    """`module`: the file of the call of the trainer, if it is not the script's own."""
+    line = run.source.span.line if run.source.span is not None else 0
+    in_module = f" (called in {module}:{line})" if module else ""
     return StartedProgram(
         display,
         run.framework,
@@ -342,7 +353,7 @@ def _program(run: PythonRun, display: str) -> StartedProgram:
         loads_model=run.loads_model,
         has_plain_arguments=run.has_plain_arguments,
         newest=run.newest,
-        outdated=run.outdated,
+        outdated=tuple(one._replace(instead=f"{one.instead}{in_module}") for one in run.outdated),
         no_release=run.no_release,
         quantized_preparation=run.quantized_preparation,
         trainer_call=run.trainer_call,

@@ -27,3 +27,7 @@ def grows_segments(variables: Mapping[str, Text]) -> bool:
     """Whether the allocator's segments grow in place: `expandable_segments:True` among its settings."""
     told = (known(variables[name]) or "" for name in _OF_ALLOCATOR if name in variables)
     return any("expandable_segments:true" in text.lower().replace(" ", "") for text in told)
+
+
+# Variables that decide how a program runs: launchers read the others.
+TELLING = frozenset({*_READ, *_OF_ALLOCATOR, "FORCE_TORCHRUN", "WORLD_SIZE"})

@@ -23,7 +23,7 @@ from memlint.repository.scripts.commands import LaunchCommand, command, options,
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Placed, Values, flags, keys_of, switches_of
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
-from memlint.repository.scripts.environment import environment, grows_segments
+from memlint.repository.scripts.environment import TELLING, environment, grows_segments
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Follow, Followed, command_line, corrected, followed
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
@@ -116,7 +116,8 @@ def documents(
     for part in _parts(path, text):
         asked = part.job or job
         on_node = visible or (part.job.gpus if part.job is not None else 0)
-        around = Surroundings(repository.read, repository.find, variables, on_node or None)
+        telling = TELLING if asked is None else None  # a job's cards are those of all scripts that it runs
+        around = Surroundings(repository.read, repository.find, variables, on_node or None, telling)
         follower = Interpreter(path, around)
         follower.follow(text, folder, source=None if part.text is None else Source(part.text))
         reader = _Reader(path, text, repository, display or path, asked, follower.asked_for_gpus)

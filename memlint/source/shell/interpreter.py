@@ -495,12 +495,19 @@ class Interpreter:
         if source is None or path is None:
             self._record((Word(literal("bash")), script, *arguments), {}, state, (), False)
             return
+        if not arguments and not state.files and self._says_by_itself(source.text, state):
+            return
         one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
         one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}
         one.exported, one.files = state.exported, dict(state.files)
         self._depth, self._scripts = self._depth + 3, self._scripts + 1
         self._script(source, one)
         self._depth, self._scripts = self._depth - 3, self._scripts - 1
+
+    def _says_by_itself(self, text: str, state: State) -> bool:
+        """Whether a script without arguments runs the same by itself: it reads no variable that this one exports."""
+        telling = self.surroundings.telling
+        return telling is not None and not any(name in telling or name in text for name in state.exported)
 
     def _file(self, path: str | None) -> Source | None:
         """A script of the repository, to be followed; None if it does not exist, or if scripts call each other."""

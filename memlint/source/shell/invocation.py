@@ -46,9 +46,11 @@ class Surroundings(NamedTuple):
     means, even if it is a path of the author's machine with the same end; else None.
     `variables`: environment variables that are set at the start, as Slurm does.
     `gpus`: how many GPUs `nvidia-smi` lists; None if unknown.
+    `telling`: variables that tell programs how to run; None: all may do so.
     """
 
     read: Callable[[str], str | None] = _nothing
     find: Callable[[str, str], str | None] = _nowhere
     variables: Mapping[str, str] = {}
     gpus: int | None = None
+    telling: frozenset[str] | None = None

@@ -92,6 +92,10 @@ def test_recognised_by_its_keys(value: Any, name: str) -> None:
         (GRPO, {"batch.gradient_accumulation_steps": 1, "method.num_generations": 8, "rollout.generator": "model"}),
         (GRPO, {"method.reference_model": "shared", "rollout.reference_micro_batch_size": 4, "rollout.sequences": 4}),
         ({**GRPO, "beta": 0}, {"method.reference_model": "none"}),
+        # `swift rlhf --rlhf_type grpo --config grpo.yaml`; `swift sft` raises ValueError (4.6.0 pipelines/base.py:40).
+        ({**SFT, "reward_funcs": ["accuracy"]}, {"method.stage": "grpo"}),
+        ({**SFT, "num_generations": 4}, {"method.stage": "grpo", "method.num_generations": 4}),
+        ({**SFT, "rlhf_type": "gkd", "num_generations": 4}, {"method.stage": "gkd"}),
         (ENGINE, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9, "rollout.sleep_level": 1}),
         ({**ENGINE, "offload_model": True}, {"rollout.offloads_weights": True, "rollout.offloads_optimizer": False}),
         ({**ENGINE, "vllm_mode": "server"}, {"rollout.generator": "vllm", "rollout.share": 0.0}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import memlint
+from memlint.repository.workspace import in_memory
 
 SCRIPT = """\
 import torch
@@ -32,3 +35,18 @@ def test_a_branch_for_another_accelerator_is_not_taken() -> None:
 def test_a_storage_of_numbers_with_a_point_is_the_dtype() -> None:
     run = memlint.estimate(SCRIPT.format(storage="bfloat16"), path="train.py", gpu="A100-80GB", gpus=1).run
     assert run.model.weights_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("library", "trains_on_a_gpu"), [("trl", True), ("optimum.habana.trl", False), ("optimum.neuron", False)]
+)
+def test_a_trainer_of_another_accelerator_is_no_run(library: str, trains_on_a_gpu: bool) -> None:
+    """optimum-habana 1.18 examples/trl/sft.py: GaudiSFTTrainer and GaudiSFTConfig."""
+    prefix = "Gaudi" if "habana" in library else ""
+    script = f"""\
+from {library} import {prefix}SFTConfig, {prefix}SFTTrainer
+args = {prefix}SFTConfig(output_dir="o", max_length=2048)
+{prefix}SFTTrainer(model="Qwen/Qwen2.5-7B", args=args, train_dataset=d).train()
+"""
+    workspace = in_memory({"train.py": script})
+    assert (len(workspace.documents("train.py")) > 0) is trains_on_a_gpu

@@ -118,6 +118,12 @@ def test_no_launcher_shards_a_loop_without_a_library() -> None:
     assert estimated(loop(with_accelerate), gpu="A100-40GB").verdict == "unknown"
 
 
+def test_an_option_that_no_command_shows_may_shard_a_loop() -> None:
+    """llama-recipes 0.0.1 llama_finetuning.py: `fire.Fire(main)` sets `enable_fsdp` of its configuration."""
+    is_off = "class Options:\n    enable_fsdp = False\nif Options.enable_fsdp:\n    model = FSDP(model)"
+    assert estimated(loop(is_off), gpu="A100-40GB").verdict == "unknown"
+
+
 @pytest.mark.parametrize(
     ("imports", "optimizer", "name", "options"),
     [

@@ -152,3 +152,19 @@ def test_the_fix_renames_the_flag() -> None:
     (fix,) = found.fixes
 
     assert [(edit.action, edit.pointer) for edit in fix.edits] == [("rename", ("gradient_acumulation_steps",))]
+
+
+@pytest.mark.parametrize(
+    ("call", "is_another"),
+    [
+        ("bash inner.sh 2>&1 | tee log", False),
+        ("export WANDB_PROJECT=a\nbash inner.sh", False),
+        ("export CUDA_VISIBLE_DEVICES=0\nbash inner.sh", True),
+        ("export BATCH=4\nbash inner.sh", True),
+        ("bash inner.sh --learning_rate 1e-4", True),
+    ],
+)
+def test_a_script_that_runs_another_as_it_stands_launches_nothing_else(call: str, is_another: bool) -> None:
+    inner = "torchrun train.py --output_dir o --per_device_train_batch_size ${BATCH:-2} $@\n"
+    workspace = in_memory({"train.py": CLASSES, "inner.sh": inner, "outer.sh": f"# python, training\n{call}\n"})
+    assert (len(workspace.documents("inner.sh")), len(workspace.documents("outer.sh"))) == (1, int(is_another))

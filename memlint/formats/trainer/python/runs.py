@@ -80,6 +80,8 @@ _TRL = frozenset(
     }
 )
 _TRANSFORMERS = frozenset({"Trainer", "Seq2SeqTrainer", "UnslothTrainer"})
+# optimum-habana 1.18, optimum-neuron 0.3 and optimum-tpu 0.2 train on Gaudi, Trainium and TPUs alone.
+_OF_OTHER_ACCELERATORS = ("optimum.habana.", "optimum.neuron.", "optimum.tpu.")
 # Arguments of the trainers themselves that older releases of trl had beside the configuration (trl 0.12), as far as
 # they decide about memory.
 _TRAINER_ARGUMENTS = ("max_seq_length", "packing", "dataset_text_field", "max_length", "beta")
@@ -189,10 +191,13 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     unmodelled = loop.unmodelled or _other_loss(script.path)
     state = "all" if unmodelled == GENERATES else ""
     run = PythonRun("", "", loop.keys, loop.source, True, None, unmodelled, state, asks_for_card=asks)
-    run = run._replace(frozen=loop.frozen, engine=loop.engine)
+    may_shard = not command.is_given and _SHARDS.search(script.text) is not None
+    run = run._replace(frozen=loop.frozen, engine="" if may_shard else loop.engine)
     return (run._replace(quantized_preparation=_preparation(loop.prepares_quantized, script.text)),)
 
 
+# A branch that shards the model: where no command is known, an option may have taken it.
+_SHARDS = re.compile(r"\b(?:FSDP|FullyShardedDataParallel|fully_shard)\(")
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
 # `os.environ["UNSLOTH_VLLM_STANDBY"] = "1"` (unsloth_zoo 2026.8 vllm_utils.py, load_vllm).
 _STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*["']?[^"'0]""", re.MULTILINE)
@@ -222,8 +227,10 @@ def _is_trainer(made: Made) -> bool:
 
 
 def _says_something(trainer: Made) -> bool:
-    """Whether the script itself says how it trains: library code passes on what it is given, and a script with
+    """Whether the script itself says how it trains on a GPU: library code passes on what it is given, and a script with
     HfArgumentParser has its arguments from a command line."""
+    if trainer.name.startswith(_OF_OTHER_ACCELERATORS):
+        return False
     arguments, model = _arguments_of(trainer), _model_of(trainer)
     if isinstance(arguments, (Made, Instance)):
         return _is_configuration(arguments) and FROM_COMMAND_LINE not in arguments.attributes
