@@ -117,9 +117,7 @@ class StartedProgram(NamedTuple):
     texts_per_sample: int = 0
     compares_texts: str = ""
     cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
-    fills_length: bool = (
-        False  # in Python: all texts are padded to the length, or a long one is cut into blocks
-    )
+    fills_length: bool = False  # in Python: all texts are padded to the length, or a long one is cut into blocks
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.

@@ -254,42 +254,23 @@ def _model_of(trainer: Made) -> Value | None:
 
 
 def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> PythonRun:
-    arguments = _arguments_of(trainer)
-    model = _model_of(trainer)
+    """The run of a trainer. `lengths`: those that the script tokenizes to; `seen`: all its calls; `text`: its code."""
+    arguments, model = _arguments_of(trainer), _model_of(trainer)
     # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
     loaded_with = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
-    own_model = _model_of_trainer(model, loaded_with) if model is not None else {}
-    spreads = model is not None and spreads_layers(_by_name(model, loaded_with))
-    adapter = trainer.arguments.get("peft_config")
-    keys: Keys = {**own_model, **(adapter_keys(adapter) if adapter is not None else {})}
-    of_model = keys.pop(CHECKPOINTS, None)
-    name, own = argument_keys(arguments)
-    if isinstance(model, (Made, Either)):
-        # The model was loaded before.
-        own = {key: value for key, value in own.items() if not MODEL_ARGUMENT_NAME.match(key)}
+    name, own = _own_arguments(arguments, model)
+    keys = _keys_of(trainer, model, loaded_with, own)
     has_unsloth = "use_unsloth" in keys
-    for given in (_of_trainer(trainer), own):
-        keys.update(_as_unsloth_reads(given) if has_unsloth else given)
-    if of_model is not None and not is_on(keys.get(CHECKPOINTS)):
-        keys[CHECKPOINTS] = of_model
     if "model_max_length" not in keys:
         lengths = lengths or lengths_of_calls(seen) or lengths_of_options(seen)
-    if not {"max_length", "max_seq_length"} & keys.keys() and trainer.last in _TRANSFORMERS and lengths:
-        lengths = length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
-        sides = lengths_of_sides(seen) if model is not None and writes_targets(model) else {}
-        keys.update(sides or {"max_length": either(lengths, "several lengths are tokenized to")})
+    keys |= _length_keys(trainer, keys, model, lengths, seen)
     if "fast_inference" in keys and _STANDBY.search(text):
         keys[STANDBY] = Known(True, trainer.source)
-    frozen = frozen_parts(seen, model) if "use_peft" not in keys and model is not None else ()
-    if isinstance(frozen, Undetermined):
-        keys["use_peft"], frozen = frozen, ()
-    elif "use_peft" not in keys and _extends(model):
-        keys["use_peft"] = Undetermined("a class of the repository may freeze parts of itself")
-    elif "use_peft" in keys and model is not None and trains_beside_adapter(seen, model, text):
-        keys["use_peft"] = Undetermined(BESIDE_ADAPTER)
-    if not has_unsloth and not {"max_length", "max_seq_length"} & keys.keys() and _collates(trainer, arguments):
+    unsure, frozen = _what_trains(keys, model, seen, text)
+    keys |= unsure
+    if not has_unsloth and not _LENGTHS & keys.keys() and _collates(trainer, arguments):
         collated = Undetermined("the script's own collator makes the batches, and nothing is cut before")
-        keys["max_length"] = either(lengths, "several lengths are tokenized to") if lengths else collated
+        keys["max_length"] = either(lengths, _SEVERAL_LENGTHS) if lengths else collated
     call = arguments.source.span if isinstance(arguments, Made) else None
     beside, state = _beside(trainer, model, seen, own)
     loads_model = not isinstance(model, Known)
@@ -299,6 +280,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     bounds = {} if has_unsloth else newest(trainer, framework, arguments, seen, gone)
     later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
     prepared = _preparation(model is not None and is_prepared(seen, model), text)
+    spreads = model is not None and spreads_layers(_by_name(model, loaded_with))
     texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
     return PythonRun(
         *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, bounds, prepared, spreads, later),
@@ -312,6 +294,58 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
         outdated=gone,
         no_release=None if asks else no_release(trainer, arguments),
     )
+
+
+_LENGTHS = frozenset({"max_length", "max_seq_length"})
+_SEVERAL_LENGTHS = "several lengths are tokenized to"
+
+
+def _own_arguments(arguments: Value | None, model: Value | None) -> tuple[str, Keys]:
+    """The class of the trainer's arguments and what they say; not the model's name where it was loaded before."""
+    name, own = argument_keys(arguments)
+    if isinstance(model, (Made, Either)):
+        own = {key: value for key, value in own.items() if not MODEL_ARGUMENT_NAME.match(key)}
+    return name, own
+
+
+def _keys_of(trainer: Made, model: Value | None, loaded_with: Value | None, own: Keys) -> Keys:
+    """What the calls of the model, the adapter, the trainer and its arguments say; the later ones count."""
+    adapter = trainer.arguments.get("peft_config")
+    keys: Keys = {
+        **(_model_of_trainer(model, loaded_with) if model is not None else {}),
+        **(adapter_keys(adapter) if adapter is not None else {}),
+    }
+    checkpoints = keys.pop(CHECKPOINTS, None)
+    has_unsloth = "use_unsloth" in keys
+    for given in (_of_trainer(trainer), own):
+        keys |= _as_unsloth_reads(given) if has_unsloth else given
+    if checkpoints is not None and not is_on(keys.get(CHECKPOINTS)):
+        keys[CHECKPOINTS] = checkpoints
+    return keys
+
+
+def _length_keys(trainer: Made, keys: Keys, model: Value | None, lengths: list[Value], seen: list[Made]) -> Keys:
+    """The lengths of a Trainer of transformers, which cuts nothing itself: those that the script tokenizes to."""
+    if _LENGTHS & keys.keys() or trainer.last not in _TRANSFORMERS or not lengths:
+        return {}
+    sides = lengths_of_sides(seen) if model is not None and writes_targets(model) else {}
+    lengths = length_of_dataset(trainer.arguments.get("train_dataset")) or lengths
+    return sides or {"max_length": either(lengths, _SEVERAL_LENGTHS)}
+
+
+def _what_trains(
+    keys: Keys, model: Value | None, seen: list[Made], text: str
+) -> tuple[Keys, tuple[tuple[str, bool], ...]]:
+    """(why nobody can say what trains, under `use_peft`; the parts that the script freezes, as in `PythonRun`)."""
+    if "use_peft" in keys:
+        is_beside = model is not None and trains_beside_adapter(seen, model, text)
+        return ({"use_peft": Undetermined(BESIDE_ADAPTER)} if is_beside else {}), ()
+    frozen = frozen_parts(seen, model) if model is not None else ()
+    if isinstance(frozen, Undetermined):
+        return {"use_peft": frozen}, ()
+    if _extends(model):
+        return {"use_peft": Undetermined("a class of the repository may freeze parts of itself")}, frozen
+    return {}, frozen
 
 
 def _cuts_nothing(trainer: Made, seen: list[Made]) -> bool:
