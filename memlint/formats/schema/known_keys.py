@@ -13,11 +13,11 @@ _OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlin
 
 
 class _Key(NamedTuple):
-    """What a schema says of a key. `schemas`: of each branch that has it. `outdated`: the last of them that says that
-    the key, or a value of it, is gone."""
+    """What a schema says of a key, in each branch that has it. `outdated`: the last one that says that the key, or a
+    value of it, is gone. `above`: those that say so of a key below it."""
 
-    schemas: tuple[Schema, ...]
     outdated: Schema | None
+    above: tuple[Schema, ...]
 
 
 class KnownKeys:
@@ -34,14 +34,14 @@ class KnownKeys:
             known = self._key(key)
             if known.outdated is not None:
                 yield known.outdated, one, (key,)
-            if isinstance(one, (dict, list)):
-                yield from _below(known.schemas, self._root, one, (key,))
+            if known.above and isinstance(one, (dict, list)):
+                yield from _below(known.above, self._root, one, (key,))
 
     def _key(self, key: Any) -> _Key:
         known = self._keys.get(key)
         if known is None:
             schemas = tuple(one[key] for one in self._properties if key in one)
-            known = _Key(schemas, _outdated(schemas))
+            known = _Key(_outdated(schemas), tuple(one for one in schemas if _says_outdated_below(one, self._root)))
             if schemas:  # files have any number of other keys
                 self._keys[key] = known
         return known
@@ -57,6 +57,22 @@ def _properties(schema: Schema, root: Schema) -> list[Schema]:
 def _outdated(schemas: Iterable[Schema]) -> Schema | None:
     found = [schema for schema in schemas if not _OUTDATED.isdisjoint(schema)]
     return found[-1] if found else None
+
+
+def _says_outdated_below(schema: Schema, root: Schema) -> bool:
+    """Whether a key below that of a schema may be outdated: most sections of several hundred keys have none."""
+    pending, seen = [*schema.values()], set[int]()
+    for part in pending:  # grows while it is read
+        if isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            if not _OUTDATED.isdisjoint(part):
+                return True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+        elif isinstance(part, str) and part.startswith("#/"):
+            pending.append(follow({"$ref": part}, root))
+    return False
 
 
 def _below(schemas: tuple[Schema, ...], root: Schema, value: Any, pointer: Path) -> Iterable[tuple[Schema, Any, Path]]:
