@@ -69,9 +69,10 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
                 position = _end(rest_of_line.match(text, mark))
                 yield mark, position
             mark = text.find("#", max(position, mark + 1))
-        position = max(position, end)
         if mark < 0:
             return
+        if end > position:
+            position = end
 
 
 def _in_python(text: str) -> Iterator[tuple[int, int]]:
