@@ -13,11 +13,11 @@ _OUTDATED = frozenset(("x-memlint-removed-in", "x-memlint-renamed-to", "x-memlin
 
 
 class _Key(NamedTuple):
-    """What a schema says of a key, in each branch that has it. `outdated`: the last one that says that the key, or a
-    value of it, is gone. `above`: those that say so of a key below it."""
+    """What a schema says of a key. `schemas`: of each branch that has it. `outdated`: the last of them that says that
+    the key, or a value of it, is gone."""
 
+    schemas: tuple[Schema, ...]
     outdated: Schema | None
-    above: tuple[Schema, ...]
 
 
 class KnownKeys:
@@ -27,6 +27,7 @@ class KnownKeys:
         self._root = compiled.root
         self._properties = _properties(compiled.schema, compiled.root)
         self._keys: dict[Any, _Key] = {}
+        self._sections: dict[Any, bool] = {}  # whether a key below it may be outdated, by key
 
     def annotated(self, value: Any) -> Iterator[tuple[Schema, Any, Path]]:
         """The keys in use that are outdated, at any depth: (schema, value, pointer) of each."""
@@ -34,17 +35,25 @@ class KnownKeys:
             known = self._key(key)
             if known.outdated is not None:
                 yield known.outdated, one, (key,)
-            if known.above and isinstance(one, (dict, list)):
-                yield from _below(known.above, self._root, one, (key,))
+            if isinstance(one, (dict, list)) and self._says_outdated_below(key, known):
+                yield from _below(known.schemas, self._root, one, (key,))
 
     def _key(self, key: Any) -> _Key:
         known = self._keys.get(key)
         if known is None:
             schemas = tuple(one[key] for one in self._properties if key in one)
-            known = _Key(_outdated(schemas), tuple(one for one in schemas if _says_outdated_below(one, self._root)))
+            known = _Key(schemas, _outdated(schemas))
             if schemas:  # files have any number of other keys
                 self._keys[key] = known
         return known
+
+    def _says_outdated_below(self, key: Any, known: _Key) -> bool:
+        found = self._sections.get(key)
+        if found is None:
+            found = any(_says_outdated_below(schema, self._root) for schema in known.schemas)
+            if known.schemas:
+                self._sections[key] = found
+        return found
 
 
 def _properties(schema: Schema, root: Schema) -> list[Schema]:
