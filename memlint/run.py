@@ -632,10 +632,11 @@ def replace(run: Run, changes: Mapping[str, object]) -> Run:
     If a whole part ("loss") and fields of it ("loss.kind") are set, the fields are set in the new part.
     """
     copies = {"": _opened(run)}
-    for name, value in changes.items():
-        part, _, field = name.rpartition(".")
+    for part, names in _by_part(tuple(changes)).items():
         _, places, values = copies.get(part) or _open(part, copies, changes)
-        values[places[field]] = tuple(value) if isinstance(value, list) else value  # rule files have lists
+        for name, field in names:
+            value = changes[name]
+            values[places[field]] = tuple(value) if isinstance(value, list) else value  # rule files have lists
     for name, (record, _, values) in reversed(copies.items()):
         if not name:
             break
@@ -643,6 +644,16 @@ def replace(run: Run, changes: Mapping[str, object]) -> Run:
         _, places, around = copies[part]
         around[places[field]] = record._make(values)
     return Run._make(copies[""][2])
+
+
+@lru_cache(maxsize=256)  # runs of one framework have much the same fields
+def _by_part(names: tuple[str, ...]) -> Mapping[str, list[tuple[str, str]]]:
+    """Dotted names with their last words, by what comes before these."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name in names:
+        part, _, field = name.rpartition(".")
+        found.setdefault(part, []).append((name, field))
+    return found
 
 
 # A record that is being changed: its class, the places of its fields, and their values.

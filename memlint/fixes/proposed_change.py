@@ -51,14 +51,20 @@ def time_first(step: ProposedChange) -> tuple[float, int, bool]:
 def needs_host(step: ProposedChange) -> bool:
     """Whether the change moves tensors to host memory, which a machine must have free."""
     return any(
-        (name.startswith("offload.") and value == "cpu") or (name in _TO_THE_HOST and value is True)
+        (value is True and name in _TO_THE_HOST) or (value == "cpu" and name.startswith("offload."))
         for name, value in step.changes.items()
     )
 
 
-_TO_THE_HOST = (
-    *("parallelism.fsdp.cpu_offload", "rollout.offloads_reference"),
-    *(f"{model}.offloads_{part}" for model in ("rollout", "method.value_model") for part in ("weights", "optimizer")),
+_TO_THE_HOST = frozenset(
+    (
+        *("parallelism.fsdp.cpu_offload", "rollout.offloads_reference"),
+        *(
+            f"{model}.offloads_{part}"
+            for model in ("rollout", "method.value_model")
+            for part in ("weights", "optimizer")
+        ),
+    )
 )
 SAME_TIME = 0.02  # no price is nearer to the truth than that
 

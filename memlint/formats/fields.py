@@ -129,13 +129,14 @@ def as_number(value: Any) -> float | int | None:
 
 def as_bool(value: Any) -> bool | None:
     """`value` as a boolean: true/false and the words that frameworks take for them, else None."""
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, int) and value in (0, 1):
-        return bool(value)
     if isinstance(value, str):
-        return {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(value.lower())
-    return None
+        return _BOOLEANS.get(value.lower())
+    return bool(value) if isinstance(value, int) and value in (0, 1) else None
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def value_at(value: Any, pointer: Path) -> Any:

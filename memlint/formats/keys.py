@@ -140,9 +140,8 @@ class Key(NamedTuple):
     def parsed(self, value: Any) -> Any:
         """`value`, as written in a file, converted to the key's kind; None where it is not of that kind."""
         found = _PARSE[self.kind](value)
-        if isinstance(found, (int, float)) and not self.accepts(found):
-            return None
-        return found
+        is_bounded = self.least is not None or self.most is not None
+        return None if is_bounded and isinstance(found, (int, float)) and not self.accepts(found) else found
 
     def accepts(self, number: float) -> bool:
         """Whether the number lies within `least` and `most`."""
@@ -186,10 +185,6 @@ class Key(NamedTuple):
         return None if value is None else {self.spelling(change): value}
 
 
-def _flag(value: Any) -> bool | None:
-    return as_bool(value)
-
-
 def _word(value: Any) -> str | None:
     return value.lower() if isinstance(value, str) and value else None
 
@@ -212,7 +207,7 @@ def _any(value: Any) -> Any:
 
 
 _PARSE: Mapping[str, Callable[[Any], Any]] = {
-    "flag": _flag,
+    "flag": as_bool,
     "whole": as_int,
     "number": _number,
     "word": _word,
@@ -237,6 +232,11 @@ class Keys:
     def spellings(self) -> Mapping[str, tuple[str, ...]]:
         """Newest-first spellings of the keys that have several."""
         return {row.name: row.names for row in self.rows if row.newer or row.older}
+
+    @cached_property
+    def passed(self) -> tuple[tuple[str, str], ...]:
+        """The keys that the framework passes on, each with its name there."""
+        return tuple((row.name, row.passes) for row in self.rows if row.passes)
 
     @cached_property
     def _by_name(self) -> Mapping[str, Key]:
@@ -321,8 +321,9 @@ def _read_plainly(row: Key, fields: Fields, values: KeyValues) -> None:
     if neutral is None and value is not UNKNOWN and row.invalid == "default":
         neutral = row.neutral(row.default)
     if neutral is not None:
+        origin = _origin(row, values)
         for field in row.fields:
-            fields.put(field, neutral, _origin(row, values))
+            fields.put(field, neutral, origin)
     elif value is not None and (value is UNKNOWN or row.invalid == "unknown"):
         reason = _why_unknown(row, values, value)
         for field in row.fields:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue, MissingFile
@@ -56,16 +57,18 @@ def inside(path: str, root: str) -> bool:
     return path == root or path.startswith(root.rstrip("/") + "/")
 
 
-def _folders(from_path: str, root: str) -> list[str]:
+@lru_cache(maxsize=64)  # a config may name several files
+def _folders(from_path: str, root: str) -> tuple[str, ...]:
     """The folder of `from_path` and its ancestors, up to and including `root`."""
     folders = []
     folder = posixpath.dirname(from_path)
     while inside(folder, root):
         folders.append(folder)
-        if folder in (root, posixpath.dirname(folder)):
+        above = posixpath.dirname(folder)
+        if folder in (root, above):
             break
-        folder = posixpath.dirname(folder)
-    return folders
+        folder = above
+    return tuple(folders)
 
 
 def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -> str | MissingFile:
@@ -81,13 +84,15 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
     folder = ""
     for place in tried:
         real = files.realpath(place)
+        if not files.exists(real):
+            continue
         if files.is_file(real):
             if inside(real, root):
                 return real
             return MissingFile(
                 "outside", f"`{_short(reference)}` is a link that leads outside of the linted tree", _shown(tried, cwd)
             )
-        folder = folder or (place if files.exists(real) else "")
+        folder = folder or place
     if folder:
         return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
     return MissingFile(

@@ -22,22 +22,22 @@ from memlint.lint.request import LintRequest
 from memlint.repository.discovery import FoundFile
 
 # FILES_A_TASK: the most files of a task. Large tasks cost little to hand over, and neighbours are read by one process.
-# TASKS: the least number of tasks per process. Of few files tasks are smaller, so that no process finishes much later.
+# TASKS: each process could have at least so many tasks of the size of the next one. Tasks get smaller towards the end,
+# so that no process finishes much later than the others.
 FILES_A_TASK, TASKS = 16, 8
 FORKS = hasattr(os, "fork")
 
 
 def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int) -> Iterator[LintedFile]:
     """Yields one report per file. `processes`: how many work, this one included. Raises UsageError."""
-    at_once = min(FILES_A_TASK, max(1, len(files) // (processes * TASKS)))
-    tasks = (range(start, min(start + at_once, len(files))) for start in range(0, len(files), at_once))
+    tasks = _tasks(len(files), processes)
     done: dict[int, Outcome] = {}
     own: Iterator[int] = iter(())  # what is left of this process's task
     with _workers(linter, processes - 1) as workers:
         for wanted in range(len(files)):
             while wanted not in done:
                 for worker in workers:
-                    worker.keep_busy(tasks, files, at_once)
+                    worker.keep_busy(tasks, files)
                 number = next(own, None)
                 if number is None:
                     own = iter(next(tasks, ()))
@@ -46,6 +46,14 @@ def lint_with_workers(linter: Linter, files: Sequence[FoundFile], processes: int
                     done[number] = linter.outcome(files[number])
                 done.update(_answers(workers, waits=number is None))
             yield unless_error(done.pop(wanted))
+
+
+def _tasks(files: int, processes: int) -> Iterator[range]:
+    start = 0
+    while start < files:
+        task = range(start, start + min(FILES_A_TASK, max(1, (files - start) // (processes * TASKS))))
+        yield task
+        start = task.stop
 
 
 class _Worker:
@@ -58,12 +66,14 @@ class _Worker:
         self.process.start()
         far_end.close()
         self.asked: deque[int] = deque()
+        self._latest = 0  # files of the task that was sent last
 
-    def keep_busy(self, tasks: Iterator[range], files: Sequence[FoundFile], least: int) -> None:
-        """Sends tasks until more than `least` files are pending, so that the worker never idles while this process
+    def keep_busy(self, tasks: Iterator[range], files: Sequence[FoundFile]) -> None:
+        """Sends tasks until more files are pending than one task has, so that the worker never idles while this process
         lints a file of its own."""
-        while len(self.asked) <= least and (task := next(tasks, None)):
+        while len(self.asked) <= self._latest and (task := next(tasks, None)):
             self.asked.extend(task)
+            self._latest = len(task)
             self.connection.send(files[task.start : task.stop])
 
     def answer(self) -> tuple[int, Outcome]:

@@ -135,17 +135,18 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     if entry.get("momentum") and run.optimizer.momentum:
         names.append("param")
     states = managed = 0
+    paged, counter = entry.get("paged"), ALIGNMENT if entry.get("step") else 0
     state_counts = [(name, names.count(name)) for name in dict.fromkeys(names)]
     for tensor, number in tensors:
         tensor_bytes = 0
         for name, times in state_counts:
             tensor_bytes += times * _state_bytes(name, tensor, configured)
-        if entry.get("paged") and tensor.numel >= _MIN_PAGED_SIZE:
+        if paged and tensor.numel >= _MIN_PAGED_SIZE:
             unpaged = sum(_unpaged_bytes(name, tensor, configured) for name in names)
             managed += (tensor_bytes - unpaged) * number
             states += unpaged * number
             continue
-        states += (tensor_bytes + (ALIGNMENT if entry.get("step") else 0)) * number
+        states += (tensor_bytes + counter) * number
     if entry.get("host"):
         return OptimizerMemory(0, 0, 0, states)
     return OptimizerMemory(states, _step_temporaries(configured, tensors), managed)

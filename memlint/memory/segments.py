@@ -116,8 +116,9 @@ def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKi
     inner = parallel.activation_divisors(step.run).inner
     layer_counts = elements.of_layer(shape, step.tokens, step.architecture.hidden_size)
     counts.update({extent: count // inner for extent, count in layer_counts.items()})
-    counts.update(extents(unit.tensors, step.tokens.count))
-    counts.update(elements.of_expert_adapters(counts, shape.mlp, step.tokens))
+    of_parameters = extents(unit.tensors, step.tokens.count)
+    counts.update(of_parameters)
+    counts.update(elements.of_expert_adapters(counts, of_parameters, shape.mlp, step.tokens))
     layer_roles = roles(unit.tensors, step.run.method.dropout > 0)
     return _LayerKind(shape._replace(weights=()), layer_roles, step.kernels, counts)
 

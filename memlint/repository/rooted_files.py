@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable
+from functools import lru_cache
 
 import memlint.file_access as file_access
 from memlint.formats.references import Files
@@ -31,11 +32,12 @@ class RootedFiles:
         self.files = files
         self._below = root.rstrip("/") + "/"
         self._folders: dict[str, str] = {}  # their real paths
+        self.absolute = lru_cache(maxsize=16)(self._absolute)  # asked several times for each file
 
     def is_inside(self, real: str) -> bool:
         return real.startswith(self._below)
 
-    def absolute(self, path: str) -> str:
+    def _absolute(self, path: str) -> str:
         """The absolute path of a path relative to the working directory."""
         return posixpath.normpath(posixpath.join(self.cwd, path))
 

@@ -27,7 +27,8 @@ def comments(document: Document, word: str = "") -> tuple[Comment, ...]:
     A `#` inside a quoted, block or plain scalar is no comment. In a file with a syntax error, the comments
     before it. At most the first `MAX_COMMENTS` are searched.
     """
-    text, lines = document.text, Lines(document.text)
+    text, places = document.text, document.places
+    lines = places.lines if isinstance(places, Places) else Lines(text)
     marks = _known_marks(document)
     return tuple(_comment(text, start, end, lines) for start, end in marks if text.find(word, start, end) >= 0)
 
@@ -69,9 +70,10 @@ def _marks(document: Document) -> Iterator[tuple[int, int]]:
                 position = _end(rest_of_line.match(text, mark))
                 yield mark, position
             mark = text.find("#", max(position, mark + 1))
-        position = max(position, end)
         if mark < 0:
             return
+        if end > position:
+            position = end
 
 
 def _in_python(text: str) -> Iterator[tuple[int, int]]:

@@ -11,7 +11,7 @@ from memlint.source.document import Document, Problem
 from memlint.source.encoding import DECODING, Decoded, decode
 from memlint.source.layout import Entry, Places, PlainScalars, raw
 from memlint.source.lines import Lines
-from memlint.source.scalars import RESOLVERS, ScalarProblem
+from memlint.source.scalars import ALIKE_BUT_IN_NUMBERS, NUMERIC_START, RESOLVERS, ScalarProblem
 from memlint.source.tree import Tree, failed
 
 _SYNTAXES = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".toml": "toml"}
@@ -112,7 +112,7 @@ def _with_new_scalars(document: Document, dialect: str) -> Document | None:
     if not isinstance(plain, PlainScalars) or not isinstance(places, Places) or plain.must_reload or document.problems:
         return None
     try:
-        value = _with_scalars_resolved(plain.root, document.value, document.text, dialect)
+        value = _with_scalars_resolved(plain.root, document.value, document.text, document.dialect, dialect)
     except ScalarProblem:
         return None
     if value is _MUST_RELOAD:
@@ -130,15 +130,18 @@ _AMBIGUOUS_WORDS = frozenset(
 )
 
 
-def _with_scalars_resolved(root: Entry, value: Any, text: str, dialect: str) -> Any:
-    """A copy of `value` in which every plain scalar is resolved again."""
-    resolve = RESOLVERS[dialect]
+def _with_scalars_resolved(root: Entry, value: Any, text: str, before: str, dialect: str) -> Any:
+    """A copy of `value`, as the dialect `before` has it, in which plain scalars are resolved again: all of them, or
+    those that the dialects may read differently."""
+    resolve, numbers_alone = RESOLVERS[dialect], ALIKE_BUT_IN_NUMBERS.issuperset((before, dialect))
     result: list[Any] = []
     pending: list[tuple[Any, Any, Any, Any]] = [(result, None, root, value)]
     for target, key, entry, old in pending:  # grows while it is read
         below = entry[5]
         if below is None:
-            new = resolve(raw(entry, old, text)) if entry[4] else old
+            start = entry[2]
+            is_read_again = entry[4] and (not numbers_alone or text[start : start + 1] in NUMERIC_START)
+            new = resolve(raw(entry, old, text)) if is_read_again else old
         elif isinstance(below, list):
             new = []
             pending += [(new, None, child, item) for child, item in zip(below, old)]

@@ -70,7 +70,7 @@ def is_placeholder(value: Any) -> bool:
 
 def template_placeholders(document: Document) -> tuple[Placeholder, ...]:
     """The placeholders of a template; () for a file without any, or with placeholders only for names and paths."""
-    if not any(mark in document.text for mark in _MARKS):
+    if not any(mark in document.text for mark in _MARKS) or not _holds_placeholder(document.value):
         return ()
     leaves = tuple(_leaves(document.value, (), [MOST_VALUES]))
     keys = document.value.keys() if isinstance(document.value, dict) else ()
@@ -83,6 +83,19 @@ def template_placeholders(document: Document) -> tuple[Placeholder, ...]:
     is_template = len(settings) > 1 or any(not text.startswith("${") for text in settings)
     is_template = is_template or (bool(found) and len(found) == len(leaves))
     return found if is_template else ()
+
+
+def _holds_placeholder(value: Any) -> bool:
+    """Whether one of the values in it is a placeholder: most texts with a mark have none."""
+    pending = [value]
+    for one in pending:  # grows while it is read
+        if isinstance(one, dict):
+            pending.extend(one.values())
+        elif isinstance(one, list):
+            pending.extend(one)
+        elif is_placeholder(one):
+            return True
+    return False
 
 
 def _is_other_key(value: str, keys: Any) -> bool:

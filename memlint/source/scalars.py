@@ -50,7 +50,7 @@ _FLOAT_12 = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _SPECIAL_12 = r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 _NUMBER_JSON = r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?"
 _BEFORE_DIGITS = r"^[-+]?(?:0[box])?"
-_NUMERIC_START = frozenset("-+.0123456789")
+NUMERIC_START = frozenset("-+.0123456789")
 
 
 class ScalarProblem(ValueError):
@@ -64,7 +64,7 @@ class ScalarProblem(ValueError):
 def yaml11(raw: str) -> Scalar:
     if raw in _WORDS_11:
         return _WORDS_11[raw]
-    if raw[0] in _NUMERIC_START:
+    if raw[0] in NUMERIC_START:
         return int(raw) if _is_simple(raw) else _number_11(raw)
     if raw in ("=", "<<"):
         raise ScalarProblem("special-key", f"PyYAML cannot read a bare {raw} as a value; write it in quotes")
@@ -72,7 +72,7 @@ def yaml11(raw: str) -> Scalar:
 
 
 def omegaconf(raw: str) -> Scalar:
-    if raw[:1] not in _NUMERIC_START:
+    if raw[:1] not in NUMERIC_START:
         return yaml11(raw)
     if _is_simple(raw):
         return int(raw)
@@ -85,7 +85,7 @@ def omegaconf(raw: str) -> Scalar:
 def yaml12(raw: str) -> Scalar:
     if raw in _WORDS_12:
         return _WORDS_12[raw]
-    if raw[0] not in _NUMERIC_START:
+    if raw[0] not in NUMERIC_START:
         return raw
     if re.fullmatch(_INT_12, raw):
         return integer(raw, {"0o": 8, "0x": 16}.get(raw[:2], 10))
@@ -112,6 +112,10 @@ RESOLVERS: dict[str, Callable[[str], Scalar]] = {
     "yaml12": yaml12,
     "json": json,
 }
+
+
+# These dialects differ in what begins as a number alone.
+ALIKE_BUT_IN_NUMBERS = frozenset(("yaml11", "omegaconf"))
 
 
 def _is_simple(raw: str) -> bool:
@@ -190,6 +194,8 @@ def _check_timestamp(raw: str) -> None:
 
 def same(left: Any, right: Any) -> bool:
     """Equal in value and type, through lists and mappings (True is not 1, and 1.0 is not 1; key order counts not)."""
+    if left is right:
+        return True
     if isinstance(left, dict) and isinstance(right, dict):
         return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
     if isinstance(left, list) and isinstance(right, list):

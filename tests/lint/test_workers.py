@@ -100,3 +100,10 @@ def members(group: int) -> list[str]:
         if int(its_group) == group and state != "Z":
             found.append(status.parent.name)
     return found
+
+
+def test_tasks_cover_every_file_once_and_end_small() -> None:
+    tasks = list(workers._tasks(2000, 2))
+    assert [number for task in tasks for number in task] == list(range(2000))
+    assert len(tasks[0]) == workers.FILES_A_TASK
+    assert len(tasks[-1]) == 1

@@ -8,7 +8,9 @@ from memlint.source.document import Document
 NAME = "accelerate"
 SCHEMA = "accelerate.json"
 
-_TELLTALE_KEYS = ("distributed_type", "compute_environment", "num_machines", "machine_rank", "main_training_function")
+_TELLTALE_KEYS = frozenset(
+    {"distributed_type", "compute_environment", "num_machines", "machine_rank", "main_training_function"}
+)
 _OTHERS = frozenset(
     {
         *("num_processes", "mixed_precision", "use_cpu", "debug", "downcast_bf16", "rdzv_backend", "same_network"),
@@ -27,8 +29,8 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict):
         return Recognition("no")
-    telling = sum(key in value for key in _TELLTALE_KEYS)
-    known = telling + sum(key in _OTHERS for key in value)
+    telling = len(_TELLTALE_KEYS.intersection(value))
+    known = telling + len(_OTHERS.intersection(value))
     if not telling or 2 * known < len(value):
         return Recognition("no")
     words = ("num_processes", "mixed_precision", "fsdp_config", "deepspeed_config", "use_cpu", "iam_role_name")

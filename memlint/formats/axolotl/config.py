@@ -142,7 +142,7 @@ def _training_arguments(
 ) -> dict[str, Any]:
     """What TrainingArguments are given (core/builders/base.py, _set_base_training_args): the keys that the table passes
     on, and what Axolotl makes of several keys."""
-    values = {row.passes: own.get(row.name) for row in keys if row.passes and own.get(row.name) is not None}
+    values = {name: value for key, name in keys.passed if (value := own.get(key)) is not None}
     values["per_device_eval_batch_size"] = own.get("eval_batch_size") or own.get("micro_batch_size")
     values["gradient_accumulation_steps"] = accumulation(own)
     values["optim_args"] = _options(own.get("optim_args"))

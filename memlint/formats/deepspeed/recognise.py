@@ -34,8 +34,8 @@ def recognise(document: Document) -> Recognition:
     value = document.value
     if not isinstance(value, dict) or not value:
         return Recognition("no")
-    telling = sum(key in _TELLTALE_KEYS for key in value)
-    known = telling + sum(key in _COMMON for key in value)
+    telling = len(_TELLTALE_KEYS.intersection(value))
+    known = telling + len(_COMMON.intersection(value))
     is_plain = any(not isinstance(value.get(key, {}), (dict, type(None))) for key in _MAPPINGS)
     if 2 * known < len(value) or (is_plain and not isinstance(value.get("zero_optimization"), dict)):
         return Recognition("no")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.issues import KEY_NAME_CODES
@@ -82,14 +83,19 @@ def _newer_keys(view: LlamaFactoryConfig) -> tuple[Issue, ...]:
     """Keys that no release has yet: those up to 0.9.5 refuse the file. Where nobody states one, it may be for a clone
     of the main branch. Several are one fact."""
     release = view.context.versions.get("llamafactory", ())
-    known = compiled_schema("llamafactory.json#v0").schema["properties"]
-    newer = [key for key in view.section.value if known.get(key, {}).get("x-memlint-since", "") == _NEWER]
+    newer = [key for key in view.section.value if key in _keys_of_main_branch()]
     if not newer or release > _NEWEST or has_copy(view.context):
         return ()
     names = ", ".join(f"`{key}`" for key in newer)
     message = f"{names} came after llamafactory 0.9.5: releases up to that one refuse the file"
     severity = "error" if release else "info"
     return (view.section.issue("unknown-key", message, newer[0], severity=severity, on_key=True),)
+
+
+@cache
+def _keys_of_main_branch() -> frozenset[str]:
+    known = compiled_schema("llamafactory.json#v0").schema["properties"]
+    return frozenset(key for key, schema in known.items() if schema.get("x-memlint-since", "") == _NEWER)
 
 
 def _foreign_keys(view: LlamaFactoryConfig, issues: tuple[Issue, ...]) -> tuple[Issue, ...]:

@@ -63,8 +63,8 @@ def is_v1(value: Mapping[Any, Any]) -> bool:
 
 
 def _recognise_v0(value: Mapping[Any, Any]) -> Recognition:
-    distinctive = sum(key in _DISTINCTIVE for key in value)
-    usual = sum(key in _USUAL for key in value)
+    distinctive = len(_DISTINCTIVE.intersection(value))
+    usual = len(_USUAL.intersection(value))
     named = any(key in value for key in _MODEL)
     share = _known_share(value, "v0")
     if not distinctive or share < 0.5 or not (named or distinctive >= 3):
@@ -80,7 +80,7 @@ def _recognise_v0(value: Mapping[Any, Any]) -> Recognition:
 
 
 def _recognise_v1(value: Mapping[Any, Any]) -> Recognition:
-    distinctive = sum(key in _V1_DISTINCTIVE for key in value)
+    distinctive = len(_V1_DISTINCTIVE.intersection(value))
     share = _known_share(value, "v1")
     if share < 0.6 or not isinstance(value["model"], str):
         return Recognition("no")
@@ -93,7 +93,7 @@ def _recognise_v1(value: Mapping[Any, Any]) -> Recognition:
 
 def _known_share(value: Mapping[Any, Any], layout: str) -> float:
     known = compiled_schema(f"llamafactory.json#{layout}").schema["properties"]
-    return sum(key in known for key in value) / len(value)
+    return len(known.keys() & value.keys()) / len(value)
 
 
 def _role(value: Mapping[Any, Any]) -> str:

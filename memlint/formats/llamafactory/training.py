@@ -229,7 +229,8 @@ def uses_optimizer(key: str) -> When:
     """Whether the optimizer of `key` runs: the first of those that are on, else the Trainer's runs."""
 
     def holds(config: LlamaFactoryConfig) -> bool:
-        return config.training and next((name for name in _OPTIMIZERS if config.own.flag(name)), "") == key
+        is_on = config.training and config.own.flag(key)
+        return is_on and next(name for name in _OPTIMIZERS if config.own.flag(name)) == key
 
     return holds
 

@@ -27,6 +27,7 @@ class KnownKeys:
         self._root = compiled.root
         self._properties = _properties(compiled.schema, compiled.root)
         self._keys: dict[Any, _Key] = {}
+        self._sections: dict[Any, bool] = {}  # whether a key below it may be outdated, by key
 
     def annotated(self, value: Any) -> Iterator[tuple[Schema, Any, Path]]:
         """The keys in use that are outdated, at any depth: (schema, value, pointer) of each."""
@@ -34,7 +35,7 @@ class KnownKeys:
             known = self._key(key)
             if known.outdated is not None:
                 yield known.outdated, one, (key,)
-            if isinstance(one, (dict, list)):
+            if isinstance(one, (dict, list)) and self._says_outdated_below(key, known):
                 yield from _below(known.schemas, self._root, one, (key,))
 
     def _key(self, key: Any) -> _Key:
@@ -45,6 +46,14 @@ class KnownKeys:
             if schemas:  # files have any number of other keys
                 self._keys[key] = known
         return known
+
+    def _says_outdated_below(self, key: Any, known: _Key) -> bool:
+        found = self._sections.get(key)
+        if found is None:
+            found = any(_says_outdated_below(schema, self._root) for schema in known.schemas)
+            if known.schemas:
+                self._sections[key] = found
+        return found
 
 
 def _properties(schema: Schema, root: Schema) -> list[Schema]:
@@ -57,6 +66,22 @@ def _properties(schema: Schema, root: Schema) -> list[Schema]:
 def _outdated(schemas: Iterable[Schema]) -> Schema | None:
     found = [schema for schema in schemas if not _OUTDATED.isdisjoint(schema)]
     return found[-1] if found else None
+
+
+def _says_outdated_below(schema: Schema, root: Schema) -> bool:
+    """Whether a key below that of a schema may be outdated: most sections of several hundred keys have none."""
+    pending, seen = [*schema.values()], set[int]()
+    for part in pending:  # grows while it is read
+        if isinstance(part, dict) and id(part) not in seen:
+            seen.add(id(part))
+            if not _OUTDATED.isdisjoint(part):
+                return True
+            pending += part.values()
+        elif isinstance(part, list):
+            pending += part
+        elif isinstance(part, str) and part.startswith("#/"):
+            pending.append(follow({"$ref": part}, root))
+    return False
 
 
 def _below(schemas: tuple[Schema, ...], root: Schema, value: Any, pointer: Path) -> Iterable[tuple[Schema, Any, Path]]:

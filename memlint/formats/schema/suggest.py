@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 LONGEST = 64  # longer words are no typos, and the distance is quadratic
+_LONG = 4  # words of a name of which one may be left out
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -14,45 +15,48 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if len(word) > LONGEST or not word:
         return ""
     plain = normal(word)
-    letters, parts = set(plain), sorted(plain.split("_"))
+    letters, parts = _letters(plain), sorted(plain.split("_"))
     best, best_distance, in_full, longer = "", limit(plain) + 1, "", ""
     for candidate in known:
         other = normal(candidate)
         if len(other) == len(plain) and sorted(other.split("_")) == parts:
             return candidate
-        if abs(len(other) - len(plain)) < best_distance and _letters_apart(letters, set(other)) < best_distance:
+        if abs(len(other) - len(plain)) < best_distance and _letters_apart(letters, _letters(other)) < best_distance:
             found = distance(plain, other, best_distance)
             if found < best_distance and (found < 2 or other[0] == plain[0]):  # `ranking` is no slip of `packing`
                 best, best_distance = candidate, found
-        if not in_full and _abbreviates(plain.split("_"), other.split("_")):
+        if not in_full and _abbreviates(plain, other):
             in_full = candidate
         if not longer and "_" in plain and other.endswith(f"_{plain}"):
             longer = candidate  # `use_fast` is `tokenizer_use_fast` rather than two slips of `use_eaft`
     return (longer if best_distance > 1 else "") or best or in_full
 
 
-def _abbreviates(words: list[str], others: list[str]) -> bool:
-    return _shortens(words, others) or _leaves_out(words, others) or _leaves_out(others, words)
+def _abbreviates(word: str, other: str) -> bool:
+    """Whether a name of several words is another one in short, or the other way round with a word left out."""
+    words, more = word.count("_") + 1, other.count("_") - word.count("_")
+    if more == 0:
+        return words >= 2 and word[0] == other[0] and _shortens(word.split("_"), other.split("_"))
+    if more == 1:
+        return words >= _LONG and _leaves_out(word.split("_"), other.split("_"))
+    return more == -1 and words > _LONG and _leaves_out(other.split("_"), word.split("_"))
 
 
 def _leaves_out(words: list[str], others: list[str]) -> bool:
     """Whether words are those of another long name without one of them: `gather_16bit_weights_on_save` for
     `gather_16bit_weights_on_model_save`."""
-    rest = (others[:index] + others[index + 1 :] for index in range(len(others)))
-    return len(words) >= 4 and len(others) == len(words) + 1 and words in rest
+    return any(words == others[:index] + others[index + 1 :] for index in range(len(others)))
 
 
 def _shortens(words: list[str], others: list[str]) -> bool:
     """Whether words are those of another name, some of them cut: `max_live_params` for `max_live_parameters`."""
-    if len(words) != len(others) or len(words) < 2:
-        return False
     return all(
         word == other or (len(word) > 3 and other.startswith(word.removesuffix("s")))
         for word, other in zip(words, others)
     )
 
 
-def _letters_apart(left: set[str], right: set[str]) -> int:
+def _letters_apart(left: frozenset[str], right: frozenset[str]) -> int:
     """A distance that two words with these letters have at least: an edit brings or removes one letter."""
     return max(len(left - right), len(right - left))
 
@@ -86,7 +90,11 @@ def _numbered(key: str, candidate: str) -> bool:
     return key.strip("0123456789_") == candidate.strip("0123456789_")
 
 
-@lru_cache(maxsize=2048)  # the keys of a few schemas, which are asked again for each unknown one
+# Of the keys of a few schemas, which are asked again for each unknown one.
+_letters: Callable[[str], frozenset[str]] = lru_cache(maxsize=2048)(frozenset)
+
+
+@lru_cache(maxsize=2048)  # as above
 def normal(word: str) -> str:
     """`word` in lower case with underscores, so that spellings of one name are equal."""
     return word.strip().lower().replace("-", "_").replace(" ", "_").replace(".", "_")

@@ -23,6 +23,7 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
@@ -59,12 +60,20 @@ def schema_issues(
 def is_valid(schema_name: str, value: Any) -> bool:
     """Whether the schema accepts a value. False too for what JSON cannot hold (a key that is no string, NaN)."""
     try:
-        # Once the library is loaded, it is the faster of the two.
-        if "jsonschema_rs" not in sys.modules and surely_valid(*compiled_schema(schema_name), value):
+        if not _library_pays() and surely_valid(*compiled_schema(schema_name), value):
             return True
         return bool(_validator(schema_name).is_valid(value))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return False
+
+
+_WORTH_THE_LIBRARY = 64  # values: so many cost surely_valid.py about what loading the library costs
+_asked = count(1)
+
+
+def _library_pays() -> bool:
+    """Whether the library is the cheaper one to ask: it is loaded already, or there are many values."""
+    return "jsonschema_rs" in sys.modules or next(_asked) > _WORTH_THE_LIBRARY
 
 
 @cache

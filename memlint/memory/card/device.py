@@ -283,7 +283,7 @@ def engine_share(run: Run, gpu: Gpu | None, beside: int = 0) -> int:
     trained models hold `beside` bytes already. Weights that the trained model has from the engine are not counted.
     """
     share = run.rollout.share
-    if gpu is None or not isinstance(share, (int, float)):
+    if gpu is None or not isinstance(share, (int, float)) or not share:
         return 0
     shared = _shared_weights(run)
     beside = max(0, beside - shared)

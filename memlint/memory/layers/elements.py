@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer
 
@@ -196,11 +198,14 @@ def _mlp(found: dict[str, int], layer: DecoderLayer, count: int, hidden: int) ->
     found["shared_intermediate*2"] = 2 * count * shape.shared_intermediate_size
 
 
-def of_expert_adapters(counts: dict[str, int], shape: Mlp, tokens: Tokens) -> dict[str, int]:
+def of_expert_adapters(
+    counts: Mapping[str, int], parameters: Iterable[str], shape: Mlp, tokens: Tokens
+) -> dict[str, int]:
     """Extents of the low-rank activations of adapted experts that are linear layers: of the last expert's tokens, and
-    of all others' (moe_loop.py). Their factors stand in one pair for all experts, whose rank is the sum of theirs."""
+    of all others' (moe_loop.py). Their factors stand in one pair for all experts, whose rank is the sum of theirs.
+    `parameters`: the extents in `counts` that come from the layer's parameters."""
     found = {}
-    for extent in (name for name in counts if name.startswith("rank:expert_")):
+    for extent in (name for name in parameters if name.startswith("rank:expert_")):
         rank = counts[extent] // (tokens.count * max(1, shape.experts))
         found[extent] = rank * counts["expert"]
         found["others_" + extent] = rank * (counts["chosen"] - counts["expert"])
