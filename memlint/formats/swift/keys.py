@@ -464,7 +464,6 @@ _BATCH = (
     Key(
         *("vit_gradient_checkpointing", "flag", "checkpointing.vision_tower"),
         only_if_given=True,
-        when=is_multimodal,
         about="The same for the vision tower's layers alone. Unset: as the language model's.",
     ),
     Key(
