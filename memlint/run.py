@@ -290,6 +290,7 @@ class Checkpointing(NamedTuple):
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
     mlp_tiles: int = 0  # MLPs run in up to this many slices of the sequence, recomputed in the backward; 0: whole
+    vision_tower: bool | None = None  # a vision tower's layers too; None: as the decoder's
 
 
 class Loss(NamedTuple):

@@ -162,7 +162,12 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
     count = images * int(run.batch.micro_batch_size)
     plain, checkpoint = simulated_step._inputs, simulated_step._checkpoint
 
+    def switch(model: Any) -> None:
+        _switch_tower(model, run.checkpointing.vision_tower, run.checkpointing.reentrant)
+
     def with_images(model: Any, step: Any) -> dict[str, torch.Tensor]:
+        if run.checkpointing.mode == "none":  # else when the model's own layers are switched on, which comes later
+            switch(model)
         inputs = plain(model, step)
         if family in ARRANGED:
             ARRANGED[family](model, inputs, tower, count, stack)
@@ -187,10 +192,24 @@ def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
                 ("patch_embedding", "patch_embeddings", "patch_conv", "patch_embed", "vision_model.embeddings")
             ):
                 module._forward_hooks.clear()
+        switch(model)
 
     patched = {"_inputs": with_images, "_checkpoint": as_llamafactory}
     with ExitStack() as stack, mock.patch.multiple(simulated_step, **patched):
         return simulate(run, config)
+
+
+def _switch_tower(model: Any, is_on: bool | None, reentrant: bool) -> None:
+    """As ms-swift does for the tower alone (4.6 trainers/mixin.py, _prepare_gradient_checkpointing)."""
+    for name, tower in model.named_modules() if is_on is not None else ():
+        if not name.endswith(("visual", "vision_tower")):
+            continue
+        if is_on:
+            tower.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": reentrant})
+            tower.enable_input_require_grads()
+        else:
+            tower.gradient_checkpointing_disable()
+            tower.disable_input_require_grads()
 
 
 def _pixels(tower: Any, images: Images, count: int) -> torch.Tensor:

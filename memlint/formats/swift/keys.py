@@ -462,6 +462,11 @@ _BATCH = (
         about="Recompute each layer in the backward pass instead of keeping its activations.",
     ),
     Key(
+        *("vit_gradient_checkpointing", "flag", "checkpointing.vision_tower"),
+        only_if_given=True,
+        about="The same for the vision tower's layers alone. Unset: as the language model's.",
+    ),
+    Key(
         *("max_length", "whole", "sequence.length"),
         least=1,
         also=("sequence.max_prompt_length",),

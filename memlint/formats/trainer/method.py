@@ -12,11 +12,30 @@ from memlint.run import Origin
 def read_method(fields: Fields, config: TrainerConfig) -> None:
     """LoRA by TRL's `use_peft` or a script's own keys; full training otherwise."""
     key = adapter_key(config)
+    if not key and (flag := _flag_about_adapters(config)):
+        program = config.section.document.start.program.entry if config.section.document.start else ""
+        reason = f"what `{program}` does with `{flag}` is the program's to say, which is not in the repository"
+        fields.unknown("method.kind", reason)
+        return
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
         return
     fields.put("method.kind", "lora", config.section.origin(key))
     fields.put("method.adapter_dtype", "float32", Origin("default", detail="peft 0.21 autocast_adapter_dtype"))
+
+
+def _flag_about_adapters(config: TrainerConfig) -> str:
+    """A flag about adapters of a program that is not in the repository, which memlint doesn't know: `--peft_path` names
+    one that is trained on (Chinese-LLaMA-Alpaca's run_clm_sft_with_peft.py). "" where a known key says what trains."""
+    start, value = config.section.document.start, config.section.value
+    if start is None or not start.program.is_foreign or any(key in value for key in _SAY_WHAT_TRAINS):
+        return ""
+    given = (name for name, one in value.items() if one not in (None, False, "", "none", "None", "False", "false"))
+    return next((name for name in given if not _ADAPTER_WORDS.isdisjoint(str(name).lower().split("_"))), "")
+
+
+_SAY_WHAT_TRAINS = ("use_peft", "use_lora", "lora_enable", "use_qlora", "train_mode", "full_finetune")
+_ADAPTER_WORDS = frozenset({"peft", "lora", "qlora", "adapter", "adapters"})
 
 
 def trains_adapter(config: TrainerConfig) -> bool:

@@ -27,6 +27,7 @@ from memlint.memory.storage import rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
 from memlint.memory.vision.projector import TowerExit, exit_profile
+from memlint.run import Checkpointing
 
 
 class PlacedUnit(NamedTuple):
@@ -87,6 +88,17 @@ def _beside_vision(architecture: Architecture, units: tuple[Unit, ...]) -> tuple
     return found[own:]
 
 
+def _checkpoints_layers(checkpointing: Checkpointing) -> bool:
+    return checkpointing.mode not in ("none", "selective")
+
+
+def _checkpoints_tower(step: TrainingStep) -> bool:
+    """Whether the tower's layers are checkpointed, and the output of its input embedding requires a gradient
+    (ms-swift 4.6 trainers/mixin.py, _prepare_gradient_checkpointing switches both off and on for a tower alone)."""
+    checkpointing = step.run.checkpointing
+    return _checkpoints_layers(checkpointing) if checkpointing.vision_tower is None else checkpointing.vision_tower
+
+
 def image_segments(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> ImagePart:
     """The segments of the vision tower when every token belongs to an image. The tower must be modelled."""
     parts = _parts(step.architecture.towers[0], units, state)
@@ -98,9 +110,9 @@ def image_segments(step: TrainingStep, units: tuple[Unit, ...], state: ModelStat
     entry_state, exit_state = tower_ends.split_gradients(parts.outside_layers.state, ends)
     # transformers 5.23 makes the output of every model's input embeddings require a gradient (modeling_utils.py:2150);
     # in a tower that is the convolution.
-    checkpoint = step.run.checkpointing
-    hooks_inputs = checkpoint.mode not in ("none", "selective")
-    output_requires_grad = hooks_inputs and not checkpoint.skips_frozen_layers and traits.hooks_input_embedding
+    hooks_inputs = _checkpoints_layers(step.run.checkpointing)
+    skips_frozen = step.run.checkpointing.skips_frozen_layers
+    output_requires_grad = _checkpoints_tower(step) and not skips_frozen and traits.hooks_input_embedding
     profile, width = entry_profile(
         tower_ends.entry(parts.tower, traits, ends.before_layers, output_requires_grad), kernels
     )
@@ -209,7 +221,7 @@ def _layer_mode(step: TrainingStep, parts: TowerParts, width: int, input_require
     trains, or checkpointing is reentrant and no input requires a gradient (torch 2.13 utils/checkpoint.py,
     CheckpointFunction)."""
     checkpoint = step.run.checkpointing
-    recomputed, skips_frozen = checkpoint.mode not in ("none", "selective"), checkpoint.skips_frozen_layers
+    recomputed, skips_frozen = _checkpoints_tower(step), checkpoint.skips_frozen_layers
     trains = tower_ends.trains(parts.layers.unit.tensors)
     needs_input_gradient = recomputed and checkpoint.reentrant
     if needs_input_gradient and _traits(parts.tower).input_by_name:

@@ -88,9 +88,30 @@ def _called(node: ast.Call, flags: Mapping[str, Any]) -> Any:
 def assignments(tree: ast.AST, path: str) -> Iterator[tuple[str, Assignment]]:
     """Values that a module gives to attributes of its arguments: variables whose names end in `args`.
 
-    A conversion of the same attribute (`args.targets = args.targets.split(",")`) is not included.
+    A conversion of the same attribute (`args.targets = args.targets.split(",")`) is not included, nor is a key that a
+    function takes from the Trainer because it has done itself what the key asks for.
     """
-    yield from _below(tree, path, ())
+    done = {id(node) for one in ast.walk(tree) if isinstance(one, _FUNCTIONS) for node in _done_by_hand(one)}
+    for key, one in _below(tree, path, ()):
+        if id(one.value) not in done:
+            yield key, one
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+# Key -> the method of a model that does the same. om-ai-lab/VLM-R1, R1-V and open-r1-multimodal switch a model's
+# checkpointing on, and the argument off so that the Trainer doesn't do it again.
+_BY_HAND = {"gradient_checkpointing": "gradient_checkpointing_enable"}
+
+
+def _done_by_hand(function: ast.AST) -> Iterator[ast.expr]:
+    """Values of assignments that switch a key off, in a function that calls the method of `_BY_HAND`."""
+    nodes = list(ast.walk(function))
+    called = {one.func.attr for one in nodes if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)}
+    for one in nodes:
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and one.value.value is False:
+            names = (target.attr for target in one.targets if isinstance(target, ast.Attribute))
+            if any(_BY_HAND.get(name) in called for name in names):
+                yield one.value
 
 
 def _below(node: ast.AST, path: str, tests: tuple[ast.expr, ...]) -> Iterator[tuple[str, Assignment]]:

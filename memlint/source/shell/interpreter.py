@@ -10,6 +10,7 @@ bounded.
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ MOST_DEPTH = 40  # of nested statements, functions and scripts
 MOST_STARTS = 3
 MOST_ROUNDS = 16  # iterations of one loop
 MOST_INVOCATIONS = 1_000
+MOST_CALLS = 24  # of one other script: a sweep calls it for each point of its grid
 States = list[State]
 
 
@@ -64,6 +66,7 @@ class Interpreter:
         self._depth = 0
         self._at = Where(path, 0, 0)  # the place of the current command in this file
         self._scripts = 0  # other scripts that the current command stands in
+        self._calls: Counter[str] = Counter()  # of each other script
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
@@ -79,6 +82,7 @@ class Interpreter:
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
             self.invocations, self._steps, self._depth, self._scripts = [], 0, 0, 0
+            self._calls.clear()
             self.expander.start()
             try:
                 states = [State((Word(literal(self.path)), *arguments), folder)]
@@ -496,6 +500,9 @@ class Interpreter:
             self._record((Word(literal("bash")), script, *arguments), {}, state, (), False)
             return
         if not arguments and not state.files and self._says_by_itself(source.text, state):
+            return
+        self._calls[path] += 1
+        if self._calls[path] > MOST_CALLS:
             return
         one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
         one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}

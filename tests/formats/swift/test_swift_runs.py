@@ -86,6 +86,8 @@ def test_recognised_by_its_keys(value: Any, name: str) -> None:
             {**SFT, "fsdp": '{"fsdp": "full_shard auto_wrap offload", "fsdp_config": {"fsdp_version": 2}}'},
             {"parallelism.fsdp.version": 2, "parallelism.fsdp.cpu_offload": True, "checkpointing.mode": "full"},
         ),
+        ({**SFT, "vit_gradient_checkpointing": False}, {"checkpointing.vision_tower": False}),
+        (SFT, {"checkpointing.mode": "full", "checkpointing.vision_tower": None}),
         ({**SFT, "rlhf_type": "dpo"}, {"method.stage": "dpo", "method.reference_model": "shared"}),
         ({**SFT, "rlhf_type": "dpo", "tuner_type": "full"}, {"method.reference_model": "copy"}),
         (GRPO, {"method.stage": "grpo", "sequence.length": 3072, "sequence.max_new_tokens": 1024}),

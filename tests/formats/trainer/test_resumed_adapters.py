@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import memlint
+from memlint.run import UNKNOWN
 
 SCRIPT = """\
 import bitsandbytes as bnb
@@ -53,3 +56,25 @@ def test_an_adapter_of_a_folder_alone_says_its_rank_itself() -> None:
     )
     found = memlint.estimate(script, path="qlora.py", gpu="RTX4090", gpus=1)
     assert [one.field for one in found.unknown][:1] == ["method.rank"]
+
+
+ELSEWHERE = (
+    "torchrun run_clm_sft_with_peft.py --model_name_or_path huggyllama/llama-7b --per_device_train_batch_size 1 --fp16 "
+    "--output_dir out --learning_rate 1e-4 --max_seq_length 512 --torch_dtype float16 {}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        ("--peft_path ziqingyang/chinese-alpaca-lora-7b", UNKNOWN),
+        ("--adapter_ckpt a", UNKNOWN),
+        ("--use_peft False --peft_path a", "full"),
+        ("--lora_rank 8 --peft_path a", "lora"),
+        ("--adapters_seen False", "full"),
+        ("", "full"),
+    ],
+)
+def test_a_flag_about_adapters_of_a_program_that_nobody_sees_leaves_open_what_trains(flags: str, kind: object) -> None:
+    """Chinese-LLaMA-Alpaca's notebook goes on with an adapter in a script that the repository keeps elsewhere."""
+    assert memlint.estimate(ELSEWHERE.format(flags), path="train.sh", gpu="T4", gpus=1).run.method.kind == kind

@@ -123,6 +123,22 @@ def test_a_step_of_images_alone_is_just_below_the_highest(name: str, step: Step,
     assert high < peak * near
 
 
+@pytest.mark.parametrize(("layers", "tower"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("name", "near"), [("llava", 1.03), ("qwen2_5_vl", 1.03)])
+def test_a_tower_is_checkpointed_apart(name: str, near: float, layers: bool, tower: bool) -> None:
+    config, images = MODELS[name]
+    same = run_with(config, Step("pure", layers, "sdpa"), "trains")
+    run = replace(same, {"checkpointing.vision_tower": tower})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peak = simulated(run, config, 1024 // images.tokens).peak
+    low, _, high = interval(run)
+    assert low <= peak <= high * 1.001
+    assert high < peak * near
+    assert (high > interval(same)[2]) is layers
+    assert interval(replace(same, {"checkpointing.vision_tower": layers})) == interval(same)
+
+
 @pytest.mark.parametrize("name", ["llava", "qwen3_vl"])
 def test_a_projector_alone_keeps_its_own_and_nothing_of_the_tower(name: str) -> None:
     config, images = MODELS[name]

@@ -75,3 +75,18 @@ def test_assignments_behind_the_parser() -> None:
     assert found["eval_steps"].at == "train.py:3"
     assert [key for key, one in found.items() if one.is_conditional] == ["save_steps", "max_steps", "run_name"]
     assert [key for key, one in found.items() if one.where_unset] == ["save_steps"]
+
+
+BY_HAND = """
+def enable(model, args):
+    model.gradient_checkpointing_enable()
+    {}
+    args.gradient_checkpointing = False
+"""
+
+
+def test_a_key_that_a_function_does_itself_is_not_switched_off() -> None:
+    assert not dict(assignments(ast.parse(BY_HAND.format("pass")), "train.py"))
+    assert not dict(assignments(ast.parse(BY_HAND.format("if model.sees: pass")), "train.py"))
+    other = BY_HAND.format("args.bf16 = False").replace("_enable()", "_disable()")
+    assert sorted(dict(assignments(ast.parse(other), "train.py"))) == ["bf16", "gradient_checkpointing"]

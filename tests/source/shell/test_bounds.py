@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memlint.repository.workspace import in_memory
-from memlint.source.shell.interpreter import MOST_INVOCATIONS, Interpreter
+from memlint.source.shell.interpreter import MOST_CALLS, MOST_INVOCATIONS, Interpreter
 from memlint.source.shell.invocation import Surroundings
 
 LAUNCH = "torchrun train.py --per_device_train_batch_size 4 --output_dir o --learning_rate 1 "
@@ -45,3 +45,10 @@ def test_scripts_that_source_each_other_end() -> None:
     workspace = in_memory({"a.sh": "source b.sh\nbash a.sh\n" + LAUNCH, "b.sh": ". ./a.sh\nbash b.sh\n"})
 
     assert len(workspace.documents("a.sh")) == 1
+
+
+def test_a_grid_follows_a_script_so_many_times() -> None:
+    one = {"one.sh": LAUNCH + "--a $1 --b $2\n"}
+    workspace = in_memory({"grid.sh": "for i in {1..9}; do for j in {1..9}; do bash one.sh $i $j; done; done\n", **one})
+
+    assert len(workspace.documents("grid.sh")) <= MOST_CALLS
