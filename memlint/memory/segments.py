@@ -247,7 +247,6 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
             unit_state = unit_state._replace(gradient_kept=kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
-    counts["w:altup_unembed"] = step.architecture.hidden_size**2
     mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
     kept = _kept_logits(step, tensors)

@@ -111,6 +111,8 @@ def _stream_width(architecture: Architecture, embedded: int, autocast_width: int
     a LayerNorm in fp32 and a linear layer in its own dtype."""
     if autocast_width and architecture.projected_embeddings:
         return autocast_width
+    if autocast_width and any(layer.streams > 1 for layer in architecture.layer_types):
+        return FP32_BYTES  # autocast computes the magnitude that streams are brought to, a power, in fp32
     return FP32_BYTES if autocast_width and norm_of_embedding(architecture) == "layer" else embedded
 
 

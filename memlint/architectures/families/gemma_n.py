@@ -52,7 +52,7 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
         return DecoderLayer(
             mixer,
             Mlp("gated", size, activation(c)),
-            "rms",
+            "rms_gemma",
             4,
             class_name="Gemma3nTextDecoderLayer",
             weights=weights,
