@@ -68,17 +68,12 @@ def _predicted(context: LayerContext, norm: Block, x: Value) -> Value:
     product = tape.new("streams", operand.width)
     tape.node((product,), (operand, coefficients), (operand, coefficients))
     tape.drop(operand, coefficients)
-    summed = _plus_in_place(context, product, x)
+    summed = Value(product.storage, product.extent, product.width, product.requires_grad)
+    streams = (("streams", product.width),)
+    tape.node((summed,), (product, x), temporaries=streams, gradient_width=product.width)  # in place on a view
     copied = ops.copy(tape, summed)
     found = ops.cast(tape, copied, x.width)
     tape.drop(summed, copied)
-    return found
-
-
-def _plus_in_place(context: LayerContext, x: Value, y: Value) -> Value:
-    """`x += y`. Takes over the reference of `x`."""
-    found = Value(x.storage, x.extent, x.width, x.requires_grad)
-    context.tape.node((found,), (x, y), aliases=True)
     return found
 
 
@@ -98,9 +93,9 @@ def _corrected(context: LayerContext, norm: Block, predictions: Value, activated
     tape = context.tape
     modalities = _modalities(context, norm, activated)
     active = ops.slice_of(tape, predictions, "hidden")
-    innovation = tape.new("hidden", activated.width)
-    tape.node((innovation,), (active,))
-    tape.node((innovation,), (activated,), aliases=True)
+    negated = Value(active.storage, active.extent, active.width, active.requires_grad)
+    tape.node((negated,), (active,))
+    innovation = ops.add(tape, activated, negated)
     tape.drop(active)
     repeated = tape.new("streams", innovation.width)
     tape.node((repeated,), (innovation,))
@@ -113,7 +108,9 @@ def _corrected(context: LayerContext, norm: Block, predictions: Value, activated
         (product,), (repeated, coefficients), (repeated, coefficients), (("streams", repeated.width),)
     )
     tape.drop(repeated, coefficients)
-    return _plus_in_place(context, product, predictions)
+    found = Value(product.storage, product.extent, product.width, product.requires_grad)
+    tape.node((found,), (product, predictions), aliases=True)
+    return found
 
 
 def _with_own_embedding(context: LayerContext, roles: Roles, own_embedding: Block, corrected: Value) -> Value:
@@ -126,10 +123,23 @@ def _with_own_embedding(context: LayerContext, roles: Roles, own_embedding: Bloc
     tape.drop(first)
     added = own_embedding(scaled)
     tape.drop(scaled)
-    found = Value(corrected.storage, corrected.extent, corrected.width, corrected.requires_grad)
-    tape.node((found,), (corrected,))  # a write to a slice copies the gradient of the whole
-    tape.node((found,), (added,))
+    found = _plus_in_slice(context, corrected, added)
     tape.drop(added)
+    return found
+
+
+def _plus_in_slice(context: LayerContext, x: Value, added: Value) -> Value:
+    """`x[1:] += added`: Python adds in place to a slice, and writes the slice back to where it is. Autograd copies the
+    gradient of the whole and of the slice for each of the two (torch 2.13 torch/csrc/autograd/functions/
+    tensor.cpp, CopySlices). Takes over the reference of `x`."""
+    tape = context.tape
+    others = (("other_streams", x.width),)
+    summed = Value(x.storage, x.extent, x.width, x.requires_grad)
+    tape.node((summed,), (x, added), temporaries=others)
+    written = ops.slice_of(tape, summed, "other_streams")
+    found = Value(x.storage, x.extent, x.width, x.requires_grad)
+    tape.node((found,), (summed, written), temporaries=others)
+    tape.drop(written)
     return found
 
 

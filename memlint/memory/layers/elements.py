@@ -38,6 +38,7 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
         "per_layer": count * architecture.per_layer_embedding_size * len(architecture.layer_type_ids),
         "per_layer_rows": count * len(architecture.layer_type_ids),
         "streams": count * architecture.hidden_size * streams,
+        "other_streams": count * architecture.hidden_size * (streams - 1),
         "stream_rows": count * streams,
         "stream_pairs": count * streams**2,
     }
