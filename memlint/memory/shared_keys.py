@@ -8,7 +8,7 @@ graph leads to the layer's input: with reentrant checkpointing that is a leaf, w
 from __future__ import annotations
 
 from memlint.architectures.model import Architecture
-from memlint.memory.step import TrainingStep
+from memlint.memory.step import TrainingStep, has_streams
 from memlint.memory.storage import rounded
 from memlint.memory.values import Unit
 
@@ -30,5 +30,5 @@ def held_input(step: TrainingStep) -> int:
     checkpointing = step.run.checkpointing
     if checkpointing.mode in ("none", "selective") or not checkpointing.reentrant:
         return 0
-    extent = "streams" if any(kind.streams > 1 for kind in step.architecture.layer_types) else "hidden"
+    extent = "streams" if has_streams(step.architecture) else "hidden"
     return rounded(step.counts[extent] * step.width)

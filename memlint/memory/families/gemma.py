@@ -59,6 +59,7 @@ PALIGEMMA = Family(
 GEMMA3N_TEXT = Family(
     model_types=("gemma3n_text", "gemma3n"),
     classes=("Gemma3n",),
+    attention=AttentionTraits(mask_before_norm=True),
     rotary=RotaryTraits(one_by_one=True, separate_for_windows=True),
 )
 GEMMA4_TEXT = Family(

@@ -104,9 +104,7 @@ def _corrected(context: LayerContext, norm: Block, predictions: Value, activated
     coefficients = ops.scale(tape, projected)
     tape.drop(modalities, projected)
     product = tape.new("streams", repeated.width)
-    tape.node(
-        (product,), (repeated, coefficients), (repeated, coefficients), (("streams", repeated.width),)
-    )
+    tape.node((product,), (repeated, coefficients), (repeated, coefficients), (("streams", repeated.width),))
     tape.drop(repeated, coefficients)
     found = Value(product.storage, product.extent, product.width, product.requires_grad)
     tape.node((found,), (product, predictions), aliases=True)
