@@ -11,9 +11,9 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
-from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
-from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
+from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
 from memlint.memory.layers.embedding import brought_to_magnitude, magnitude
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 from memlint.run import Run

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
-import memlint.memory.shared_keys as shared_keys
 import memlint.memory.sharding.model_parallel as parallel
+import memlint.memory.shared_keys as shared_keys
 from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
