@@ -75,6 +75,7 @@ class Mlp(NamedTuple):
     expert_kind: str = "gated"
     expert_hidden_size: int = 0  # the hidden size of experts where it is not the layer's (Nemotron 3)
     shared_intermediate_size: int = 0  # shared expert(s), 0 = none
+    sparse_gate: bool = False  # only the gate's largest values pass (Gemma 3n's first layers)
     parallel_experts: bool = False  # experts in addition to a dense MLP, each with its own norms (Gemma 4)
 
 

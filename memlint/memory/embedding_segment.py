@@ -6,7 +6,7 @@ import memlint.memory.families.lookup as families
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.autograd.walk import Segment, tensor_bytes
 from memlint.memory.layers.embedding import EmbeddingShape, embedding_profile
-from memlint.memory.parameter_roles import extents, part_names
+from memlint.memory.parameter_roles import extents, part_names, roles
 from memlint.memory.parameters import ties_head
 from memlint.memory.step import (
     COPY_PREFIX,
@@ -29,11 +29,11 @@ def embedding_segment(step: TrainingStep, unit: Unit, unit_state: UnitState) -> 
     counts = dict(step.counts)
     counts["w:embedding"] = tensor.numel
     counts["own_norm"] = architecture.per_layer_embedding_size
-    counts["w:altup_projection"] = architecture.hidden_size**2
     if projection is not None:
         counts |= extents(unit.tensors, step.tokens.count)
     autocast_width = step.kernels.autocast_width if projection or shape.norm else 0
-    profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width)
+    linears = roles(unit.tensors, step.run.method.dropout > 0).linears if shape.own_embeddings else ()
+    profile = embedding_profile(weight, shape, step.kernels.kernel_memory, projection, autocast_width, linears)
     if shape.tied:
         kept = unit_state.gradient_kept - gradient_of_tied(unit, unit_state)
         return segment(profile, tensor_bytes(counts, False), unit_state._replace(gradient_kept=kept), 1)

@@ -11,7 +11,8 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
-from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.autograd.tape import ParameterGradient, Tape, Value
+from memlint.memory.layers.embedding import brought_to_magnitude, magnitude
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
@@ -65,7 +66,7 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
     x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
     if loss.streams > 1:
-        x = ops.replace(tape, x, _merged_streams(context, loss, x))
+        x = ops.replace(tape, x, _merged_streams(context, roles, loss, x))
     normed = ops.replace(tape, x, _final_norm(context, roles, loss, x))
     if loss.drops_norm:
         normed = ops.replace(tape, normed, ops.dropout(tape, normed))
@@ -105,25 +106,23 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     return _finish(tape, loss, logits, found)
 
 
-def _merged_streams(context: LayerContext, loss: LossShape, x: Value) -> Value:
+def _merged_streams(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
     """The mean over the streams, each but the first projected and brought to the first one's magnitude (transformers
     5.23 models/gemma3n/modeling_gemma3n.py:1711, Gemma3nTextModel.forward)."""
-    tape = context.tape
+    tape, autocast_width = context.tape, context.kernels.autocast_width
     streams = [ops.slice_of(tape, x, "hidden") for _ in range(loss.streams)]
+    target = magnitude(tape, streams[0], autocast_width)
     merged = [streams[0]]
-    for stream in streams[1:]:
-        projected = ops.linear(
-            tape, stream, Parameter("w:altup_unembed", stream.width), "hidden", context.kernels.autocast_width
-        )
-        in_dtype = ops.cast(tape, projected, stream.width)
+    for index, stream in enumerate(streams[1:]):
+        projected = project(context, str(index), stream, "hidden")
+        width = roles.norm.width if roles.norm is not None else projected.width  # of the embedding
+        merged.append(brought_to_magnitude(tape, projected, target, width, autocast_width))
         tape.drop(projected, stream)
-        scaled = ops.multiply(tape, in_dtype, in_dtype)
-        tape.drop(in_dtype)
-        merged.append(scaled)
     stacked = ops.concat(tape, tuple(merged), "streams")
-    found = tape.new("hidden", x.width)
+    tape.drop(target, *merged)
+    found = tape.new("hidden", stacked.width)
     tape.node((found,), (stacked,))
-    tape.drop(*merged, stacked)
+    tape.drop(stacked)
     return found
 
 

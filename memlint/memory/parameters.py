@@ -16,7 +16,8 @@ from memlint.run import Maybe, Quantization, Run, Unknown
 T = TypeVar("T")
 
 _EMBEDDING_KINDS = ("embedding", "position", "fixed")
-_EMBEDDING_NAMES = ("embed", ".per_layer_", ".encoder.conv")
+_EMBEDDING_NAMES = ("embed", ".per_layer_", ".encoder.conv", ".altup_projections.")
+_HEAD_NAME = "unembed"
 _EMBEDDINGS_DTYPE_KINDS = ("embedding", "head", "norm")  # kinds of weights with `precision.embeddings_dtype`
 # Names of modules that trl casts to bf16 (trl 0.25.1 models/utils.py:556, peft_module_casting_to_bf16).
 VOCABULARY_NAMES = ("lm_head", "embed_tokens", "wte", "wpe")
@@ -123,6 +124,7 @@ def _split_non_layer_weights(architecture: Architecture) -> tuple[tuple[Weight, 
     after: list[Weight] = []
     for weight in architecture.non_layer_weights:
         is_before = weight.kind in _EMBEDDING_KINDS or any(name in weight.name for name in _EMBEDDING_NAMES)
+        is_before = is_before and _HEAD_NAME not in weight.name
         is_last_norm = architecture.final_norm != "" and weight.name.endswith(f".{architecture.final_norm}.weight")
         (before if is_before and not is_last_norm else after).append(weight)
     return tuple(before), tuple(after)

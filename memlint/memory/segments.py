@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import memlint.memory.families.lookup as families
 import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
+import memlint.memory.shared_keys as shared_keys
 from memlint.architectures.model import Architecture, DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
@@ -69,7 +70,14 @@ def segments(
             part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
             part_step = step if part_run is step.run else step._replace(run=part_run)
             is_first = len(step_segments) == 1
-            step_segments += _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
+            found = _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
+            stored = shared_keys.layers_storing(step.architecture, part)
+            held = shared_keys.held_input(part_step) * stored
+            if held:
+                found[-1] = _keeping(found[-1], held)
+                # Its gradient is the incoming one of the layer before, which runs backward next.
+                step_segments[-1] = _keeping(step_segments[-1], held)
+            step_segments += found
             width = step_segments[-1].profile.width
             step = step if width == step.width else step._replace(width=width)
         input_requires_grad = input_requires_grad or _trains(unit)
@@ -126,7 +134,12 @@ def _layer_kind(step: TrainingStep, shape: DecoderLayer, unit: Unit) -> _LayerKi
 def _with_summed_gradient(step: TrainingStep, last: Segment) -> Segment:
     """The last layers, whose backward leaves the gradient of every layer's own embedding for the layers before them."""
     kept = rounded(step.counts["per_layer"] * step.width)
-    return last._replace(kept_after_backward=last.kept_after_backward + kept // last.repeat)
+    return _keeping(last, kept)
+
+
+def _keeping(segment: Segment, size: int) -> Segment:
+    """The segment with `size` bytes more that its backward leaves."""
+    return segment._replace(kept_after_backward=segment.kept_after_backward + size // segment.repeat)
 
 
 def _trains(unit: Unit) -> bool:
@@ -248,7 +261,6 @@ def _head_segment(step: TrainingStep, units: tuple[Unit, ...], state: ModelState
             unit_state = unit_state._replace(gradient_kept=kept)
     counts = dict(step.counts)
     counts.update(extents(tensors, step.tokens.count))
-    counts["w:altup_unembed"] = step.architecture.hidden_size**2
     mode = LayerMode(step.width, input_requires_grad or step.run.checkpointing.mode not in ("none", ""))
     profile = head_profile(roles(tensors, step.run.method.dropout > 0), step.kernels, mode, _loss_shape(step))
     kept = _kept_logits(step, tensors)

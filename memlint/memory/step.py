@@ -103,6 +103,8 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     kernels = kernel_config(run, simulated)
     width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
     mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
+    if kernels.mask and has_streams(architecture) and mask_width != width:
+        kernels = kernels._replace(mask_width=mask_width)
     return TrainingStep(run, architecture, tokens, kernels, width, counts, vocabulary, mask_width)
 
 
@@ -111,7 +113,14 @@ def _stream_width(architecture: Architecture, embedded: int, autocast_width: int
     a LayerNorm in fp32 and a linear layer in its own dtype."""
     if autocast_width and architecture.projected_embeddings:
         return autocast_width
+    if autocast_width and has_streams(architecture):
+        return FP32_BYTES  # autocast computes the magnitude that streams are brought to, a power, in fp32
     return FP32_BYTES if autocast_width and norm_of_embedding(architecture) == "layer" else embedded
+
+
+def has_streams(architecture: Architecture) -> bool:
+    """Whether layers hand on several residual streams."""
+    return any(kind.streams > 1 for kind in architecture.layer_types)
 
 
 def norm_of_embedding(architecture: Architecture) -> str:

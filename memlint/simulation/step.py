@@ -94,6 +94,7 @@ def simulate_settings(config_class: str, config: Mapping[str, Any], settings: St
     attention_functions.register()
     attention_functions.FlashCore.temporaries = settings.kernel_temporaries
     precision.HalfToFloatSoftmax.temporaries = settings.kernel_temporaries
+    torch.distributions.Distribution.set_default_validate_args(False)  # it would read the values of fake tensors
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = _build(config_class, config, settings)

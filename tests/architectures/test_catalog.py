@@ -45,6 +45,8 @@ NEED_TIMM = {"gemma3n"}  # its class builds a tower of a library that is not ins
 COMPARED = referee.CLASSES.keys() - THINKERS - NEED_TIMM
 # Step-3.7's configuration that is its language model's own: transformers would add a tower of default size.
 ALONE = [row for row in SUPPORTED if row["config"]["model_type"] == "step3p7" and "text_config" not in row["config"]]
+# A flat config.json, whose untied head transformers 5.23 takes for a tied one.
+ALONE += [row for row in SUPPORTED if "PaddlePaddle/PaddleOCR-VL" in row["ids"]]
 SAMPLE = [row for row in SUPPORTED if row["config"]["model_type"] in COMPARED and row not in ALONE][::6]
 
 

@@ -92,7 +92,14 @@ OWN_NAMES = {"gpt-sw3", "openai-gpt", "xglm"}  # configurations that call nothin
 
 
 # Members beside the first one of a family, under the name that their deviations are kept by.
-MORE = {"gemma4/own_embeddings": {"model_type": "gemma4", **VARIANTS["gemma4"][0]}}
+MORE = {
+    "gemma3n_text/sparse_gate": {
+        "model_type": "gemma3n_text",
+        **VARIANTS["gemma3n_text"][0],
+        "activation_sparsity_pattern": [0.95] * 4 + [0.0] * 2,
+    },
+    "gemma4/own_embeddings": {"model_type": "gemma4", **VARIANTS["gemma4"][0]},
+}
 
 
 def members() -> dict[str, dict[str, Any]]:

@@ -23,8 +23,10 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
     sizes = c.items("intermediate_size") or [c.integer("intermediate_size")] * count
     window = c.integer("sliding_window")
 
-    def make(key: tuple[bool, bool, int]) -> DecoderLayer:
-        full, owns, size = key
+    sparse = _sparse_layers(c, count)
+
+    def make(key: tuple[bool, bool, int, bool]) -> DecoderLayer:
+        full, owns, size, sparse_gate = key
         attention = (
             linear("self_attn.q_proj", heads * dim, hidden)
             + linear("self_attn.o_proj", hidden, heads * dim)
@@ -51,8 +53,8 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
         )
         return DecoderLayer(
             mixer,
-            Mlp("gated", size, activation(c)),
-            "rms",
+            Mlp("gated", size, activation(c), sparse_gate=sparse_gate),
+            "rms_gemma",
             4,
             class_name="Gemma3nTextDecoderLayer",
             weights=weights,
@@ -75,7 +77,7 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
             for weight in linear(f"model.{name}.{index}", hidden, hidden)
         ),
     )
-    keys = [(full, index < sharing, int(sizes[index])) for index, full in enumerate(_layer_kinds(c, 5))]
+    keys = [(full, index < sharing, int(sizes[index]), sparse[index]) for index, full in enumerate(_layer_kinds(c, 5))]
     return decoder(
         c,
         "Gemma3nForCausalLM",
@@ -86,6 +88,16 @@ def gemma3n_text(c: ModelConfig) -> Architecture:
         logits_softcap=True,
         per_layer_embedding_size=narrow,
     )
+
+
+def _sparse_layers(c: ModelConfig, count: int) -> list[bool]:
+    """Which layers let only the largest values of the gate pass: by default the first ten
+    (models/gemma3n/configuration_gemma3n.py, `activation_sparsity_pattern`)."""
+    stated = c.get("activation_sparsity_pattern")
+    if stated is None:
+        return [index < 10 for index in range(count)]
+    shares = stated if isinstance(stated, (list, tuple)) else [stated] * count
+    return [isinstance(share, (int, float)) and share > 0 for share in shares] + [False] * (count - len(shares))
 
 
 def _altup(hidden: int, streams: int, rank: int) -> Weights:

@@ -56,12 +56,18 @@ PALIGEMMA = Family(
     liger=LigerTraits(supported=True),
     vision=VisionTraits(PatchPath(feature_copies=0)),
 )
+GEMMA3N_TEXT = Family(
+    model_types=("gemma3n_text", "gemma3n"),
+    classes=("Gemma3n",),
+    attention=AttentionTraits(mask_before_norm=True),
+    rotary=RotaryTraits(one_by_one=True, separate_for_windows=True),
+)
 GEMMA4_TEXT = Family(
     model_types=("gemma4_text",),
     code=since(5),
     classes=("Gemma4",),
     scales_output=True,
-    rotary=RotaryTraits(one_by_one=True),
+    rotary=RotaryTraits(one_by_one=True, separate_for_windows=True),
     experts=ExpertTraits(routers.KEEPS_FP32),
     liger=LigerTraits(supported=True),
 )
@@ -88,6 +94,7 @@ ROWS = (
     SHIELDGEMMA2,
     GEMMA3,
     PALIGEMMA,
+    GEMMA3N_TEXT,
     GEMMA4_TEXT,
     GEMMA4,
     GEMMA4_UNIFIED,

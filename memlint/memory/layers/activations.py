@@ -83,7 +83,8 @@ def _recomputation(
     # CheckpointFunction.backward holds its arguments; where the output is a sum, its gradient is that of the residual
     # stream, in which later ones are added (torch 2.13 utils/checkpoint.py).
     family = families.of_layer(shape.class_name)
-    held = [incoming_gradient] if mode.reentrant and (family.scales_output or family.norm.after_sums) else []
+    is_no_sum = family.scales_output or family.norm.after_sums or shape.streams > 1
+    held = [incoming_gradient] if mode.reentrant and is_no_sum else []
     incoming_gradient.references += len(held)
     tape.backward(y, incoming_gradient)
     for storage in held:

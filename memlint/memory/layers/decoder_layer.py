@@ -108,7 +108,7 @@ def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -
     def own_embedding(value: Value) -> Value:
         return gated_own_embedding(context, shape, roles, value)
 
-    return altup_layer(context, norm_of, attend, feed, own_embedding, x)
+    return altup_layer(context, roles, norm_of, attend, feed, own_embedding, x)
 
 
 def _with_own_embedding(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:

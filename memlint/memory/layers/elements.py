@@ -28,6 +28,7 @@ class Tokens:
 def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dict[str, int]:
     """Numbers of elements by extent, for the embedding, the residual stream and the logits."""
     count = tokens.count
+    streams = max((kind.streams for kind in architecture.layer_types), default=1)
     return {
         "hidden": count * architecture.hidden_size,
         "hidden*3": 3 * count * architecture.hidden_size,
@@ -38,9 +39,10 @@ def of_model(architecture: Architecture, tokens: Tokens, vocabulary: int) -> dic
         "rope": 0,
         "per_layer": count * architecture.per_layer_embedding_size * len(architecture.layer_type_ids),
         "per_layer_rows": count * len(architecture.layer_type_ids),
-        "streams": count
-        * architecture.hidden_size
-        * max((kind.streams for kind in architecture.layer_types), default=1),
+        "streams": count * architecture.hidden_size * streams,
+        "other_streams": count * architecture.hidden_size * (streams - 1),
+        "stream_rows": count * streams,
+        "stream_pairs": count * streams**2,
     }
 
 

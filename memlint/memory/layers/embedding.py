@@ -9,6 +9,9 @@ import memlint.memory.layers.norm as norm
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile, finish_profile
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
+from memlint.memory.layers.projection import project
+from memlint.memory.parameter_roles import Linear
 
 
 class EmbeddingShape(NamedTuple):
@@ -33,18 +36,19 @@ def embedding_profile(
     in_place: bool,
     projection: Parameter | None = None,
     autocast_width: int = 0,
+    linears: tuple[tuple[str, Linear], ...] = (),
 ) -> Profile:
     """`looked_up`, and what some models do to it before their first layer."""
     tape = Tape(True, in_place=in_place)
     x = looked_up(tape, weight, shape, autocast_width)
     if shape.projected and projection is not None:
         x = ops.replace(tape, x, ops.linear(tape, x, projection, "hidden", autocast_width))
+    rope = Value.external("rope", weight.width)
+    context = LayerContext(tape, KernelConfig(autocast_width=autocast_width), dict(linears), rope, rope)
     if shape.own_embeddings:
-        _own_embeddings(
-            tape, x, weight, projection or Parameter("w:per_layer_model_projection", x.width), autocast_width
-        )
+        _own_embeddings(context, x, weight)
     if shape.streams > 1:
-        x = ops.replace(tape, x, _streams(tape, x, shape.streams, projection or weight, autocast_width))
+        x = ops.replace(tape, x, _streams(context, x, shape.streams))
     return finish_profile(tape, x)
 
 
@@ -72,36 +76,52 @@ def looked_up(tape: Tape, weight: Parameter, shape: EmbeddingShape, autocast_wid
     return x
 
 
-def _streams(tape: Tape, x: Value, streams: int, weight: Parameter, autocast_width: int) -> Value:
+def _streams(context: LayerContext, x: Value, streams: int) -> Value:
     """The embedding and its projections with the same magnitude, stacked (transformers 5.23
-    models/gemma3n/modeling_gemma3n.py:1655, Gemma3nTextModel.forward)."""
-    projection = Parameter("w:altup_projection", weight.width, weight.trainable)
+    models/gemma3n/modeling_gemma3n.py, Gemma3nTextModel.forward)."""
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    target = magnitude(tape, x, autocast_width)
     stacked = [tape.view(x)]
-    for _ in range(streams - 1):
-        projected = ops.linear(tape, x, projection, "hidden", autocast_width)
-        in_dtype = ops.cast(tape, projected, x.width)
+    for index in range(streams - 1):
+        projected = project(context, str(index), x, "hidden")
+        stacked.append(brought_to_magnitude(tape, projected, target, x.width, autocast_width))
         tape.drop(projected)
-        square = ops.unary(tape, in_dtype, 1)
-        tape.drop(square)
-        scaled = tape.new("hidden", x.width)
-        tape.node((scaled,), (in_dtype,), (in_dtype,), (("hidden", x.width),))
-        found = tape.new("hidden", x.width)
-        tape.node((found,), (scaled,), (scaled,), (("hidden", x.width),))
-        tape.drop(in_dtype, scaled)
-        stacked.append(found)
-    whole = ops.concat(tape, tuple(stacked), "streams")
-    tape.drop(*stacked)
+    whole = ops.concat(tape, (stacked[-1], *stacked[:-1]), "streams")
+    tape.drop(target, *stacked)
     return whole
 
 
-def _own_embeddings(tape: Tape, x: Value, weight: Parameter, projection: Parameter, autocast_width: int) -> None:
+def magnitude(tape: Tape, x: Value, autocast_width: int) -> Value:
+    """`mean(x ** 2) ** 0.5` of each row. Autocast computes powers in fp32 (torch 2.13 autocast_mode.h)."""
+    operand = ops.cast(tape, x, ops.FP32_BYTES if autocast_width else x.width)
+    square = ops.unary(tape, operand, 1)
+    mean = tape.new("rows", operand.width)
+    tape.node((mean,), (square,))
+    tape.drop(operand, square)
+    found = ops.unary(tape, mean)
+    tape.drop(mean)
+    return found
+
+
+def brought_to_magnitude(tape: Tape, projected: Value, target: Value, width: int, autocast_width: int) -> Value:
+    """`x * target / magnitude(x)` where x is `projected` with `width` bytes an element."""
+    x = ops.cast(tape, projected, width)
+    own = magnitude(tape, x, autocast_width)
+    scaled = ops.multiply_by_row(tape, x, target, max(x.width, target.width))
+    found = ops.multiply_by_row(tape, scaled, own, scaled.width)
+    tape.drop(x, own, scaled)
+    return found
+
+
+def _own_embeddings(context: LayerContext, x: Value, weight: Parameter) -> None:
     """Every layer's own embedding of each token, which stays until the last layer's backward: a look-up in a second
     table plus a projection of the first embedding, normed (transformers 5.23 models/gemma4/modeling_gemma4.py,
     Gemma4TextModel.project_per_layer_inputs)."""
+    tape = context.tape
     looked_up = tape.new("per_layer", x.width, weight.trainable)
     scaled = ops.scale(tape, looked_up)
     tape.drop(looked_up)
-    projected = ops.linear(tape, x, projection, "per_layer", autocast_width)
+    projected = project(context, "per_layer_model_projection", x, "per_layer")
     in_scale = ops.scale(tape, projected)
     normed = norm.rms(tape, in_scale, weight._replace(extent="own_norm"), "per_layer_rows", True)
     summed = ops.add(tape, normed, scaled)

@@ -44,6 +44,7 @@ class KernelConfig(NamedTuple):
     expands_kv_heads: bool = False  # keys and values are copied to all heads for fused attention (Unsloth, xformers)
     float8: str = ""  # what multiplies the layers' linear weights in fp8: torchao, te, te_rowwise, te_mxfp8
     keeps_linear_inputs: bool = False  # autograd keeps the input of a frozen linear layer too (ZeRO-3's own function)
+    mask_width: int = 0  # bytes of an element of eager attention's mask; 0 = that of the residual stream
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 
     def tape(self, grad: bool = True) -> Tape:

@@ -31,6 +31,8 @@ def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     if not prefix and context.kernels.liger and context.kernels.gated_kernel:
         return _liger_product(context, gate, x, extent)
     gate = scaled_by_config(context, gate)
+    if shape.sparse_gate:
+        gate = ops.replace(tape, gate, _largest(context, gate))
     active = activate(context, shape.activation, gate)
     tape.drop(gate)
     up = project(context, prefix + "up", x, extent)
@@ -44,6 +46,22 @@ def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
     found = project(context, prefix + "down", product, "hidden")
     tape.drop(product)
     return scaled_by_config(context, found)
+
+
+def _largest(context: LayerContext, x: Value) -> Value:
+    """`relu(x - (mean(x) + std(x) * number))` by row (transformers 5.23 models/gemma3n/modeling_gemma3n.py,
+    Gemma3nTextMLP._gaussian_topk): the deviation saves its input, ReLU its result."""
+    tape = context.tape
+    mean, deviation = tape.new("rows", x.width), tape.new("rows", x.width)
+    tape.node((mean,), (x,))
+    tape.node((deviation,), (x,), (x, deviation))
+    cutoff = ops.add(tape, mean, deviation)
+    difference = tape.new(x.extent, x.width)
+    tape.node((difference,), (x, cutoff), aliases=True)
+    tape.drop(mean, deviation, cutoff)
+    found = ops.unary_by_result(tape, difference)
+    tape.drop(difference)
+    return found
 
 
 def _dropped_inside(context: LayerContext, shape: Mlp, x: Value) -> Value:
