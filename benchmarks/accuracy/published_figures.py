@@ -88,7 +88,7 @@ def _beside_its_card(gib: float, found: Estimate) -> str:
 def _fits_short_samples(row: dict[str, Any]) -> bool:
     """Whether samples far shorter than their bound explain a figure below the interval."""
     settings = row["files"][MAIN]
-    if settings.get("sample_packing"):
+    if settings.get("sample_packing") or settings.get("packing"):
         return False
     shorter = {key: min(SHORT, value) for key, value in settings.items() if key in LENGTHS and isinstance(value, int)}
     short = _estimate({**row, "files": {**row["files"], MAIN: {**settings, **shorter}}})

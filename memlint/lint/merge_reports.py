@@ -17,10 +17,7 @@ from memlint.suppressions.waiver import Waiver
 
 _NAMES = r"`[^`]*`"  # the keys, files and models that a message names
 # About the figures of a run, which depend on what launches it.
-_RULES_OF_FIGURES = (
-    *("MEM", "OFF", "PAR", "CKP", "LOS", "ATT", "EVA001", "EVA002", "OPT001", "SAV001", "PRE003"),
-    "PRE009",
-)
+_RULES_OF_FIGURES = ("MEM", "OFF", "PAR", "CKP", "LOS", "ATT", "EVA001", "EVA002", "OPT001", "SAV001", "PRE003")
 _SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
 MANY = 256  # more reports than this are stored packed (lint.packed_reports)
 

@@ -180,6 +180,20 @@ def test_gradients_stay_beside_activations() -> None:
     assert card.low <= 46.56 * GIB <= card.high
 
 
+def test_copies_of_a_step_under_zero_3_may_be_split_for_activations() -> None:
+    """ms-swift 11a345d41 examples/train/packing/liger_kernel.sh: 42 GiB on each of 4 cards, 7.5 of them copies."""
+    one = Run("t", "t", method=Method("full"), parallelism=Parallelism(4, engine="deepspeed"), hardware=Hardware(A100))
+    moments = {"resident_bytes": 24.83, "forward_bytes": 36.14, "backward_bytes": 37.6, "gradients_bytes": 3.55}
+    terms = {name: int(size * GIB) for name, size in moments.items()}
+    zero3 = replace(one, {"parallelism.zero.stage": 3})
+    plain, kept = (
+        device.card(int(37.6 * GIB), zero3, {**terms, "optimizer_step_temporary_bytes": size}) for size in (0, 8 * GIB)
+    )
+    assert plain.device == kept.device
+    assert kept.high > plain.high
+    assert kept.low <= 42 * GIB <= kept.high
+
+
 def test_a_rank_keeps_more_of_what_it_gathers_the_less_it_owns() -> None:
     two, four = (
         device.card(
