@@ -234,6 +234,11 @@ def _is_of_a_file(value: Value | None) -> bool:
     return value is None or source_of(value).how == "config"
 
 
+def _has_arguments_of_a_file(run: PythonRun) -> bool:
+    """Whether a config alone gives the arguments of a program: its batch, and no adapter that its code makes."""
+    return _is_of_a_file(run.keys.get("per_device_train_batch_size")) and not _makes_adapter(run)
+
+
 def _makes_adapter(run: PythonRun) -> bool:
     """Whether the program makes its model's adapter in its own code, whatever its file of arguments says."""
     return source_of(run.keys.get("use_peft") or Known(None)).how == "call"
@@ -291,31 +296,15 @@ class _Reader:
         if format_name == "trainer" and _says_nothing(launched, definitions, run):
             return
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        is_of_file = run is not None and _is_of_a_file(run.run.keys.get("per_device_train_batch_size"))
-        if leaves and is_of_file and run is not None and not _makes_adapter(run.run):
-            run = None  # its arguments come from the file
+        if leaves and run is not None and _has_arguments_of_a_file(run.run):
+            run = None
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, str(format_name)) is not None)
         if run is None and (
             format_name is None or (leaves and self._config(launched, format_name, invocation) is None)
         ):
             return
         format_name = "trainer" if run is not None or format_name is None else format_name
-        values, files = Values(self.path, invocation.at), {}
-        given = list(completed(launched, definitions, format_name, flags(launched, definitions, format_name)))
-        if run is None:
-            said = [
-                one for one in given if one.key is not None
-            ]  # values that the program sets itself come before those of the file
-            defaults = [one for one in given if one.key is None]
-            taken = list(self._of_file(launched, format_name, invocation, given))
-            given = [*defaults, *taken, *said]
-            given += worked_out(definitions, given) if format_name == "trainer" else ()
-            files = self._files(launched, format_name, invocation, taken, said)
-        for one in given if run is None else corrected(given, definitions, run):
-            values.put(one)
-        if format_name == "swift":
-            for one in environment(invocation.variables):
-                values.put(one)
+        values, files = self._values(launched, definitions, format_name, invocation, run)
         read = partial(self._named, invocation.folder, dict(invocation.files))
         file = (
             launch_file(launched, Values(self.path, invocation.at), self.display, self.text, read)
@@ -326,6 +315,44 @@ class _Reader:
         program = start.program._replace(is_foreign=entry is None and _is_script(launched))
         start = start._replace(program=program, values=start.values._replace(files=files))
         yield values.document(self.display, self.text, start)
+
+    def _values(
+        self,
+        launched: LaunchCommand,
+        definitions: TrainingProgram,
+        format_name: str,
+        invocation: Invocation,
+        run: Followed | None,
+    ) -> tuple[Values, Mapping[str, Document]]:
+        """(the values of the program's arguments, the files of those that a config of the command gives, `_files`)."""
+        given: Iterable[Placed] = completed(
+            launched, definitions, format_name, flags(launched, definitions, format_name)
+        )
+        files: Mapping[str, Document] = {}
+        if run is None:
+            given, files = self._with_config(launched, definitions, format_name, invocation, list(given))
+        else:
+            given = corrected(list(given), definitions, run)
+        values = Values(self.path, invocation.at)
+        for one in (*given, *(environment(invocation.variables) if format_name == "swift" else ())):
+            values.put(one)
+        return values, files
+
+    def _with_config(
+        self,
+        launched: LaunchCommand,
+        definitions: TrainingProgram,
+        format_name: str,
+        invocation: Invocation,
+        given: list[Placed],
+    ) -> tuple[list[Placed], Mapping[str, Document]]:
+        """The values in the order in which they count: what the program sets itself, the config of the command, and
+        the command's own; and `_files`."""
+        said = [one for one in given if one.key is not None]
+        taken = list(self._of_file(launched, format_name, invocation, given))
+        found = [*(one for one in given if one.key is None), *taken, *said]
+        found += worked_out(definitions, found) if format_name == "trainer" else ()
+        return found, self._files(launched, format_name, invocation, taken, said)
 
     def _of_file(
         self, launched: LaunchCommand, format_name: str, invocation: Invocation, given: list[Placed]
