@@ -94,7 +94,11 @@ def openrlhf(**changes: Any) -> Changes:
 OFFLOADED = {"fsdp_config": {"param_offload": True, "optimizer_offload": True}}
 # trap: rule, a file that falls in, one that does not.
 TRAPS: dict[str, tuple[str, Changes, Changes]] = {
-    "TRL: the engine stays awake": ("ROL001", trl(vllm_enable_sleep_mode=False), trl()),
+    "TRL: the engine stays awake": (
+        "ROL001",
+        trl(vllm_enable_sleep_mode=False, vllm_gpu_memory_utilization=0.5),
+        trl(vllm_gpu_memory_utilization=0.5),
+    ),
     "ms-swift: the engine stays awake": (
         "ROL001",
         swift(sleep_level=0, vllm_gpu_memory_utilization=0.7),

@@ -54,9 +54,11 @@ def _gathers(run: Run) -> bool:
     return run.parallelism.engine in ("fsdp", "megatron")
 
 
-def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> int:
+def reserved_bytes(
+    allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any], keeps_copies: bool = False
+) -> int:
     """Bytes that the allocator reserves on a card with enough room. `terms`: those of the run's class in
-    device.json."""
+    device.json. `keeps_copies`: whether a step's copies under ZeRO-3 stay beside everything else."""
 
     def term(name: str) -> float:
         return float(terms.get(name, 0.0))
@@ -71,21 +73,24 @@ def reserved_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
     at_loss = forward + share * max(0, forward - resident) + logits + freed
     at_backward = backward + share * max(0, backward - resident)
     cached = term("scores") * _scores(run, details) + term("gradients") * details.get("gradients_bytes", 0)
-    cached += 0 if _steps_in_groups(run) else _step_temporaries(details)
+    cached += _step_temporaries(details) if keeps_copies or not _steps_in_groups(run) else 0
     cached += term("allocated") * allocated + fixed_bytes(allocated, run, details, terms)
     limit = allocated + terms["most_gib"] * GIB if "most_gib" in terms else float("inf")
     return max(allocated, int(min(max(at_loss, at_backward) + cached, limit)))
 
 
-def doubtful_bytes(run: Run, details: Mapping[str, int]) -> int:
+def doubtful_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: Mapping[str, Any]) -> int:
     """Bytes that a step under ZeRO-3 may leave reserved beyond the central figure.
 
     It works on flat fp32 copies of sub-groups of up to 1e9 elements (deepspeed 0.19 runtime/zero/stage3.py,
     _prepare_fp32_grad_for_sub_group). The blocks are large, and the next forward splits them for its activations, as
-    far as it needs them: six of ms-swift's examples, packed to 8192 and 16384 tokens, take 1.05 to 1.25 times their
-    tensors (benchmarks/accuracy/published_figures.py), 1.3 times with the copies beside everything else.
+    far as it needs them: eight of ms-swift's examples take 1.05 to 1.25 times their tensors
+    (benchmarks/accuracy/published_figures.py), 1.3 times with the copies beside everything else.
     """
-    return _step_temporaries(details) if _steps_in_groups(run) else 0
+    if not _steps_in_groups(run):
+        return 0
+    reserved = reserved_bytes(allocated, run, details, terms)
+    return reserved_bytes(allocated, run, details, terms, keeps_copies=True) - reserved
 
 
 def _step_temporaries(details: Mapping[str, int]) -> int:

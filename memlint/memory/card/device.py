@@ -146,7 +146,7 @@ def steady_state(
         uncertain,
         reserved,
         int(-margins["low"] * doubt),
-        int(margins["high"] * doubt) + overhead.doubtful_bytes(run, details),
+        int(margins["high"] * doubt) + overhead.doubtful_bytes(allocated, run, details, terms),
         margins.get("least_below", table["doubt"]["least_below"]),
         margins.get("least_above", table["doubt"]["least_above"]),
         terms.get("headroom", 1.0),
