@@ -68,7 +68,7 @@ class SwiftConfig(SectionKeys):
     @property
     def _is_for_grpo(self) -> bool:
         """Whether a key stands there that `swift sft` refuses and GRPO alone reads (4.6.0 arguments/rlhf_args.py,
-        GRPOArguments): the command gives the type, `swift rlhf --rlhf_type grpo --config grpo.yaml`."""
+        GRPOArguments): the command gives the type, `swift rlhf grpo.yaml --rlhf_type grpo`."""
         return not self.written("rlhf_type") and bool(_GRPO_KEYS & self.section.value.keys())
 
     @property
