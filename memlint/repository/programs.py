@@ -80,7 +80,8 @@ class Programs:
 
     def in_script(self, path: str, absolute: str, text: str) -> tuple[Document, ...]:
         """The training commands of a script, of a YAML file with steps (a workflow), or of a notebook."""
-        from memlint.repository.scripts.read import Repository, documents  # where a script is read
+        from memlint.repository.scripts.files import Repository  # where a script is read
+        from memlint.repository.scripts.read import documents  # where a script is read
 
         files, modules = self._files, self._modules.get()
 

@@ -344,28 +344,8 @@ def _program(run: PythonRun, display: str, module: str) -> StartedProgram:
     """`module`: the file of the call of the trainer, if it is not the script's own."""
     line = run.source.span.line if run.source.span is not None else 0
     in_module = f" (called in {module}:{line})" if module else ""
-    return StartedProgram(
-        display,
-        run.framework,
-        task=run.task,
-        unmodelled=run.unmodelled,
-        model_state=run.model_state,
-        loads_model=run.loads_model,
-        has_plain_arguments=run.has_plain_arguments,
-        newest=run.newest,
-        outdated=tuple(one._replace(instead=f"{one.instead}{in_module}") for one in run.outdated),
-        no_release=run.no_release,
-        quantized_preparation=run.quantized_preparation,
-        trainer_call=run.trainer_call,
-        frozen=run.frozen,
-        engine=run.engine,
-        keeps_logits=run.keeps_logits,
-        spreads_layers=run.spreads_layers,
-        cuts_nothing=run.cuts_nothing,
-        fills_length=run.fills_length,
-        texts_per_sample=run.texts_per_sample,
-        compares_texts=run.compares_texts,
-    )
+    outdated = tuple(one._replace(instead=f"{one.instead}{in_module}") for one in run.outdated)
+    return run.started(display)._replace(outdated=outdated)
 
 
 def _accepted(run: PythonRun, script: str) -> AcceptedArguments:

@@ -45,16 +45,6 @@ class Followed(NamedTuple):
     run: PythonRun
     options: Mapping[str, Option]
 
-    @property
-    def framework(self) -> str:
-        """The framework of the trainer, as in `StartedProgram.framework`."""
-        return self.run.framework
-
-    @property
-    def task(self) -> str:
-        """The task of the trainer, as in `StartedProgram.task`."""
-        return self.run.task
-
 
 def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> CommandLine:
     """The command's arguments for following the program's code. The path in a value's source is its flag: `--bits`."""

@@ -14,7 +14,8 @@ from memlint.formats import recognise
 from memlint.formats.openrlhf import format as openrlhf
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.memory.estimate import estimate
-from memlint.repository.scripts.read import Repository, documents
+from memlint.repository.scripts.files import Repository
+from memlint.repository.scripts.read import documents
 from memlint.run import UNKNOWN, Run, get, replace
 from memlint.source.document import Document
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of

@@ -13,7 +13,8 @@ from memlint.architectures.model import Resolution
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
 from memlint.memory.estimate import estimate
-from memlint.repository.scripts.read import Repository, documents
+from memlint.repository.scripts.files import Repository
+from memlint.repository.scripts.read import documents
 from memlint.run import UNKNOWN, Run, get
 from tests.formats.frameworks import ANYTHING, applied, codes, context, document, run_of
 from tests.memory.runs import TINY

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import memlint
@@ -98,3 +100,14 @@ def test_texts_are_not_said_to_be_as_long_as_the_model_allows() -> None:
     text = many.format(loss="losses.CoSENTLoss(model)", model='"bert-base-uncased"', data="pair")
     assert memlint.estimate(text, path="train.py", gpu="T4").verdict == "unknown"
     assert memlint.estimate(text, path="train.py", gpu="H200").verdict == "fits"
+
+
+def test_a_command_that_starts_the_script_gives_its_run(tmp_path: Path) -> None:
+    """The texts of a sample and their missing length are facts of the program, whoever starts it."""
+    text = SCRIPT.format(loss="losses.TripletLoss(model)", model='"bert-base-uncased"', data="triplet")
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "train.sh").write_text("torchrun --nproc_per_node 2 train.py\n")
+    by_command = memlint.estimate(str(tmp_path / "train.sh"), gpu="T4")
+    by_script = memlint.estimate(text, path="train.py", gpu="T4", gpus=2)
+    assert by_command.run.method.texts_per_sample == 3
+    assert (by_command.verdict, by_command.device_bytes) == (by_script.verdict, by_script.device_bytes)

@@ -19,7 +19,8 @@ from memlint.formats import recognise
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
-from memlint.repository.scripts.read import Repository, documents
+from memlint.repository.scripts.files import Repository
+from memlint.repository.scripts.read import documents
 from memlint.repository.workspace import in_memory
 from memlint.run import UNKNOWN, Run, get, replace
 from memlint.source.document import Document, Start

@@ -44,7 +44,7 @@ from memlint.formats.trainer.python.model import (
 )
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.versions import Version
-from memlint.source.document import NoRelease, OutdatedArguments, Span
+from memlint.source.document import NoRelease, OutdatedArguments, Span, StartedProgram
 from memlint.source.python.classes import external_bases
 from memlint.source.python.follow import follow_script
 from memlint.source.python.methods import LIBRARY_CLASSES, OWN_CLASS
@@ -166,6 +166,31 @@ class PythonRun(NamedTuple):
     def task(self) -> str:
         """What the trainer trains: sft, dpo, ...; "" where its name does not say."""
         return _TASKS.get(self.trainer, "")
+
+    def started(self, entry: str) -> StartedProgram:
+        """What the run says of the program, whose path or command is `entry`."""
+        return StartedProgram(
+            entry,
+            self.framework,
+            task=self.task,
+            unmodelled=self.unmodelled,
+            model_state=self.model_state,
+            loads_model=self.loads_model,
+            has_plain_arguments=self.has_plain_arguments,
+            newest=self.newest,
+            outdated=self.outdated,
+            no_release=self.no_release,
+            quantized_preparation=self.quantized_preparation,
+            frozen=self.frozen,
+            engine=self.engine,
+            keeps_logits=self.keeps_logits,
+            texts_per_sample=self.texts_per_sample,
+            compares_texts=self.compares_texts,
+            cuts_nothing=self.cuts_nothing,
+            fills_length=self.fills_length,
+            spreads_layers=self.spreads_layers,
+            trainer_call=self.trainer_call,
+        )
 
 
 def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE) -> tuple[PythonRun, ...]:

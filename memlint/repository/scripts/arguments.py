@@ -1,0 +1,76 @@
+"""The values that a command gives its program: its flags, the config that it names, what the program sets itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.repository.scripts.document import Placed, Values, flags
+from memlint.repository.scripts.environment import environment
+from memlint.repository.scripts.followed import corrected
+from memlint.repository.scripts.launch import Launch
+from memlint.repository.scripts.translate import CONFIG_OPTIONS, completed, config_word, of_file, worked_out
+from memlint.source import in_dialect
+from memlint.source.document import Document
+
+_WITH_FILES = ("trainer", "llamafactory", "axolotl", "swift")  # formats whose values a command may take from a file
+_DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyYAML's: `DIALECT` in its format.py
+_TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
+
+
+def arguments(launch: Launch) -> tuple[Values, Mapping[str, Document]]:
+    """(the values of the program's arguments, the files of those that a config of the command gives, `_files`)."""
+    given: Iterable[Placed] = completed(
+        launch.command,
+        launch.definitions,
+        launch.format_name,
+        flags(launch.command, launch.definitions, launch.format_name),
+    )
+    files: Mapping[str, Document] = {}
+    if launch.run is None:
+        given, files = _with_config(launch, list(given))
+    else:
+        given = corrected(list(given), launch.definitions, launch.run)
+    values = Values(launch.files.script, launch.invocation.at)
+    for one in (*given, *(environment(launch.invocation.variables) if launch.format_name == "swift" else ())):
+        values.put(one)
+    return values, files
+
+
+def config(launch: Launch) -> Document | None:
+    """The file with the run's values that the command names; None if it names no readable one."""
+    word = config_word(launch.command, launch.format_name)
+    if word is None or not word.known:
+        return None
+    file = launch.files.document(word.text)
+    if file is None or not isinstance(file.value, dict):
+        return None
+    is_other = launch.format_name == "trainer" and len(_TELLING & set(file.value)) < 2
+    return None if is_other else in_dialect(file, _DIALECTS.get(launch.format_name, file.dialect))
+
+
+def _with_config(launch: Launch, given: list[Placed]) -> tuple[list[Placed], Mapping[str, Document]]:
+    """The values in the order in which they count: what the program sets itself, the config of the command, and
+    the command's own; and `_files`."""
+    said = [one for one in given if one.key is not None]
+    taken = list(_of_config(launch, given))
+    found = [*(one for one in given if one.key is None), *taken, *said]
+    found += worked_out(launch.definitions, found) if launch.format_name == "trainer" else ()
+    return found, _files(launch, taken, said)
+
+
+def _of_config(launch: Launch, given: list[Placed]) -> Iterator[Placed]:
+    word = config_word(launch.command, launch.format_name) if launch.format_name in _WITH_FILES else None
+    if word is not None:
+        yield from of_file(word, config(launch), {str(one.path[0]) for one in given if one.key is not None})
+
+
+def _files(launch: Launch, taken: list[Placed], said: list[Placed]) -> dict[str, Document]:
+    """Key -> file of each of the `taken` values; under "" if the command itself gives nothing (`said`) but the
+    file's name. Empty if the script writes the file itself."""
+    word = config_word(launch.command, launch.format_name)
+    file = config(launch)
+    if word is None or file is None or launch.files.is_written(word.text):
+        return {}
+    others = [one for one in said if one.path[0] not in CONFIG_OPTIONS]
+    return {str(one.path[0]): file for one in taken} | ({} if others else {"": file})
