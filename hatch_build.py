@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,11 @@ def _git(*words: str) -> str:
 
 
 class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
-    """A broken rule file ends the build with the rule's own line and column."""
+    """Makes the files below memlint/_shipped. A broken rule file ends the build with the rule's own line and column.
+
+    An editable install has them in the tree, with stamps of the code that they were made from. A wheel gets copies of
+    its own without stamps: in the tree, such files would count as outdated, and each start would compile all rules.
+    """
 
     PLUGIN_NAME = "custom"
 
@@ -50,15 +56,23 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
 
-        text = snapshot_text(stamped=version == "editable")
-        shipped = Path(SNAPSHOT).parent
+        is_editable = version == "editable"
+        shipped = Path(SNAPSHOT).parent if is_editable else Path(tempfile.mkdtemp())
         shipped.mkdir(exist_ok=True)
-        Path(SNAPSHOT).write_text(text, encoding="utf-8", newline="\n")
-        is_whole = version == "editable" or bool(os.environ.get("MEMLINT_PROFILES"))
-        write(stamped=version == "editable", most=None if is_whole else COMMONEST)
-        build_data["artifacts"] += ["memlint/_shipped/rules.jsonl", "memlint/_shipped/profiles"]
-        between_tags = shipped / "version.txt"
-        between_tags.unlink(missing_ok=True)
-        if version != "editable" and self.metadata.version != __version__:
-            between_tags.write_text(self.metadata.version, encoding="utf-8")
-            build_data["artifacts"].append("memlint/_shipped/version.txt")
+        text = snapshot_text(stamped=is_editable)
+        (shipped / "rules.jsonl").write_text(text, encoding="utf-8", newline="\n")
+        is_whole = is_editable or bool(os.environ.get("MEMLINT_PROFILES"))
+        write(str(shipped / "profiles"), stamped=is_editable, most=None if is_whole else COMMONEST)
+        if is_editable:
+            return
+        if self.metadata.version != __version__:  # between two tags
+            (shipped / "version.txt").write_text(self.metadata.version, encoding="utf-8")
+        for file in shipped.rglob("*"):
+            if file.is_file():
+                build_data["force_include"][str(file)] = f"memlint/_shipped/{file.relative_to(shipped).as_posix()}"
+        self._made = shipped
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        made: Path | None = getattr(self, "_made", None)
+        if made is not None:
+            shutil.rmtree(made)

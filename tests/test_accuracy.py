@@ -30,7 +30,7 @@ def test_random_steps() -> None:
 
 
 def test_published_measurements() -> None:
-    scored, _ = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
+    scored, _ = measured.published()
     sizes = [abs(one.error) for one in scored]
     assert len(sizes) >= 154
     assert median(sizes) <= 0.03
@@ -43,14 +43,13 @@ def test_published_measurements() -> None:
 
 
 def test_the_card_on_rows_that_took_no_part_in_the_fit() -> None:
-    every = card_fit.shown()
-    unseen = card_fit.together(card_fit.halves(every))
+    unseen = card_fit.together(card_fit.halves())
     assert unseen.inside >= 0.95 * unseen.rows
     assert unseen.width <= 0.195  # 99.6 % inside; margins are those of rows whose model no fit has seen
     # A file or a stack has classes of runs that no other has (sharded ones; a fused loss), whose terms start at round
     # numbers: they are covered as often, by wider intervals.
-    for group, width in ((card_fit.model, 0.18), (lambda one: one.file, 0.195), (card_fit.owner, 0.23)):
-        found = card_fit.together(card_fit.each_left_out(every, group).values())
+    for group, width in ((card_fit.model, 0.18), (card_fit.file, 0.195), (card_fit.owner, 0.23)):
+        found = card_fit.together(card_fit.each_left_out(group).values())
         assert found.inside >= 0.95 * found.rows
         assert found.width <= width
 
@@ -99,7 +98,7 @@ def test_configs_whose_authors_name_their_cards() -> None:
 
 
 def test_plans_hold_when_they_are_simulated() -> None:
-    found = list(plans_simulated.confirmed())
+    found = plans_simulated.confirmed()
     assert len(found) == 10
     assert all(one.before.verdict in ("tight", "out_of_memory") and one.after.verdict == "fits" for one in found)
     assert all(one.holds for one in found), "run: python benchmarks/referee/plans_simulated.py --run"

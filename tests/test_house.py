@@ -107,7 +107,8 @@ ON_DEMAND = {
         ),
     ),
     "repository.programs": (
-        *("repository.scripts.read", "repository.python.documents", "source.python.text"),  # where a script is checked
+        *("repository.scripts.files", "repository.scripts.read"),  # where a script is checked
+        *("repository.python.documents", "source.python.text"),  # where a script is checked
         "repository.python.configs",  # where no format knows a file
         "repository.python.declared",  # where settings explain a file's keys
         "source.python.notebook",  # where a notebook is too large

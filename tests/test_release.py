@@ -147,3 +147,4 @@ def test_a_wheel_holds_what_runs_and_nothing_else(tmp_path: Path) -> None:
     (wheel,), (sdist,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
 
     assert list(RELEASE.contents(wheel, sdist)) == []
+    assert not (copy / "memlint/_shipped").exists()  # those of an editable install would be outdated

@@ -12,12 +12,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from memlint.memory.layers.stored_profiles import FOLDER
 from memlint.memory.record_profiles import write
 
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    print(write(stamped=True))
+    write(FOLDER, stamped=True)
+    print(FOLDER)
     return 0
 
 

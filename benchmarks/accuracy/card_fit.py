@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
 from memlint.memory.card import device
-from tests.comparisons.card_fit import Shown, _short, _spans, each_left_out, fit, lines, shown
+from tests.comparisons.card_fit import Shown, _short, _spans, each_left_out, file, fit, lines, shown
 
 
 def _print_misses(every: Sequence[Shown]) -> None:
     parts = {"shipped": _spans(every, device.constants())}
-    parts |= {f"without {_short(name)}": part for name, part in each_left_out(every, lambda one: one.file).items()}
+    parts |= {f"without {_short(name)}": part for name, part in each_left_out(file).items()}
     for label, part in parts.items():
         for one, card in part:
             if not card.low <= one.shown <= card.high:

@@ -17,6 +17,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,8 +183,13 @@ QUESTIONS: tuple[tuple[str, Asked], ...] = (
 )  # fmt: skip
 
 
-def rows() -> Iterator[Row]:
+@cache
+def rows() -> tuple[Row, ...]:
     """One row a question, with the referee's figure as it is kept."""
+    return tuple(_rows())
+
+
+def _rows() -> Iterator[Row]:
     kept = simulated()
     for tool, asked in QUESTIONS:
         found = answer(question_of(dict(asked)))
@@ -278,7 +284,7 @@ def main() -> int:
     given = arguments.parse_args()
     if given.simulate:
         simulate()
-    sys.stdout.write("\n".join((summary if given.summary else lines)(list(rows()))) + "\n")
+    sys.stdout.write("\n".join((summary if given.summary else lines)(rows())) + "\n")
     return 0
 
 

@@ -12,22 +12,22 @@ from memlint.architectures.catalog import configurations
 from memlint.architectures.config import UnsupportedConfig
 from memlint.architectures.model import Architecture
 from memlint.memory.layers.profile_stamps import stamps
-from memlint.memory.layers.stored_profiles import FOLDER, STAMPS, files
+from memlint.memory.layers.stored_profiles import STAMPS, files
 from memlint.memory.typical_layers import typical_profiles
 
 
-def write(stamped: bool, most: int | None = None) -> str:
-    """Records the layers of typical runs of the catalog's models and returns the folder that holds them.
+def write(folder: str, stamped: bool, most: int | None = None) -> None:
+    """Records the layers of typical runs of the catalog's models into `folder`, which is made anew.
 
-    `most`: of so many structures only, the commonest: all take half a minute.
+    `stamped`: with the stamps that a checkout compares. `most`: of so many structures only, the commonest: all take
+    half a minute.
     """
-    shutil.rmtree(FOLDER, ignore_errors=True)  # so that nothing is read back that another state of the code wrote
+    shutil.rmtree(folder, ignore_errors=True)  # so that nothing is read back that another state of the code wrote
     found = files(typical_profiles(_architectures(), most).items())
-    os.makedirs(FOLDER)
+    os.makedirs(folder)
     for name, data in {**found, STAMPS: json.dumps(stamps() if stamped else {}).encode()}.items():
-        with open(os.path.join(FOLDER, name), "wb") as stream:
+        with open(os.path.join(folder, name), "wb") as stream:
             stream.write(data)
-    return FOLDER
 
 
 def _architectures() -> Iterator[Architecture]:

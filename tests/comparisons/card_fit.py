@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from statistics import mean, median
 from typing import Any, NamedTuple
 
@@ -82,6 +83,7 @@ class Shown(NamedTuple):
         return slack.reserved_bytes(self.allocated, self.run, self.details, table["terms"][self.group(table)])
 
 
+@cache
 def shown() -> list[Shown]:
     found = []
     for row in rows(ROWS):
@@ -185,11 +187,12 @@ def together(parts: Iterable[list[tuple[Shown, device.Card]]]) -> Judged:
     return Judged(len(every), inside, median((card.high - card.low) / one.shown for one, card in every))
 
 
-def halves(every: Sequence[Shown]) -> list[list[tuple[Shown, device.Card]]]:
+@cache
+def halves() -> list[list[tuple[Shown, device.Card]]]:
     """Fitted on a random half, judged on the other one; both ways, `_SPLITS` times."""
     found = []
     for seed in range(_SPLITS // 2):
-        mixed = sorted(every, key=lambda one: hashlib.sha256(one.id.encode()).digest())
+        mixed = sorted(shown(), key=lambda one: hashlib.sha256(one.id.encode()).digest())
         random.Random(seed).shuffle(mixed)
         middle = len(mixed) // 2
         for own, other in ((mixed[:middle], mixed[middle:]), (mixed[middle:], mixed[:middle])):
@@ -197,8 +200,10 @@ def halves(every: Sequence[Shown]) -> list[list[tuple[Shown, device.Card]]]:
     return found
 
 
-def each_left_out(every: Sequence[Shown], group: Callable[[Shown], str]) -> dict[str, list[tuple[Shown, device.Card]]]:
+@cache
+def each_left_out(group: Callable[[Shown], str]) -> dict[str, list[tuple[Shown, device.Card]]]:
     """Every group judged by a fit on all the others."""
+    every = shown()
     found = {}
     for name in sorted({group(one) for one in every}):
         rest = [one for one in every if group(one) != name]
@@ -218,13 +223,17 @@ def lines() -> list[str]:
     found = ["| fitted on | judged on | rows | covered | median width |", "|---|---|---|---|---|"]
     found.append(f"| as shipped | all | {judged(every, shipped)}")
     found.append(f"| as shipped, measured tensors underneath | all | {judged(measured, shipped)}")
-    found.append(f"| a random half | the other half, {_SPLITS} times | {together(halves(every))}")
-    for label, group in (("file", lambda one: one.file), ("model", model), ("stack", owner)):
-        parts = each_left_out(every, group)
+    found.append(f"| a random half | the other half, {_SPLITS} times | {together(halves())}")
+    for label, group in (("file", file), ("model", model), ("stack", owner)):
+        parts = each_left_out(group)
         found.append(f"| all but one {label} | what was left out | {together(parts.values())}")
         if label != "model":
             found += [f"| all others | {_short(name)} | {together([part])}" for name, part in parts.items()]
     return [*found, "", *_SAID]
+
+
+def file(one: Shown) -> str:
+    return one.file
 
 
 def model(one: Shown) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +53,7 @@ def claims() -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+@cache
 def answers() -> list[tuple[dict[str, Any], Answer]]:
     """Every claim with memlint's answer under the rules that are on by default."""
     engine = Engine(tuple(rule for rule in shipped() if "default" in rule.profiles and not rule.preview))

@@ -73,7 +73,7 @@ def sharding_mixtures() -> list[str]:
 
 def published() -> list[str]:
     """Published measurements, max_allocated; the card's interval on the same rows."""
-    scored, left = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
+    scored, left = measured.published()
     groups: dict[str, list[float]] = {}
     for one in scored:
         groups.setdefault(one.id.split("-")[0], []).append(one.error)
@@ -93,7 +93,7 @@ def published() -> list[str]:
 def what_happened() -> list[str]:
     """Verdicts on runs that died and on runs that fitted."""
     _, died = verdicts.table()
-    scored, _ = measured.score(list(measured.rows(measured.ROWS)), measured.closed_form)
+    scored, _ = measured.published()
     names = ("fits", "tight", "out_of_memory", "unknown", "left out")
     fitted = {name: sum(one.verdict == name for one in scored) for name in names}
     found = ["| runs | " + " | ".join(names) + " |", "|---" * 6 + "|"]

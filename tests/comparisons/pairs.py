@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -169,6 +170,7 @@ def simulated() -> Iterator[Pair]:
         yield Pair(knob, name, (row["peaks"][0], row["peaks"][1]), (predicted[0], predicted[1]))
 
 
+@cache
 def every() -> list[Pair]:
     return [pair for source in (measured, sharded, simulated) for pair in source() if pair.counts]
 

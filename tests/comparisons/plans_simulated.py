@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,9 +98,13 @@ class Confirmed(NamedTuple):
         return self.peak > 0 and self.peak + added <= _ROUNDING * self.after.budget_bytes
 
 
-def confirmed() -> Iterator[Confirmed]:
+@cache
+def confirmed() -> tuple[Confirmed, ...]:
     """Every case with its first plan, as the files say it now, beside the simulation that was kept."""
-    results = kept()
+    return tuple(_confirmed(kept()))
+
+
+def _confirmed(results: dict[int, dict[str, Any]]) -> Iterator[Confirmed]:
     for number, case in enumerate(CASES):
         before, option, run = planned(case)
         title = "; ".join(one.title for one in option.plan.steps)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -117,6 +118,7 @@ def offered(fixes: tuple[Fix, ...], kind: str) -> bool:
     return any(field in fix.changes for fix in fixes for field in KINDS[kind])
 
 
+@cache
 def judged() -> list[tuple[dict[str, Any], list[Judged]]]:
     """Every thread that has files, with memlint's answer to each of its runs."""
     return [

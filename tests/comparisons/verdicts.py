@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ def as_measured(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@cache
 def table() -> tuple[list[tuple[str, str, str]], Counter[str]]:
     """(id, verdict or reason, predicted figures) and the counts of verdicts."""
     lines: list[tuple[str, str, str]] = []

@@ -9,7 +9,7 @@ from tests.comparisons import generation
 
 
 def test_sixty_questions_are_answered() -> None:
-    found = list(rows())
+    found = rows()
     assert len(found) == len(QUESTIONS) == 60
     assert all(row.card >= row.tensors > 0 and row.theirs > 0 for row in found)
     text = "\n".join(lines(found))

@@ -8,7 +8,7 @@ from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.repository.scripts.document import Placed, Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
-from memlint.repository.scripts.launch import Launch
+from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.translate import CONFIG_OPTIONS, completed, config_word, of_file, worked_out
 from memlint.source import in_dialect
 from memlint.source.document import Document
@@ -18,7 +18,7 @@ _DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyY
 _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "num_train_epochs", "output_dir"})
 
 
-def arguments(launch: Launch) -> tuple[Values, Mapping[str, Document]]:
+def arguments(launch: ScriptLaunch) -> tuple[Values, Mapping[str, Document]]:
     """(the values of the program's arguments, the files of those that a config of the command gives, `_files`)."""
     given: Iterable[Placed] = completed(
         launch.command,
@@ -37,7 +37,7 @@ def arguments(launch: Launch) -> tuple[Values, Mapping[str, Document]]:
     return values, files
 
 
-def config(launch: Launch) -> Document | None:
+def config(launch: ScriptLaunch) -> Document | None:
     """The file with the run's values that the command names; None if it names no readable one."""
     word = config_word(launch.command, launch.format_name)
     if word is None or not word.known:
@@ -49,7 +49,7 @@ def config(launch: Launch) -> Document | None:
     return None if is_other else in_dialect(file, _DIALECTS.get(launch.format_name, file.dialect))
 
 
-def _with_config(launch: Launch, given: list[Placed]) -> tuple[list[Placed], Mapping[str, Document]]:
+def _with_config(launch: ScriptLaunch, given: list[Placed]) -> tuple[list[Placed], Mapping[str, Document]]:
     """The values in the order in which they count: what the program sets itself, the config of the command, and
     the command's own; and `_files`."""
     said = [one for one in given if one.key is not None]
@@ -59,13 +59,13 @@ def _with_config(launch: Launch, given: list[Placed]) -> tuple[list[Placed], Map
     return found, _files(launch, taken, said)
 
 
-def _of_config(launch: Launch, given: list[Placed]) -> Iterator[Placed]:
+def _of_config(launch: ScriptLaunch, given: list[Placed]) -> Iterator[Placed]:
     word = config_word(launch.command, launch.format_name) if launch.format_name in _WITH_FILES else None
     if word is not None:
         yield from of_file(word, config(launch), {str(one.path[0]) for one in given if one.key is not None})
 
 
-def _files(launch: Launch, taken: list[Placed], said: list[Placed]) -> dict[str, Document]:
+def _files(launch: ScriptLaunch, taken: list[Placed], said: list[Placed]) -> dict[str, Document]:
     """Key -> file of each of the `taken` values; under "" if the command itself gives nothing (`said`) but the
     file's name. Empty if the script writes the file itself."""
     word = config_word(launch.command, launch.format_name)

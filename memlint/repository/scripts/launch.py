@@ -10,7 +10,7 @@ from memlint.repository.scripts.followed import Followed
 from memlint.source.shell.invocation import Invocation
 
 
-class Launch(NamedTuple):
+class ScriptLaunch(NamedTuple):
     """A command that trains.
 
     `path`: its program's file, absolute; None if the repository does not have it. `definitions`: what the program says

@@ -25,7 +25,7 @@ from memlint.repository.scripts.embedded import Part, commands_in_notebook, comm
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, command_line, followed
-from memlint.repository.scripts.launch import Launch
+from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
 from memlint.repository.scripts.start import start
@@ -244,7 +244,9 @@ class _Reader:
         started = started._replace(values=started.values._replace(files=given_by))
         return values.document(self.display, self.text, started)
 
-    def _launch(self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World) -> Launch | None:
+    def _launch(
+        self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
+    ) -> ScriptLaunch | None:
         entry = files.program(launched)
         asked = entry if not is_verl(launched) else None  # verl takes Hydra overrides: its code defines no flags
         definitions = self._program(asked) if asked is not None else TrainingProgram()
@@ -261,10 +263,10 @@ class _Reader:
             return None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
         if run is not None and not (leaves and _has_arguments_of_a_file(run.run)):
-            return Launch(launched, entry, definitions, "trainer", invocation, files, run)
+            return ScriptLaunch(launched, entry, definitions, "trainer", invocation, files, run)
         if format_name is None:
             return None
-        launch = Launch(launched, entry, definitions, format_name, invocation, files)
+        launch = ScriptLaunch(launched, entry, definitions, format_name, invocation, files)
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, format_name) is not None)
         return None if leaves and config(launch) is None else launch
 

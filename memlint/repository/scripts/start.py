@@ -12,7 +12,7 @@ from memlint.repository.scripts.commands import LaunchCommand, options, override
 from memlint.repository.scripts.document import keys_of, switches_of
 from memlint.repository.scripts.environment import grows_segments
 from memlint.repository.scripts.files import NamedFiles
-from memlint.repository.scripts.launch import Launch
+from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.slurm import Job
@@ -30,7 +30,7 @@ _IMPORTED = re.compile(r"^[ \t]*from[ \t]+([\w.]+)[ \t]+import", re.MULTILINE)
 _ENGINE = re.compile(r"\bAccelerator\(|\bdeepspeed\.initialize\(")
 
 
-def start(launch: Launch, size: World, job: Job | None, file: Document | None, asks_for_gpus: bool) -> Start:
+def start(launch: ScriptLaunch, size: World, job: Job | None, file: Document | None, asks_for_gpus: bool) -> Start:
     """How the command starts its program.
 
     `size`: the processes that it starts. `job`: what the script asks the queue for. `file`: the launcher's options as
@@ -48,7 +48,7 @@ def start(launch: Launch, size: World, job: Job | None, file: Document | None, a
     )
 
 
-def _program(launch: Launch) -> StartedProgram:
+def _program(launch: ScriptLaunch) -> StartedProgram:
     """What the command starts, and what its code shows."""
     launched, files = launch.command, launch.files
     name = files.repository.below_root(launched.program.text) if launched.program else ""
@@ -67,7 +67,7 @@ def _by_its_run(run: PythonRun, name: str) -> StartedProgram:
     return run.started(name)._replace(hides_model=isinstance(run.keys.get("model_name_or_path"), Undetermined))
 
 
-def _by_definitions(launch: Launch, name: str) -> StartedProgram:
+def _by_definitions(launch: ScriptLaunch, name: str) -> StartedProgram:
     """A program of which only the definitions of its arguments were read, and the changes that it makes to its
     model."""
     definitions = launch.definitions
@@ -125,7 +125,7 @@ def _in_a_config(run: PythonRun, files: NamedFiles) -> Iterator[str]:
             yield key
 
 
-def _accepted(launch: Launch, only_in: str) -> AcceptedArguments:
+def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
     """`only_in`: the script to which what is said of the program's refusals is limited, as in refused.py."""
     launched, definitions, format_name = launch.command, launch.definitions, launch.format_name
     given = definitions.flags.items()
