@@ -150,6 +150,29 @@ def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]
     return tuple(found), tuple(others)
 
 
+def is_open(arguments: Sequence[Word]) -> bool:
+    """Whether the caller of a script may add options to a command of it: `train.py --model $1 $2`.
+
+    A word behind the value of an option may be one. What nobody sets (`$EXTRA`) is empty in a plain environment, as is
+    `"$@"` of a script without arguments; a script that asks for `$2` is called with it.
+    """
+    named, others = options(arguments)
+    return any(_may_be_options(word) for word in (*others, *(word for one in named for word in one.values[1:])))
+
+
+_OF_CALLER = re.compile(r"\$\{?[1-9]")
+_WHOLE_ARRAY = re.compile(r"\[@\]\}?$")
+
+
+def _may_be_options(word: Word) -> bool:
+    """Whether a word is nothing but an expression that the shell splits into words nobody knows."""
+    if len(word.pieces) != 1 or not word.unknown:
+        return False
+    (piece,) = word.pieces
+    is_split = not piece.quoted or _WHOLE_ARRAY.search(piece.text) is not None
+    return is_split and (not piece.is_unset or _OF_CALLER.match(piece.text) is not None)
+
+
 def overrides(words: Iterable[Word]) -> Iterator[Option]:
     """Hydra's `a.b=value` as options of that name."""
     for word in words:
