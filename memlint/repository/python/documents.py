@@ -342,7 +342,7 @@ def document_of(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
         dict(_written_at(run, repository)),
-        in_other_file=dict(_in_other_file(run, line)),
+        in_other_file=dict(_in_other_file(run, line, home)),
         is_commanded=line.is_given,
         commanded_at=f"{repository.display(line.page)}:{line.number}" if line.page else "",
     )
@@ -411,12 +411,15 @@ def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
     )
 
 
-def _in_other_file(run: PythonRun, line: CommandLine) -> Iterator[tuple[str, bool]]:
-    """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's."""
+def _in_other_file(run: PythonRun, line: CommandLine, home: str) -> Iterator[tuple[str, bool]]:
+    """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's; and
+    those of a config that is not the document's own (`home`)."""
     for key, value in run.keys.items():
         source = source_of(value)
         if source.how == "command":
             yield key, is_script(source.path)
+        elif source.how == "config" and source.path != home:
+            yield key, False
         elif source.how in _OF_OPTIONS and key in line.options:
             yield key, is_script(line.page)
 
