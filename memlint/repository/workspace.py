@@ -189,6 +189,7 @@ class Workspace:
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
+        functions |= {"taken_arguments": self.taken_arguments}
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converts": self.converts}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "leaves_deepspeed": self.leaves_deepspeed}
@@ -224,6 +225,10 @@ class Workspace:
     def filled_arguments(self) -> frozenset[str]:
         """The arguments that dataclasses of the repository's Python replace if they are None."""
         return self._survey.get().filled
+
+    def taken_arguments(self) -> frozenset[str]:
+        """The arguments that the repository's Python takes out of the others before a parser sees them."""
+        return self._survey.get().taken
 
     def chat_templates(self) -> frozenset[str]:
         """The chat templates that copies of LLaMA-Factory in the repository register."""

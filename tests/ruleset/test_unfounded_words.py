@@ -33,7 +33,9 @@ def rules(files: Mapping[str, str], path: str, **facts: object) -> set[str]:
 @pytest.mark.parametrize(("card", "is_said"), [("a100", False), ("a100-80gb", True), ("h100", True)])
 def test_an_offload_may_be_needed_on_the_smaller_of_two_cards(card: str, is_said: bool) -> None:
     """A job's `a100` has 40 or 80 GB: what the larger one holds, the smaller may not."""
-    script = f"#!/bin/bash\n#SBATCH --gres=gpu:{card}:4\ntorchrun --nproc_per_node 4 sft.py {SMALL} --deepspeed z3.json\n"
+    script = (
+        f"#!/bin/bash\n#SBATCH --gres=gpu:{card}:4\ntorchrun --nproc_per_node 4 sft.py {SMALL} --deepspeed z3.json\n"
+    )
     found = rules({"go.sh": script, "sft.py": SFT, "z3.json": ZERO3_OFFLOADED}, "go.sh")
     assert ("OFF001" in found) == is_said
 
@@ -75,3 +77,51 @@ Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=4
     assert "MOD001" not in rules(files, "train.py")
     named = program.replace('config["model"]', '"our-team/internal"')
     assert "MOD001" in rules({**files, "train.py": named}, "train.py")
+
+
+COPY = {
+    "src/llamafactory/hparams/finetuning_args.py": """\
+from dataclasses import dataclass
+@dataclass
+class FinetuningArguments:
+    finetuning_type: str = "lora"
+    freeze_language_model: bool = False
+""",
+    "src/llamafactory/train/tuner.py": """\
+def run(config):
+    args = config["args"]
+    judges = args.pop("judges", None)
+    return judges
+""",
+}
+FROZEN = """\
+model_name_or_path: Qwen/Qwen2.5-VL-3B-Instruct
+stage: sft
+do_train: true
+finetuning_type: full
+freeze_vision_tower: true
+freeze_multi_modal_projector: true
+freeze_language_model: true
+dataset: demo
+template: qwen2_vl
+bf16: true
+output_dir: out
+judges: [a, b]
+"""
+
+
+def test_a_copy_of_llamafactory_may_take_a_key_out_and_train_a_part_of_its_own() -> None:
+    assert not {"CFG001", "PEF027"} & rules({"run.yaml": FROZEN, **COPY}, "run.yaml")
+    assert {"CFG001", "PEF027"} <= rules({"run.yaml": FROZEN}, "run.yaml")
+
+
+@pytest.mark.parametrize(("program", "is_said"), [("-m verl.trainer.main_ppo", True), ("-m agents.train", False)])
+def test_how_long_the_sequences_of_another_program_get_is_its_to_say(program: str, is_said: bool) -> None:
+    """An agent's turns fill the engine's context, whatever one prompt and one completion have."""
+    command = (
+        f"python {program} algorithm.adv_estimator=grpo agents.turns=5 trainer.n_gpus_per_node=8 "
+        "data.train_batch_size=64 actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct "
+        "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 actor_rollout_ref.rollout.name=vllm "
+        "data.max_prompt_length=512 data.max_response_length=512 actor_rollout_ref.rollout.max_model_len=12800\n"
+    )
+    assert ("ROL004" in rules({"go.sh": command}, "go.sh")) == is_said
