@@ -71,6 +71,7 @@ class Programs:
         self._python = python
         self._modules = modules
         self._configs = Once(self._config_index)
+        self._installed = Once(self._installed_commands)
         self._read: dict[str, TrainingProgram] = {}  # cache: path -> program that a script starts
 
     def forget(self) -> None:
@@ -88,7 +89,8 @@ class Programs:
             return modules.parse(files.inner(name), module)
 
         find = partial(files.find, posixpath.dirname(absolute))
-        repository = Repository(files.root, files.text, find, self._named, self._read, self._follow, parse)
+        installed = self._installed.get()
+        repository = Repository(files.root, files.text, find, self._named, self._read, self._follow, parse, installed)
         return documents(absolute, text, repository, path)
 
     def in_python(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
@@ -118,6 +120,13 @@ class Programs:
         from memlint.repository.python.declared import declared_document  # where settings explain a file's keys
 
         return declared_document(file, name, keys, self._repository())
+
+    def _installed_commands(self) -> Mapping[str, str]:
+        """The commands that the repository's own package installs, with the module that each starts."""
+        from memlint.repository.program_modules import PACKAGE_FILES, installed_commands  # where a script is read
+
+        texts = (self._files.text(self._files.at(name)) for name in PACKAGE_FILES)
+        return installed_commands(text for text in texts if text)
 
     def _config_index(self) -> ConfigIndex:
         from memlint.repository.python.configs import ConfigIndex  # as above

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
-from memlint.source.shell.text import Word
+from memlint.source.shell.text import Word, literal
 
 # Options of launchers without a value; every other option takes the next word, unless it has a `=`.
 _SWITCHES: Mapping[str, frozenset[str]] = {
@@ -77,10 +77,13 @@ class LaunchCommand(NamedTuple):
         return next((one for one in reversed(self.options) if one.name in names), None)
 
 
-def command(words: Sequence[Word]) -> LaunchCommand | None:
-    """The launch in a command; None if it is not a launch."""
+def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchCommand | None:
+    """The launch in a command; None if it is not a launch. `installed`: command that a package of the repository
+    installs -> the module that it starts."""
     name = posixpath.basename(words[0].text) if words else ""
     rest = tuple(words[1:])
+    if name in installed:
+        return LaunchCommand("python", (), Word(literal(installed[name])), True, rest)
     second = rest[0].text if rest else ""
     if name in PROGRAMS and second in PROGRAMS[name]:
         return LaunchCommand(name, (), words[0], False, rest[1:], second)

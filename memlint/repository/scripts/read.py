@@ -79,7 +79,8 @@ class Repository(NamedTuple):
     `root`: its folder. `read`: a file's text, None if it does not exist. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: a cache of programs by path, which is added to. `follow`: the runs of a program's code (followed.py).
-    `parse`: parses a module's text; cached.
+    `parse`: parses a module's text; cached. `installed`: command that a package of the repository installs -> the
+    module that it starts.
     """
 
     root: str
@@ -89,11 +90,14 @@ class Repository(NamedTuple):
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
     parse: Callable[[str, str], SourceText | Problem] = parse
+    installed: Mapping[str, str] = {}
 
 
-def may_launch(text: str) -> bool:
-    """Whether a script may have a command that trains and must be followed."""
-    return len(text) <= MOST_LETTERS and HINT.search(text) is not None and STARTS.search(text) is not None
+def may_launch(text: str, installed: Iterable[str] = ()) -> bool:
+    """Whether a script may have a command that trains and must be followed. `installed`: names of such commands."""
+    if len(text) > MOST_LETTERS or HINT.search(text) is None:
+        return False
+    return STARTS.search(text) is not None or any(name in text for name in installed)
 
 
 _SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # variables for the folder from which a job was submitted
@@ -106,7 +110,7 @@ def documents(
 
     `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown.
     """
-    if not may_launch(text) and not path.endswith(".ipynb"):
+    if not may_launch(text, repository.installed) and not path.endswith(".ipynb"):
         return ()
     job = slurm.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
@@ -276,7 +280,7 @@ class _Reader:
         return list(found.values())
 
     def documents(self, invocation: Invocation) -> Iterator[Document]:
-        launched = command(invocation.words)
+        launched = command(invocation.words, self.repository.installed)
         if launched is None or launched.program is None or _asks_for_help(launched):
             return
         entry = self._entry(launched, invocation.folder)
@@ -530,7 +534,8 @@ class _Reader:
             return self._by_suffix(word.text) if word is not None and word.text.endswith(".py") else None
         places: tuple[str, ...] = (name,)
         if launched.is_module:
-            places = (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__main__.py")
+            inner = name.replace(".", "/")
+            places = (f"{inner}.py", f"{inner}/__main__.py", f"src/{inner}.py")
         bases = [folder, posixpath.dirname(self.path), self.repository.root]
         if launched.is_module:  # of a project in a folder of the repository, which a script below puts on PYTHONPATH
             bases += ancestors(posixpath.dirname(self.path), self.repository.root)

@@ -782,3 +782,15 @@ def test_a_program_that_many_commands_start_is_what_they_agree_on() -> None:
     (document,) = workspace.documents("train.py")
     assert document.value["eval_strategy"] == "steps"
     assert document.value["per_device_train_batch_size"] == "${per_device_train_batch_size}"
+
+
+def test_a_command_that_the_repositorys_package_installs_starts_its_module() -> None:
+    files = {
+        "go.sh": "own-fit --base Qwen/Qwen2.5-7B --micro 2 --use_lora --learning-rate 1e-5\n",
+        "pyproject.toml": '[project]\nname = "own"\n[project.scripts]\nown-fit = "own.cli:main"\n',
+        "own/cli.py": TRAIN.replace("args = parser", 'parser.add_argument("--learning-rate")\nargs = parser'),
+    }
+    (document,) = in_memory(files).documents("go.sh")
+    assert document.value["per_device_train_batch_size"] == 2
+    assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
+    assert not in_memory({**files, "pyproject.toml": ""}).documents("go.sh")
