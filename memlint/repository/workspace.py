@@ -261,7 +261,9 @@ class Workspace:
 
         name = self._files.name(path)
         pages = self._launches.get().pages_naming(name)
-        if interpolated(value) and filled_in.by_substitution(pages):
+        if interpolated(value) and (
+            filled_in.by_substitution(pages) or filled_in.by_replacement(value, self._survey.get().scripts)
+        ):
             return True
         if filled_in.by_command(name, key, value, pages):
             return True
