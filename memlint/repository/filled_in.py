@@ -42,7 +42,7 @@ def by_substitution(pages: Iterable[str]) -> bool:
 
 
 def by_replacement(value: object, scripts: Iterable[Script]) -> bool:
-    """Whether a program names a variable of the value as it stands in the file: `text.replace("${checkpoint}", name)`."""
+    """Whether a program names a variable of the value as the file writes it: `text.replace("${checkpoint}", name)`."""
     variables = [one.encode() for one in _VARIABLE.findall(value)] if isinstance(value, str) else []
     patterns = [re.compile(rb"""["']%b["']""" % re.escape(one)) for one in variables]
     return any(pattern.search(script.text) for script in scripts for pattern in patterns)
