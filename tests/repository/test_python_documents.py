@@ -663,7 +663,7 @@ OPTIONS = (
 )
 
 
-def batches(folder: Path) -> list[int]:
+def batches(folder: Path) -> list[int | None]:
     rows = json.loads(memlint(folder, "map", "train.py", "--format", "json", "--isolated").out)["runs"]
     return [entry["value"] for row in rows for entry in row["keys"] if entry["key"] == "per_device_train_batch_size"]
 
