@@ -55,7 +55,8 @@ def parsed_modules() -> Once[ParsedModules]:
 
 class Programs:
     """`named(reference, folder)`: reads a file that a script in `folder` names. `launches`: the index of the
-    repository's launch commands. `python`: its Python files, by absolute path. `modules`: their parsed trees."""
+    repository's launch commands. `python`: its Python files, by absolute path. `modules`: their parsed trees.
+    `installed`: the commands that its own package installs, with the module that each starts."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Programs:
         launches: Once[LaunchIndex],
         python: Callable[[], Iterable[str]],
         modules: Once[ParsedModules],
+        installed: Callable[[], Mapping[str, str]],
     ) -> None:
         self._files = files
         self._named = named
@@ -71,7 +73,7 @@ class Programs:
         self._python = python
         self._modules = modules
         self._configs = Once(self._config_index)
-        self._installed = Once(self._installed_commands)
+        self._installed = Once(installed)
         self._read: dict[str, TrainingProgram] = {}  # cache: path -> program that a script starts
 
     def forget(self) -> None:
@@ -120,13 +122,6 @@ class Programs:
         from memlint.repository.python.declared import declared_document  # where settings explain a file's keys
 
         return declared_document(file, name, keys, self._repository())
-
-    def _installed_commands(self) -> Mapping[str, str]:
-        """The commands that the repository's own package installs, with the module that each starts."""
-        from memlint.repository.program_modules import PACKAGE_FILES, installed_commands  # where a script is read
-
-        texts = (self._files.text(self._files.at(name)) for name in PACKAGE_FILES)
-        return installed_commands(text for text in texts if text)
 
     def _config_index(self) -> ConfigIndex:
         from memlint.repository.python.configs import ConfigIndex  # as above
