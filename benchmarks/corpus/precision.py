@@ -189,18 +189,18 @@ def page() -> str:
         "## Over the corpus",
         "",
         "Each rule's hits over public configs, over the training configs among them beside their repository's launch",
-        f"files, and over {GENERATED} generated ones; {SAMPLE} of them (all, where fewer) were judged by hand",
-        "against the config and the sources that the rule names. Right means: what the message says happens.",
+        f"files, and over {GENERATED} generated ones; up to {SAMPLE} of a rule were judged by hand against the config",
+        "and the sources that the rule names. Right means: what the message says happens.",
         "Figures of memory were recounted from weights, gradients and states; accuracy.md measures them.",
         "`python benchmarks/corpus/precision.py FOLDER --count` counts; the judgements stand in",
         "benchmarks/data/precision.tsv.",
         "",
         f"{len(rows)} rules fired; of {right + wrong} judged hits {right} are right and {wrong} wrong.",
         "",
-        "| rule | name | hits | sampled | right | wrong | note |",
+        "| rule | name | hits | judged | right | wrong | note |",
         "|---|---|---|---|---|---|---|",
         *(
-            f"| {r.rule} | {names.get(r.rule, '')} | {r.hits} | {r.sampled} | {r.right} | {r.wrong} | {r.note} |"
+            f"| {r.rule} | {names.get(r.rule, '')} | {r.hits} | {r.right + r.wrong} | {r.right} | {r.wrong} | {r.note} |"
             for r in rows
         ),
         "",
