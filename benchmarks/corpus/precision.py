@@ -199,10 +199,7 @@ def page() -> str:
         "",
         "| rule | name | hits | judged | right | wrong | note |",
         "|---|---|---|---|---|---|---|",
-        *(
-            f"| {r.rule} | {names.get(r.rule, '')} | {r.hits} | {r.right + r.wrong} | {r.right} | {r.wrong} | {r.note} |"
-            for r in rows
-        ),
+        *(_line(row, names.get(row.rule, "")) for row in rows),
         "",
         *_refusals(),
         "## Rules that never fired there",
@@ -214,6 +211,11 @@ def page() -> str:
         *(f"| {rule} | {names.get(rule, '')} | {own[rule]} |" for rule in silent),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _line(row: Judged, name: str) -> str:
+    cells = (row.rule, name, row.hits, row.right + row.wrong, row.right, row.wrong, row.note)
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 LAST = 8  # rounds that are counted by themselves, as what was wrong in those before was mended
