@@ -7,7 +7,7 @@ Hits are gathered over a corpus (FOLDER, as for corpus_findings.py) in five situ
 the launch files of the same repository, and over generated configs (make_configs.py). `--sample` prints 30 hits of each
 rule (all, where there are fewer), spread over files; they are judged by hand against the config and the sources that
 the rule names. data/precision.tsv holds the judgements, `--count` brings its numbers of hits up to date, and
-`--write` makes docs/rules-precision.md of it.
+`--write` makes docs/rules-precision.md of it and of the first readings (severities.py).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import yaml
 
+from benchmarks.corpus import severities
 from benchmarks.corpus.corpus_findings import DATA, KINDS, SUFFIXES, Hit, Situation, engine, hits, read_tsv
 from benchmarks.speed import make_configs
 from memlint.formats import recognise
@@ -184,21 +185,21 @@ def page() -> str:
     lines = [
         "# How often each rule is right",
         "",
+        *_first_readings(names),
+        "## Over the corpus",
+        "",
         "Each rule's hits over public configs, over the training configs among them beside their repository's launch",
-        f"files, and over {GENERATED} generated ones; {SAMPLE} of them (all, where fewer) were judged by hand",
-        "against the config and the sources that the rule names. Right means: what the message says happens.",
+        f"files, and over {GENERATED} generated ones; up to {SAMPLE} of a rule were judged by hand against the config",
+        "and the sources that the rule names. Right means: what the message says happens.",
         "Figures of memory were recounted from weights, gradients and states; accuracy.md measures them.",
         "`python benchmarks/corpus/precision.py FOLDER --count` counts; the judgements stand in",
         "benchmarks/data/precision.tsv.",
         "",
         f"{len(rows)} rules fired; of {right + wrong} judged hits {right} are right and {wrong} wrong.",
         "",
-        "| rule | name | hits | sampled | right | wrong | note |",
+        "| rule | name | hits | judged | right | wrong | note |",
         "|---|---|---|---|---|---|---|",
-        *(
-            f"| {r.rule} | {names.get(r.rule, '')} | {r.hits} | {r.sampled} | {r.right} | {r.wrong} | {r.note} |"
-            for r in rows
-        ),
+        *(_line(row, names.get(row.rule, "")) for row in rows),
         "",
         *_refusals(),
         "## Rules that never fired there",
@@ -210,6 +211,55 @@ def page() -> str:
         *(f"| {rule} | {names.get(rule, '')} | {own[rule]} |" for rule in silent),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _line(row: Judged, name: str) -> str:
+    cells = (row.rule, name, row.hits, row.right + row.wrong, row.right, row.wrong, row.note)
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+LAST = 8  # rounds that are counted by themselves, as what was wrong in those before was mended
+
+
+def _first_readings(names: dict[str, str]) -> list[str]:
+    """What was judged in repositories that nobody had read before (severities.py)."""
+    rounds = severities.rounds()
+    newest = sorted(rounds)[-LAST:]
+    repositories = sum(int(count) for number, _, count in read_tsv(severities.KINDS) if int(number) in newest)
+    late = [finding for number in newest for finding in rounds[number]]
+    every = [finding for findings in rounds.values() for finding in findings]
+    return [
+        "## In repositories that nobody had read",
+        "",
+        f"Of each of {len(rounds)} rounds all errors were judged beside the framework's source, and of warnings and",
+        "infos that are alike in one repository three, before anything was mended. They are counted as they were then:",
+        f"what was wrong was mended after each round. The last {len(newest)} rounds ({repositories} repositories)",
+        "stand by themselves. `python benchmarks/corpus/severities.py` prints each round; the judgements stand in",
+        "benchmarks/data/first_readings.tsv.",
+        "",
+        f"| severity | right, of all | right, in the last {len(newest)} rounds |",
+        "|---|---|---|",
+        *(f"| {name} | {_share(every, name)} | {_share(late, name)} |" for name in severities.BARS),
+        "",
+        f"| rule | name | judged | right | wrong | wrong in the last {len(newest)} rounds |",
+        "|---|---|---|---|---|---|",
+        *_by_rule(every, late, names),
+        "",
+    ]
+
+
+def _share(findings: list[severities.Finding], severity: str) -> str:
+    own = [finding.judgement == "right" for finding in findings if finding.severity == severity]
+    return f"{sum(own)} of {len(own)} ({100 * sum(own) / max(1, len(own)):.1f} %)"
+
+
+def _by_rule(every: list[severities.Finding], late: list[severities.Finding], names: dict[str, str]) -> Iterator[str]:
+    total = collections.Counter(finding.rule for finding in every)
+    wrong = collections.Counter(finding.rule for finding in every if finding.judgement != "right")
+    wrong_late = collections.Counter(finding.rule for finding in late if finding.judgement != "right")
+    for rule, judged_ in sorted(total.items()):
+        counts = (judged_, judged_ - wrong[rule], wrong[rule], wrong_late[rule])
+        yield f"| {rule} | {names.get(rule, '')} | {' | '.join(map(str, counts))} |"
 
 
 def _refusals() -> list[str]:

@@ -70,8 +70,9 @@ _RESHAPING = frozenset(
     {"pro", "expanded", "vision", "vl", "llava", "omni", "audio", "moe", "pruned", "width", "depth", "upscaled"}
     | {"deep", "embedding", "embeddings", "draft", "mini", "nano", "tiny", "small", "medium", "large", "flash", "lite"}
     | {"math", "coder", "code", "multimodal", "merge", "frankenmoe", "x2", "x4", "minitron", "distill", "eagle", "mtp"}
-    | {"sheared", "slim", "reranker", "prm"}
+    | {"sheared", "slim", "reranker", "prm", "mod"}
 )
+_OTHER_DEPTH = re.compile(r"l\d{1,3}|\d{1,3}l(?:ayers?)?")  # "Qwen2.5-7B-L36" has 36 layers
 
 
 # Prefixes of words for models of which a language model is only a part, or without attention.
@@ -155,6 +156,11 @@ def _spellings(part: str) -> Iterator[Spelling]:
         yield Spelling(literal(words), None, TUNED, sizes(words))
 
 
+def _has_no_generation(start: str) -> bool:
+    """Whether words before others name a family and a size alone: "Qwen7B-math" is tuned from any Qwen of that size."""
+    return re.sub(rf"[-_ ]|{_SIZE}|\d+b$", "", start.lower()) in _NO_GENERATION
+
+
 # The words that may end a listed name after its size: the chat model can have fewer positions than its base.
 _CHAT_SUFFIXES = frozenset({"instruct", "chat", "it"})
 
@@ -166,11 +172,12 @@ def _beginnings(part: str) -> list[str]:
     found = []
     states_size = bool(sizes(part))
     while len(words) > 2:
-        if words[-1].lower() in _RESHAPING or not words[-1]:
+        last = words[-1].lower()
+        if last in _RESHAPING or not last or _OTHER_DEPTH.fullmatch(last):
             break
         words = words[:-2]
         start = "".join(words)
-        if states_size and not sizes(start):
+        if (states_size and not sizes(start)) or _has_no_generation(start):
             break
         if words[-1].lower() in _CHAT_SUFFIXES or any(character.isdigit() for character in words[-1]):
             found.append(start)

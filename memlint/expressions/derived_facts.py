@@ -219,14 +219,25 @@ def _layer_classes(model: Architecture) -> tuple[str, ...]:
 
 
 _TUNED = " is tuned from "  # architectures/catalog.py, of models that are listed so
+_REPOSITORY_OF = " is the repository name of "  # architectures/catalog_names.py: the same name, of another owner
+_COPIERS = frozenset({"unsloth", "nousresearch", "modelscope", "llm-research", "ai-modelscope", "huggyllama"})
+
+
+def _is_of_another_owner(name: object) -> bool:
+    """Whether a repository `owner/model` belongs to nobody who uploads models as they are."""
+    owner, found, _ = str(name).partition("/")
+    return bool(found) and owner.lower() not in _COPIERS
 
 
 def _max_positions(facts: Facts) -> Any:
     """The model's positions in tokens; UNKNOWN if the architecture is that of another model from which this one was
-    probably tuned, because it may have more positions."""
+    probably tuned, or which somebody has uploaded anew, because it may have more positions."""
     origin = facts.run.origins.get("model.architecture")
-    if origin is not None and origin.kind == "inferred" and (" read as " in origin.detail or _TUNED in origin.detail):
-        return UNKNOWN
+    if origin is not None and origin.kind == "inferred":
+        if " read as " in origin.detail or _TUNED in origin.detail:
+            return UNKNOWN
+        if _REPOSITORY_OF in origin.detail and _is_of_another_owner(facts.run.model.name):
+            return UNKNOWN
     return _of_architecture(lambda model: _positive(model.max_positions))(facts)
 
 

@@ -144,6 +144,7 @@ class Context(NamedTuple):
     in files whose path has the folders `below`; "" where no dataclass has it.
     `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
     `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
+    `taken_arguments()`: the arguments that the repository's Python takes out of the others before a parser sees them.
     `converts(program, key)`: whether the program makes a number of `key` (`float(args.learning_rate)`).
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's;
@@ -183,6 +184,7 @@ class Context(NamedTuple):
     field_annotations: Callable[..., str] = _no_annotations
     argument_parsers: Callable[[], frozenset[str]] = frozenset
     filled_arguments: Callable[[], frozenset[str]] = frozenset
+    taken_arguments: Callable[[], frozenset[str]] = frozenset
     converts: Callable[[str, str], bool] = _never
     chat_templates: Callable[[], frozenset[str]] = frozenset
     own_refusals: Callable[[], frozenset[str]] = frozenset

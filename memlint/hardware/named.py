@@ -30,6 +30,7 @@ def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
 
 REQUESTED = "the job asks for"
 REQUESTED_AS_NAMED = f"{REQUESTED} it"
+_MAY_BE_SMALLER = "which may also be"
 
 
 def requested_card(name: str) -> tuple[Gpu | None, str]:
@@ -43,7 +44,12 @@ def requested_card(name: str) -> tuple[Gpu | None, str]:
     if not several:
         return card, REQUESTED_AS_NAMED
     smaller = " or ".join(gpu.name for gpu in several[:-1])
-    return several[-1], f"{REQUESTED} `{name}`, which may also be {smaller}"
+    return several[-1], f"{REQUESTED} `{name}`, {_MAY_BE_SMALLER} {smaller}"
+
+
+def may_be_smaller(detail: str) -> bool:
+    """Whether the card that is known so (`requested_card`) is the largest of several: what it holds, others may not."""
+    return _MAY_BE_SMALLER in detail
 
 
 def _several(name: str) -> tuple[int, Gpu | None]:

@@ -41,6 +41,16 @@ def by_substitution(pages: Iterable[str]) -> bool:
     return any("envsubst" in page for page in pages)
 
 
+def by_replacement(value: object, scripts: Iterable[Script]) -> bool:
+    """Whether a program names a variable of the value as the file writes it: `text.replace("${checkpoint}", name)`."""
+    variables = [one.encode() for one in _VARIABLE.findall(value)] if isinstance(value, str) else []
+    patterns = [re.compile(rb"""["']%b["']""" % re.escape(one)) for one in variables]
+    return any(pattern.search(script.text) for script in scripts for pattern in patterns)
+
+
+_VARIABLE = re.compile(r"\$\{\w+\}")
+
+
 def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
     """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
     texts = [script.text for script in scripts]

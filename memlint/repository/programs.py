@@ -55,7 +55,8 @@ def parsed_modules() -> Once[ParsedModules]:
 
 class Programs:
     """`named(reference, folder)`: reads a file that a script in `folder` names. `launches`: the index of the
-    repository's launch commands. `python`: its Python files, by absolute path. `modules`: their parsed trees."""
+    repository's launch commands. `python`: its Python files, by absolute path. `modules`: their parsed trees.
+    `installed`: the commands that its own package installs, with the module that each starts."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Programs:
         launches: Once[LaunchIndex],
         python: Callable[[], Iterable[str]],
         modules: Once[ParsedModules],
+        installed: Callable[[], Mapping[str, str]],
     ) -> None:
         self._files = files
         self._named = named
@@ -71,6 +73,7 @@ class Programs:
         self._python = python
         self._modules = modules
         self._configs = Once(self._config_index)
+        self._installed = Once(installed)
         self._read: dict[str, TrainingProgram] = {}  # cache: path -> program that a script starts
 
     def forget(self) -> None:
@@ -89,7 +92,8 @@ class Programs:
             return modules.parse(files.inner(name), module)
 
         find = partial(files.find, posixpath.dirname(absolute))
-        repository = Repository(files.root, files.text, find, self._named, self._read, self._follow, parse)
+        installed = self._installed.get()
+        repository = Repository(files.root, files.text, find, self._named, self._read, self._follow, parse, installed)
         return documents(absolute, text, repository, path)
 
     def in_python(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:

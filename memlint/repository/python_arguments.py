@@ -26,6 +26,7 @@ _AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
 _HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
 _MOST_LINES = 12  # of one annotation
 _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
+_TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]\w*)["']""")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
@@ -93,6 +94,11 @@ class Python:
     def filled(self) -> frozenset[str]:
         """The arguments that a `__post_init__` tests for None, to replace them."""
         return self._found_after(b"def __post_init__", _FILLED)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """The arguments that are taken out of the others before a parser sees them: `args.pop("evaluators", None)`."""
+        return self._found_after(b".pop(", _TAKEN)
 
     @cached_property
     def templates(self) -> frozenset[str]:

@@ -81,7 +81,9 @@ class Workspace:
         self._survey = Once(self._surveyed)  # shared with every overlay
         self._launches = Once(self._launch_index)
         self._sources = Once(self._program_sources)
-        self._programs = Programs(self._files, self._named, self._launches, self._python.get, self._modules)
+        self._programs = Programs(
+            self._files, self._named, self._launches, self._python.get, self._modules, self._installed_commands
+        )
         self._readers = Once(self._config_readers)
         self._launched: dict[str, tuple[Launch, ...]] = {}
         self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
@@ -151,7 +153,9 @@ class Workspace:
         names = set(map(_last, changed))  # a quick test: most paths have none of these names
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches, other._readers = self._launches, self._readers
-        other._programs = Programs(other._files, other._named, other._launches, self._python.get, self._modules)
+        other._programs = Programs(
+            other._files, other._named, other._launches, self._python.get, self._modules, other._installed_commands
+        )
         if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned
         other._documents = {
@@ -189,6 +193,7 @@ class Workspace:
         functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
         functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
         functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
+        functions |= {"taken_arguments": self.taken_arguments}
         functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
         functions |= {"converts": self.converts}
         functions |= {"calls_deepspeed": self.calls_deepspeed, "leaves_deepspeed": self.leaves_deepspeed}
@@ -225,6 +230,10 @@ class Workspace:
         """The arguments that dataclasses of the repository's Python replace if they are None."""
         return self._survey.get().filled
 
+    def taken_arguments(self) -> frozenset[str]:
+        """The arguments that the repository's Python takes out of the others before a parser sees them."""
+        return self._survey.get().taken
+
     def chat_templates(self) -> frozenset[str]:
         """The chat templates that copies of LLaMA-Factory in the repository register."""
         return self._survey.get().templates
@@ -256,7 +265,9 @@ class Workspace:
 
         name = self._files.name(path)
         pages = self._launches.get().pages_naming(name)
-        if interpolated(value) and filled_in.by_substitution(pages):
+        if interpolated(value) and (
+            filled_in.by_substitution(pages) or filled_in.by_replacement(value, self._survey.get().scripts)
+        ):
             return True
         if filled_in.by_command(name, key, value, pages):
             return True
@@ -311,12 +322,17 @@ class Workspace:
 
     def _program_sources(self) -> Sources:
         """The repository's Python, by names relative to its root, each file read once."""
-        from memlint.repository.program_modules import PACKAGE_FILES, Sources, installed_commands  # as above
+        from memlint.repository.program_modules import Sources  # as above
 
-        files = self._files
-        texts = (files.small_text(files.at(name)) for name in PACKAGE_FILES)
-        commands = installed_commands(text for text in texts if text)
+        files, commands = self._files, self._installed_commands()
         return Sources(self._launches.get().named, lambda name: files.tracked_bytes(files.at(name)), commands)
+
+    def _installed_commands(self) -> Mapping[str, str]:
+        """The commands that the repository's own package installs, with the module that each starts."""
+        from memlint.repository.program_modules import PACKAGE_FILES, installed_commands  # as above
+
+        texts = (self._files.small_text(self._files.at(name)) for name in PACKAGE_FILES)
+        return installed_commands(text for text in texts if text)
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
         """The commands in the repository's scripts and pages that launch the config at `path`."""

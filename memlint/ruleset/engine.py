@@ -150,7 +150,8 @@ class Engine:
                 parsed.runs[index], estimate, parsed.raw, under, Once(partial(advice, document, launched)).get
             )
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
-        misspelled = {f"`{one.suggestion}`" for one in parsed.issues if one.code == "unknown-key" and one.suggestion}
+        unknown = [one for one in parsed.issues if one.code == "unknown-key"]
+        misspelled = {f"`{one.suggestion or one.pointer[-1]}`" for one in unknown if one.suggestion or one.pointer}
         hits = [item for item in hits if not _lacks_a_misspelled_key(item.finding, misspelled)]
         found.extend(self._under_commands(hits, format_.NAME, document, context))
         parsed = with_files_of_command(parsed, document)
@@ -196,8 +197,13 @@ class Engine:
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
-    def _estimate_under(self, format_: Format, document: Document, context: Context, index: int, run: Run) -> Under:
-        """A function that estimates the run under other framework versions."""
+    def _estimate_under(
+        self, format_: Format, document: Document, context: Context, index: int, run: Run
+    ) -> Under | None:
+        """A function that estimates the run under other framework versions; None where the repository pins one at a
+        commit, so that no release is assumed."""
+        if context.at_commits & {"transformers", "trl"}:
+            return None
 
         def under(versions: Mapping[str, tuple[int, ...]]) -> Estimate | None:
             reads_releases = getattr(format_, "reads_releases", None)
@@ -276,7 +282,8 @@ def _recognise(document: Document, format_name: str) -> tuple[Format, Recognitio
 
 
 def _lacks_a_misspelled_key(finding: Finding, keys: Collection[str]) -> bool:
-    """Whether a finding speaks of a key that the file has, misspelled: the slip is told, the rest follows from it."""
+    """Whether a finding speaks of a key that the file has, misspelled or in the wrong section: the slip is told, the
+    rest follows from it."""
     return finding.severity != "error" and any(key in finding.message for key in keys)
 
 

@@ -55,6 +55,9 @@ STRANGERS = [
     "models/qwen2-7b-pro",
     "Qwen/Qwen2.5-8B",
     "saves/full/sft",
+    "Qwen7B-Flat",
+    "someone/Llama-2-7b-L40-sft",
+    "someone/Llama-2-7b-24layers",
 ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.repository.filled_in import by_command, by_program, by_substitution, is_made
+from memlint.repository.filled_in import by_command, by_program, by_replacement, by_substitution, is_made
 from memlint.repository.script import Script
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
@@ -33,6 +33,13 @@ def test_a_command_that_names_the_file_and_a_word(page: str, says: bool) -> None
 
 def test_a_short_word_is_any_word() -> None:
     assert not by_command("sft.yaml", "lr", 1, ["python train.py sft.yaml --lr 1"])
+
+
+def test_a_program_that_replaces_a_variable_as_it_stands_in_the_file() -> None:
+    merge = Script("merge.py", b"text = open(path).read().replace('${checkpoint}', name)\n")
+    assert by_replacement("saves/${checkpoint}", [merge])
+    assert not by_replacement("saves/${dataset}", [merge])
+    assert not by_replacement(4, [merge])
 
 
 def test_variables_of_a_page_that_substitutes() -> None:

@@ -42,10 +42,15 @@ _REFUSALS: Mapping[str, str] = {
 }
 
 
+_FREEZES = "freeze_language_model"
+
+
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document: another project's program reads it, or a copy of LLaMA-Factory in
-    the repository that does not refuse it."""
+    the repository that does not refuse it, or may train a part of its own (PEF027)."""
     if rule.startswith("LLF") and is_relative(document, context):
+        return True
+    if rule == "PEF027" and _FREEZES in document.value and has_copy(context):
         return True
     words = _REFUSALS.get(rule)
     if words is None:
@@ -123,7 +128,7 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     declared = _of_its_arguments(view.context, key)
     declared = declared or (said(key) if said("finetuning_type") else "")  # a fork may rename the folder
     if issue.code in KEY_NAME_CODES:
-        return bool(declared)
+        return bool(declared) or (has_copy(view.context) and key in view.context.taken_arguments())
     value = view.section.value.get(key)
     return isinstance(value, str) and f'"{value}"' in declared.replace("'", '"')
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from memlint.formats.base import Recognition
@@ -52,10 +53,14 @@ def is_sft(value: dict[str, Any]) -> bool:
     return sum(key in value[section] for section, key in _SFT_KEYS) >= 2
 
 
+_VERL_ENTRY = re.compile(r"verl|main_ppo|sft_trainer|^$")
+
+
 def is_for_own_program(document: Document) -> bool:
-    """Whether a file has sections that verl's programs have not: another program reads it and may fill in what verl
-    asks for."""
-    if document.start is not None or not isinstance(document.value, dict):
+    """Whether a file has sections that verl's programs have not, or a command of another program: that one reads them
+    and may fill in what verl asks for."""
+    is_of_verl = document.start is not None and _VERL_ENTRY.search(document.start.program.entry) is not None
+    if is_of_verl or not isinstance(document.value, dict):
         return False
     return any(isinstance(part, dict) and name not in _SECTIONS for name, part in document.value.items())
 

@@ -31,19 +31,20 @@ class ProgramStart(NamedTuple):
     """A command that starts a Python program of the repository.
 
     `program`: its path below the root. `files`: the configuration files of the repository that its words name, by the
-    word. `written_at`: the command, as "README.md:12".
+    word. `written_at`: the command, as "README.md:12". `is_clear`: all of its words are known.
     """
 
     program: str
     line: CommandLine
     files: Mapping[str, str]
     written_at: str
+    is_clear: bool = True
 
 
 def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> Iterator[ProgramStart]:
     """Each start of a tracked program that the file `name` shows. `read`: reads a tracked file's text, by its name.
 
-    Commands with unknown options (`--model <name>`) are skipped.
+    Commands of pages with unknown options (`--model <name>`) are skipped: they stand for any.
     """
     text = text.replace("\r\n", "\n")
     lines = Lines(text)
@@ -53,16 +54,17 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
             continue
         folders = folders_of(name, one.folder, tracked.root)
         program = _program(launched, folders, tracked)
-        if program is None or any(_is_open(word) for word in launched.arguments):
+        is_clear = not any(map(_is_hidden, launched.arguments))
+        if program is None or not (is_clear or is_script(name)):
             continue
         line = _line(launched, one, name, lines, tracked.root)
         named = {word.text.partition("=")[2] or word.text: word for word in launched.arguments}
         found = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
         files = {word: places[0] for word, places in found if places}
-        yield ProgramStart(program, line, files, f"{name}:{line.number}")
+        yield ProgramStart(program, line, files, f"{name}:{line.number}", is_clear)
 
 
-def _is_open(word: Word) -> bool:
+def _is_hidden(word: Word) -> bool:
     """Whether a word is unknown. `"$@"` is not: it is empty when a script is started without arguments."""
     return any(piece.unknown and not piece.is_unset for piece in word.pieces)
 

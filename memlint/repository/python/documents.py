@@ -211,21 +211,55 @@ def _runs(
 
 
 def _shown(starts: Sequence[ProgramStart], config: str) -> list[CommandLine]:
-    """The command lines that start a program with the config at `config` (without any config if that is ""); none if
-    there are more than MAX_STARTS. An example in the program's docstring counts where no script starts it."""
+    """The command lines that start a program with the config at `config` (without any config if that is ""). If all
+    have words that are not known, or if there are more than MAX_STARTS, what they agree on. An example in the program's
+    docstring counts where no script starts it."""
     if any(is_script(one.line.page) for one in starts):
         starts = [one for one in starts if one.line.page != one.program]
     if config:
         chosen = [one for one in starts if config in one.files.values()]
     else:
         chosen = [one for one in starts if not one.files] or (list(starts) if len(starts) == 1 else [])
+    clear = [one for one in chosen if one.is_clear]
     lines: dict[str, CommandLine] = {}
-    for line in sorted((one.line for one in chosen), key=lambda line: not is_script(line.page)):
+    for line in sorted((one.line for one in clear or chosen), key=lambda line: not is_script(line.page)):
         lines.setdefault(repr(_words(line)), line)  # of equal ones, a script's: what it says is said there
-    return list(lines.values()) if len(lines) <= MAX_STARTS else []
+    return list(lines.values()) if clear and len(lines) <= MAX_STARTS else _agreed(list(lines.values()))
 
 
-def _words(line: CommandLine) -> object:
+def _agreed(lines: Sequence[CommandLine]) -> list[CommandLine]:
+    """One command line with what the lines agree on; an option in which they differ is not known."""
+    if len(lines) < 2:
+        return list(lines)
+    first, *others = lines
+    names = dict.fromkeys(name for line in lines for name in line.options)
+    same = (repr(_words(line)[1]) == repr(_words(first)[1]) for line in others)
+    return [
+        first._replace(
+            options={name: _agreed_words([line.options.get(name) for line in lines], name) for name in names},
+            positional=first.positional if all(same) else tuple(map(_differing, first.positional)),
+            overrides={},
+            page="",
+            number=0,
+            is_open=any(line.is_open for line in lines),
+        )
+    ]
+
+
+def _agreed_words(given: Sequence[tuple[Value, ...] | None], name: str) -> tuple[Value, ...]:
+    """The words after an option, by the lines that give it or do not."""
+    first = given[0]
+    told = [None if words is None else [_told(word) for word in words] for words in given]
+    if first is not None and all(one == told[0] and None not in (one or ()) for one in told):
+        return first
+    return (Undetermined(f"the commands of the repository differ in `--{name}`"),)
+
+
+def _differing(word: Value) -> Value:
+    return Undetermined("the commands of the repository differ in it", source_of(word))
+
+
+def _words(line: CommandLine) -> tuple[object, object]:
     """A command line without places, for comparison."""
     named = {name: [_told(value) for value in values] for name, values in line.options.items()}
     return named, [_told(value) for value in line.positional]
@@ -308,7 +342,7 @@ def document_of(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
         dict(_written_at(run, repository)),
-        in_other_file=dict(_in_other_file(run, line)),
+        in_other_file=dict(_in_other_file(run, line, home)),
         is_commanded=line.is_given,
         commanded_at=f"{repository.display(line.page)}:{line.number}" if line.page else "",
     )
@@ -357,12 +391,15 @@ def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
     )
 
 
-def _in_other_file(run: PythonRun, line: CommandLine) -> Iterator[tuple[str, bool]]:
-    """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's."""
+def _in_other_file(run: PythonRun, line: CommandLine, home: str) -> Iterator[tuple[str, bool]]:
+    """The keys that a command gives, by a word or as a bare flag, each with whether the command is a script's; and
+    those of a config that is not the document's own (`home`)."""
     for key, value in run.keys.items():
         source = source_of(value)
         if source.how == "command":
             yield key, is_script(source.path)
+        elif source.how == "config" and source.path != home:
+            yield key, False
         elif source.how in _OF_OPTIONS and key in line.options:
             yield key, is_script(line.page)
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
-from memlint.source.shell.text import Word
+from memlint.source.shell.text import Word, literal
 
 # Options of launchers without a value; every other option takes the next word, unless it has a `=`.
 _SWITCHES: Mapping[str, frozenset[str]] = {
@@ -77,10 +77,13 @@ class LaunchCommand(NamedTuple):
         return next((one for one in reversed(self.options) if one.name in names), None)
 
 
-def command(words: Sequence[Word]) -> LaunchCommand | None:
-    """The launch in a command; None if it is not a launch."""
+def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchCommand | None:
+    """The launch in a command; None if it is not a launch. `installed`: command that a package of the repository
+    installs -> the module that it starts."""
     name = posixpath.basename(words[0].text) if words else ""
     rest = tuple(words[1:])
+    if name in installed:
+        return LaunchCommand("python", (), Word(literal(installed[name])), True, rest)
     second = rest[0].text if rest else ""
     if name in PROGRAMS and second in PROGRAMS[name]:
         return LaunchCommand(name, (), words[0], False, rest[1:], second)
@@ -148,6 +151,29 @@ def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]
         else:
             others.append(word)
     return tuple(found), tuple(others)
+
+
+def is_open(arguments: Sequence[Word]) -> bool:
+    """Whether the caller of a script may add options to a command of it: `train.py --model $1 $2`.
+
+    A word behind the value of an option may be one. What nobody sets (`$EXTRA`) is empty in a plain environment, as is
+    `"$@"` of a script without arguments; a script that asks for `$2` is called with it.
+    """
+    named, others = options(arguments)
+    return any(_may_be_options(word) for word in (*others, *(word for one in named for word in one.values[1:])))
+
+
+_OF_CALLER = re.compile(r"\$\{?[1-9]")
+_WHOLE_ARRAY = re.compile(r"\[@\]\}?$")
+
+
+def _may_be_options(word: Word) -> bool:
+    """Whether a word is nothing but an expression that the shell splits into words nobody knows."""
+    if len(word.pieces) != 1 or not word.unknown:
+        return False
+    (piece,) = word.pieces
+    is_split = not piece.quoted or _WHOLE_ARRAY.search(piece.text) is not None
+    return is_split and (not piece.is_unset or _OF_CALLER.match(piece.text) is not None)
 
 
 def overrides(words: Iterable[Word]) -> Iterator[Option]:

@@ -21,7 +21,8 @@ class Repository(NamedTuple):
     `root`: its folder. `read`: a file's text, None if it does not exist. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: a cache of programs by path, which is added to. `follow`: the runs of a program's code (followed.py).
-    `parse`: parses a module's text; cached.
+    `parse`: parses a module's text; cached. `installed`: command that a package of the repository installs -> the
+    module that it starts.
     """
 
     root: str
@@ -31,6 +32,7 @@ class Repository(NamedTuple):
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
     parse: Callable[[str, str], SourceText | Problem] = parse
+    installed: Mapping[str, str] = {}
 
     def below_root(self, path: str) -> str:
         """A path relative to the repository: removes the root of this machine from an expanded `$ROOT/src/train.py`."""
@@ -91,7 +93,8 @@ class NamedFiles(NamedTuple):
             return self._by_suffix(word.text) if word is not None and word.text.endswith(".py") else None
         places: tuple[str, ...] = (name,)
         if launched.is_module:
-            places = (f"{name.replace('.', '/')}.py", f"{name.replace('.', '/')}/__main__.py")
+            inner = name.replace(".", "/")
+            places = (f"{inner}.py", f"{inner}/__main__.py", f"src/{inner}.py")
         bases = [self.folder, posixpath.dirname(self.script), self.repository.root]
         if launched.is_module:  # of a project in a folder of the repository, which a script below puts on PYTHONPATH
             bases += ancestors(posixpath.dirname(self.script), self.repository.root)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.runs import PythonRun
-from memlint.repository.scripts.commands import LaunchCommand, Option, options, overrides
+from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
 from memlint.repository.scripts.values import placeholder
@@ -52,7 +52,8 @@ def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: W
     given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
     positional = tuple(_value(word, "") for word in others)
     over = {one.name: plain_word((_value(one.values[0], one.name),)) for one in overrides(others)}
-    return CommandLine("", given, positional, dict(_environment(launched, variables, size)), over)
+    environment = dict(_environment(launched, variables, size))
+    return CommandLine("", given, positional, environment, over, is_open=is_open(launched.arguments))
 
 
 def _value(word: Word, name: str) -> Value:

@@ -55,9 +55,11 @@ STARTS = re.compile(
 )
 
 
-def may_launch(text: str) -> bool:
-    """Whether a script may have a command that trains and must be followed."""
-    return len(text) <= MOST_LETTERS and HINT.search(text) is not None and STARTS.search(text) is not None
+def may_launch(text: str, installed: Iterable[str] = ()) -> bool:
+    """Whether a script may have a command that trains and must be followed. `installed`: names of such commands."""
+    if len(text) > MOST_LETTERS or HINT.search(text) is None:
+        return False
+    return STARTS.search(text) is not None or any(name in text for name in installed)
 
 
 _SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # variables for the folder from which a job was submitted
@@ -70,7 +72,7 @@ def documents(
 
     `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown.
     """
-    if not may_launch(text) and not path.endswith(".ipynb"):
+    if not may_launch(text, repository.installed) and not path.endswith(".ipynb"):
         return ()
     job = slurm.job(text)
     visible = gpus or (job.gpus if job is not None and job.gpus else None)
@@ -227,7 +229,7 @@ class _Reader:
 
     def document(self, invocation: Invocation) -> Document | None:
         """The arguments of the program that is started; None if it trains nothing, or nobody says what."""
-        launched = command(invocation.words)
+        launched = command(invocation.words, self.repository.installed)
         if launched is None or launched.program is None or _asks_for_help(launched):
             return None
         files = NamedFiles(self.repository, self.path, invocation.folder, dict(invocation.files))

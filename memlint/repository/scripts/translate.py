@@ -16,7 +16,7 @@ from typing import Any
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.formats.trainer.recognise import is_training_arguments
-from memlint.repository.scripts.commands import LaunchCommand, options
+from memlint.repository.scripts.commands import LaunchCommand, is_open, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, keys_of, not_known
 from memlint.repository.scripts.handed_on import value_of
@@ -208,16 +208,34 @@ def completed(
 ) -> Iterator[Placed]:
     """The program's own defaults, then the flags, all under the names of the format's table."""
     flags = list(given)
+    may_be_given = is_open(command.arguments)
+    if may_be_given:
+        yield from _of_caller(program, format_name)
     if format_name != "trainer":
         yield from flags
         return
-    yield from _program_defaults(program, {str(one.path[0]) for one in flags})
+    yield from () if may_be_given else _program_defaults(program, {str(one.path[0]) for one in flags})
     yield from _repeated(program, flags)
     refused = refused_flags(command, program)
     shared = list(_shared([one for one in flags if str(one.path[0]) not in refused]))
     places = {one.key for one in shared if one.key is not None}
     yield from (one for one in flags if one.key not in places)
     yield from shared
+
+
+def _of_caller(program: TrainingProgram, format_name: str) -> Iterator[Placed]:
+    """The keys that an open command may be given besides its own flags, which come after them: those that decide about
+    memory, the engine, and the program's own."""
+    known = keys_of(format_name)
+    own = (program.meanings.get(name, name) for name in program.flags)
+    for key in dict.fromkeys((*MAY_BE_PASSED, *_ENGINE_KEYS, *own)):
+        if key in known:
+            yield not_known(key, f"the command's caller may give `--{key}`")
+    if format_name == "trainer":
+        yield from (Placed((key,), value) for key, (value, _) in program.constants.items() if key in KEYS)
+
+
+_ENGINE_KEYS = ("deepspeed", "fsdp")
 
 
 def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]:

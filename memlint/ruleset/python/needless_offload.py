@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import FUNCTIONS
+from memlint.hardware.named import may_be_smaller
 from memlint.memory.estimate import estimate_unless_over
 from memlint.ruleset.rule import Hit
 from memlint.run import Run, replace
@@ -91,6 +92,9 @@ def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the estimate without offloading ends well below the card, by the upper end of its interval."""
     run, offload = facts.run, facts.run.offload
     if (offload.parameters, offload.optimizer) == ("none", "none") or facts.estimate is None:
+        return
+    card = run.origins.get("hardware.gpu")
+    if card is not None and may_be_smaller(card.detail):
         return
     without = estimate_unless_over(_without_offload(run))
     if without is None or without.verdict != "fits" or without.device_high_bytes is None:

@@ -73,11 +73,11 @@ def _of_click(reader: Reader, option: ast.Call, outer: Frame) -> Iterator[tuple[
     if said is not None:
         yield name, said
     elif "default" in keywords:
-        yield name, _default(reader, keywords["default"], outer)
+        yield name, reader.unsaid(name, _default(reader, keywords["default"], outer))
     elif "is_flag" in keywords:
-        yield name, Known(False)
+        yield name, reader.unsaid(name, Known(False))
     elif "required" not in keywords:
-        yield name, Known(None)
+        yield name, reader.unsaid(name, Known(None))
 
 
 def _typer_flags(*places: ast.expr | None) -> list[str]:

@@ -12,7 +12,17 @@ from memlint._record import NamedTuple
 from memlint.source.document import Document
 from memlint.source.python.limits import Budget
 from memlint.source.python.text import SourceText
-from memlint.source.python.values import Items, Known, Made, Scope, Undetermined, Value, ValueSource, either
+from memlint.source.python.values import (
+    Items,
+    Known,
+    Made,
+    Scope,
+    Undetermined,
+    Value,
+    ValueSource,
+    either,
+    source_of,
+)
 
 
 class ScriptFiles(NamedTuple):
@@ -56,7 +66,7 @@ class CommandLine(NamedTuple):
     options. `overrides`: dotted name -> value of words such as `a.b=value`, which Hydra and OmegaConf read.
     `environment`: variables that are set for the script; they override its defaults. `page`: the file that shows the
     command, in its line `number`; "" if it is not of the repository. `card`: what the script is told when it asks for
-    the card's compute capability; None: nobody knows.
+    the card's compute capability; None: nobody knows. `is_open`: the command may give more options, which nobody knows.
     """
 
     config: str = ""
@@ -67,10 +77,12 @@ class CommandLine(NamedTuple):
     page: str = ""
     number: int = 0
     card: Capability | None = None
+    is_open: bool = False
 
     @property
     def is_given(self) -> bool:
-        """Whether the command's words are known: then an option that is not among them was not given."""
+        """Whether the command's words are known: then an option that is not among them was not given, unless the
+        command is open."""
         return bool(self.options or self.positional)
 
 
@@ -173,6 +185,12 @@ class Reader:
         if not self.config or name.lower().lstrip("-").replace("-", "_") not in _CONFIG_OPTIONS:
             return None
         return Known(self.config)
+
+    def unsaid(self, name: str, default: Value) -> Value:
+        """The value of an option that the command line does not give: its default, unless the caller may give it."""
+        if not self.command.is_open:
+            return default
+        return Undetermined(f"the command's caller may give `{name}`", source_of(default))
 
     def library(self, name: str) -> Library | None:
         """The handler of a library call, by its dotted name; None if it is not known."""

@@ -129,7 +129,9 @@ def _add_argument(reader: Reader, given: Call) -> Value | None:
     if name:
         said = _given_value(reader, given, names)
         is_positional = bool(names) and not names[0].startswith("-")
-        options.values[name] = _option_default(reader, given, name, is_positional) if said is None else said
+        if said is None:
+            said = reader.unsaid(name, _option_default(reader, given, name, is_positional))
+        options.values[name] = said
     return Known(None)
 
 
@@ -260,7 +262,7 @@ def call_without_arguments(reader: Reader, given: Call) -> Value | None:
     line.
     """
     (target,) = given.positional[:1] or (None,)
-    empty = Call("", (), {}, given.source)
+    empty = Call("", (), {}, given.source, reader.command.is_open)
     if isinstance(target, PythonFunction):
         return follow(reader, target, empty._replace(named=_options_for(reader, target)))
     if not isinstance(target, Class):

@@ -717,3 +717,80 @@ def test_a_frozen_tower_and_the_size_of_images(trains: bool) -> None:
     assert (found.method.kind, found.method.freeze_vision_tower) == ("full", not trains)
     assert not found.method.freeze_language_model
     assert found.sequence.image_max_pixels == 50176
+
+
+ASKS = """\
+import argparse
+from transformers import AutoModelForCausalLM, TrainingArguments, Trainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="Qwen/Qwen2.5-0.5B")
+parser.add_argument("--vision", action="store_true")
+parser.add_argument("--evaluation", default=None)
+parser.add_argument("--batch_size", type=int, default=4)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(args.model)
+arguments = TrainingArguments(
+    "out",
+    per_device_train_batch_size=args.batch_size,
+    eval_strategy=args.evaluation,
+    save_strategy="steps",
+    load_best_model_at_end=True,
+)
+Trainer(model=model, args=arguments).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "is_wrong"),
+    [
+        ("python train.py --model Qwen/Qwen2.5-7B --batch_size 8\n", True),
+        ("python train.py --model Qwen/Qwen2.5-7B $EXTRA --batch_size 8\n", True),  # empty in a plain environment
+        ('python train.py --model "$1" --batch_size 8\n', True),
+        ("python train.py --model $1 $2 --batch_size 8\n", False),
+        ("KIND=$2\npython train.py --model $1 ${KIND} --batch_size 8\n", False),
+        ("python train.py --batch_size 8 $(cat more-options)\n", False),
+        ('python train.py --batch_size 8 "$(cat one-value)"\n', True),
+    ],
+)
+def test_no_error_rests_on_the_default_of_an_option_that_the_caller_may_give(script: str, is_wrong: bool) -> None:
+    workspace = in_memory({"go.sh": script, "train.py": ASKS})
+    for path in ("go.sh", "train.py"):
+        found = Engine(tuple(shipped())).analyse(workspace.documents(path)[0], workspace.context())
+        assert any(one.rule in ("TRN001", "CFG002") for one in found.findings) == is_wrong
+    (document,) = workspace.documents("go.sh")
+    assert document.value["per_device_train_batch_size"] == 8
+
+
+def test_an_open_command_of_dataclasses_leaves_open_what_it_does_not_say() -> None:
+    code = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B"), args=args).train()
+"""
+    said = "python train.py --output_dir out --learning_rate 1e-5 --bf16 True"
+    (closed,) = launches(f"{said}\n", {"train.py": code})
+    (opened,) = launches(f"{said} $1 $2\n", {"train.py": code})
+    assert "fp16" not in closed.value
+    assert (opened.value["bf16"], opened.value["fp16"]) == (True, "${fp16}")
+    assert "caller" in opened.start.values.unknown[("fp16",)]  # type: ignore[union-attr]
+
+
+def test_a_program_that_many_commands_start_is_what_they_agree_on() -> None:
+    lines = "".join(f"python train.py --evaluation steps --batch_size {size}\n" for size in (1, 2, 4, 8, 16, 32))
+    workspace = in_memory({"go.sh": lines, "train.py": ASKS})
+    (document,) = workspace.documents("train.py")
+    assert document.value["eval_strategy"] == "steps"
+    assert document.value["per_device_train_batch_size"] == "${per_device_train_batch_size}"
+
+
+def test_a_command_that_the_repositorys_package_installs_starts_its_module() -> None:
+    files = {
+        "go.sh": "own-fit --base Qwen/Qwen2.5-7B --micro 2 --use_lora --learning-rate 1e-5\n",
+        "pyproject.toml": '[project]\nname = "own"\n[project.scripts]\nown-fit = "own.cli:main"\n',
+        "own/cli.py": TRAIN.replace("args = parser", 'parser.add_argument("--learning-rate")\nargs = parser'),
+    }
+    (document,) = in_memory(files).documents("go.sh")
+    assert document.value["per_device_train_batch_size"] == 2
+    assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
+    assert not in_memory({**files, "pyproject.toml": ""}).documents("go.sh")

@@ -203,7 +203,8 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
     rest: list[Value] = [Items([])] if _asks_for_the_rest(given) else []
     if not reader.command.is_given:
         return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
-    options, is_open = _options(reader, classes)
+    options, has_unread_file = _options(reader, classes)
+    is_open = has_unread_file or reader.command.is_open
     found = [_defaults(reader, one, given, _of_class(one, classes, options), is_open) for one in classes]
     own = [one for one in found if isinstance(one, Instance) and not external_bases(one.of)]
     reader.observe(
@@ -306,7 +307,7 @@ def _defaults(
         made = instance(reader, of, Call("", (), values or {}, given.source, is_open))
         complete(reader, made, given)
         for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
-            made.attributes.setdefault(name, Undetermined(f"a file that {NOT_READ} may say it", given.source))
+            made.attributes.setdefault(name, Undetermined(_why_open(reader, name), given.source))
         unsaid = (name for name in _FALSE if name not in reader.command.options)
         for name in unsaid if values is not None and _is_of_transformers(of) and reader.command.is_given else ():
             made.attributes.setdefault(name, Known(False))
@@ -323,6 +324,11 @@ def _defaults(
     if values is None:
         made.attributes[FROM_COMMAND_LINE] = Known(True)
     return made
+
+
+def _why_open(reader: Reader, name: str) -> str:
+    """Why an argument may be given that no flag and no file says."""
+    return f"the command's caller may give `{name}`" if reader.command.is_open else f"a file that {NOT_READ} may say it"
 
 
 # What transformers' own arguments have where no flag says it (5.23 training_args.py). TRL's classes differ by release.
