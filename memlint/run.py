@@ -98,7 +98,8 @@ class Method(NamedTuple):
     """What trains. `kind`: full, freeze, lora, dora (flag below), oft, boft, ia3, prefix, none (inference)."""
 
     kind: str = "full"
-    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, online_dpo, gkd, predict, ...
+    # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, online_dpo, xpo, nash_md, gkd, predict, ...
+    stage: str = "sft"
     rank: int = 0
     alpha: float = 0
     dropout: float = 0.0
@@ -317,9 +318,11 @@ class Loss(NamedTuple):
     # How the labels' log-probabilities are computed from the logits. "": a log-softmax of all logits. divided,
     # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
-    # vocabulary entries, and the forwards before the update compute log-probabilities in the same way.
+    # vocabulary entries, and the forwards before the update compute log-probabilities in the same way. rows: a
+    # logsumexp of each row of the completions' logits, not divided (XPO, Nash-MD).
     selection: str = ""
     scores_completions: bool = False  # all logits are computed, but the log-softmax is only of the completions'
+    reference_converted: bool = True  # accelerate converts the reference's logits to fp32, as it does the policy's
     likelihood_of_chosen: bool = False  # the preference loss includes the cross entropy of the chosen answers
     # The loss that compares a student with its teacher; "" for none. Over the whole vocabulary (stage gkd): mixture (of
     # both), forward, reverse, likelihood (in addition to the labels' cross entropy), few (of the teacher's likeliest

@@ -17,7 +17,7 @@ from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import least_allocated, phases, phases_with_images
+from memlint.memory.phases import beside_another_graph, least_allocated, phases, phases_with_images
 from memlint.memory.readings import over_readings
 from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 else:
     rollout = Lazy("memlint.memory.rollout")
 
-_GENERATING_STAGES = ("ppo", "grpo", "online_dpo")  # write completions between steps; `gkd` may
+# Write completions between steps; `gkd` may.
+_GENERATING_STAGES = ("ppo", "grpo", "online_dpo", "xpo", "nash_md")
+# The policy reads its own completions and the reference's in two forwards, whose graphs wait for one backward (trl 1.13
+# experimental/xpo/xpo_trainer.py, _compute_logprobs).
+_STAGES_WITH_TWO_GRAPHS = ("xpo",)
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
 # An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
@@ -311,6 +315,8 @@ def _training_phases(
         load, forward, *rest = found
         reference = _reference_forward(step, models)
         found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
+    if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
+        found = beside_another_graph(found, walk)
     if may_stop:  # more phases, and what a value model adds to these, can only need more
         _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:

@@ -134,7 +134,8 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """
     parts = dict(forward.components)
-    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else _width_of_logits(step) * step.counts["logits"]
+    returned = loss_kind(step.run) in FUSED_LOSSES or step.run.loss.scores_completions  # what is kept of it is saved
+    parts["logits"] = 0 if returned else _width_of_logits(step) * step.counts["logits"]
     parts["activations"] = activations + reference_peak + inputs_bytes(step)
     parts["temporaries"] = 0
     found = phase("forward", parts)

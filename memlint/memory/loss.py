@@ -53,6 +53,7 @@ class LossShape(NamedTuple):
     selection: str = ""  # as `run.Loss.selection`
     scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32
     scores_completions: bool = False  # as `run.Loss.scores_completions`
+    reference_converted: bool = True  # as `run.Loss.reference_converted`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -128,6 +129,8 @@ def _merged_streams(context: LayerContext, roles: Roles, loss: LossShape, x: Val
 
 HALF = "logits_half"  # the extent of one of the two answers of each pair
 SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
+SCORED_ROW = "logits_scored_row"  # the extent of one sequence's of them
+_HALF_BYTES = 2
 LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
 # The extent by which two sequences' logits are more than all: the gradients of one row's log-softmax, before any is
 # stacked with others'.
@@ -254,6 +257,8 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
     width = FP32_BYTES if loss.scores_in_fp32 else logits.width
     scored = ops.cast(tape, logits, width)
     tape.drop(logits)
+    if loss.selection == "rows":
+        return _rows_of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.selection:
         return _selected(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.scores_completions:
@@ -292,9 +297,38 @@ def _of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
     tape.drop(sliced, logits)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
-    if loss.runs_reference:
-        tape.spike(("logits", logits.width), (SCORED, logits.width))
+    _reference_of_completions(tape, loss, logits.width, SCORED)
     tape.drop(log_probabilities)
+    return found
+
+
+def _reference_of_completions(tape: Tape, loss: LossShape, width: int, at_once: str) -> None:
+    """What a reference allocates at its end: its logits, which accelerate may convert, then log-probabilities of
+    `at_once`."""
+    if not loss.runs_reference:
+        return
+    if loss.reference_converted and width == FP32_BYTES:
+        tape.spike(("logits", _HALF_BYTES), ("logits", FP32_BYTES))
+        tape.spike(("logits", FP32_BYTES), (at_once, FP32_BYTES))
+    else:
+        tape.spike(("logits", _HALF_BYTES), (at_once, _HALF_BYTES))
+
+
+def _rows_of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`selective_log_softmax(logits[:, prompt - 1:-1])`: a logsumexp of each row, or in half precision its log-softmax,
+    and the gradients of the rows are stacked beside that of the labels' logits (trl 0.19 trainer/xpo_trainer.py and
+    nash_md_trainer.py, _compute_logprobs). All logits wait for the backward where a logsumexp reads them."""
+    found, part = tape.new("scalar", FP32_BYTES), (SCORED, logits.width)
+    sliced = ops.slice_of(tape, logits, SCORED)
+    tape.spike((SCORED_ROW, logits.width))
+    if logits.width == FP32_BYTES:
+        tape.node((found,), (sliced,), (logits,), (part, part))
+    elif loss.needs_gradient:
+        scored = tape.new(*part)
+        tape.node((found,), (sliced,), (scored,), (part,))
+        tape.drop(scored)
+    tape.drop(sliced, logits)
+    _reference_of_completions(tape, loss, logits.width, SCORED_ROW)
     return found
 
 

@@ -25,6 +25,7 @@ from memlint.memory.loss import (
     LOGITS_ROW,
     LOGITS_ROWS_BEYOND,
     SCORED,
+    SCORED_ROW,
     TILE_COLUMNS,
     block_elements,
 )
@@ -91,6 +92,7 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits_tile"] = rows * TILE_COLUMNS
     counts[HALF] = counts["logits"] // 2
     counts[SCORED] = _scored_tokens(run, tokens) * vocabulary // divisors.logits
+    counts[SCORED_ROW] = -(-counts[SCORED] // tokens.sequences)
     counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
     counts[REST] = max(0, counts["logits"] - counts[CHUNK])
     counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size

@@ -37,6 +37,8 @@ TRL_TASKS = {
     "RLOOConfig": "rloo",
     "OnlineDPOConfig": "online_dpo",
     "GKDConfig": "gkd",
+    "XPOConfig": "xpo",
+    "NashMDConfig": "nash_md",
 }
 _TRL_WORDS = {"reward": "rm"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
