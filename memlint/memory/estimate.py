@@ -17,7 +17,7 @@ from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import beside_another_graph, least_allocated, phases, phases_with_images
+from memlint.memory.phases import beside_another_graph, least_allocated, phase, phases, phases_with_images
 from memlint.memory.readings import over_readings
 from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
@@ -316,7 +316,7 @@ def _training_phases(
         reference = _reference_forward(step, models)
         found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
     if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
-        found = beside_another_graph(found, walk)
+        found = _with_two_graphs(found, walk, models, run)
     if may_stop:  # more phases, and what a value model adds to these, can only need more
         _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:
@@ -330,6 +330,31 @@ def _training_phases(
         found += rollout.log_probabilities(run, units, state)
     generated = _generation(run, units, state, joined)
     return found if generated is None else (*found, generated), walk
+
+
+def _with_two_graphs(
+    found: tuple[Phase, ...], walk: Walk, models: _Models, run: Run
+) -> tuple[Phase, ...]:
+    """The phases with a second, equal graph. The gradients that the backward of one leaves wait for those of the other,
+    and are added to gradients of earlier micro-batches then (torch, InputBuffer::accumulate)."""
+    steps = run.batch.gradient_accumulation_steps
+    once, repeated = (_backward_of(run, models, count) for count in (1, 2))
+    first = beside_another_graph(found, walk)
+    backward = max(beside_another_graph((once,), walk)[0], repeated, key=_allocated)
+    if not (isinstance(steps, int) and steps == 1):
+        parts = dict(backward.components)
+        parts["gradients"] += models.state.gradients_at_step
+        backward = phase("backward", parts)
+    return tuple(backward if one.name == "backward" else one for one in first)
+
+
+def _backward_of(run: Run, models: _Models, steps: int) -> Phase:
+    """The backward of one graph as if the run accumulated `steps` micro-batches."""
+    own = run._replace(batch=run.batch._replace(gradient_accumulation_steps=steps))
+    placed = placed_model(own)
+    state = _with_other_models(own, placed, models.frozen)
+    found, _ = phases(training_step(own, placed.computed), placed.computed, state)
+    return next(one for one in found if one.name == "backward")
 
 
 def _offloaded_checkpoints(step: TrainingStep, units: tuple[Unit, ...]) -> int:

@@ -55,15 +55,17 @@ def handed_over(trainer: Made, model: Value | None) -> list[object]:
     weights of `model`."""
     counted = [model for _, model in _given(trainer)]
     reference = trainer.arguments.get("ref_model")
-    if isinstance(reference, Made) and model is not None and model_keys(reference) == _of_same(model, reference):
+    if isinstance(reference, Made) and model is not None and _is_same(model_keys(model), model_keys(reference)):
         counted.append(reference)
     return [source_of(loaded) for one in counted if (loaded := origin_of(one)) is not None]
 
 
-def _of_same(model: Value, reference: Made) -> Keys:
-    """What `model` says of the keys that the reference has."""
-    said = model_keys(model)
-    return {name: said[name] for name in model_keys(reference) if name in said}
+def _is_same(model: Keys, reference: Keys) -> bool:
+    """Whether a reference has the name and the dtype of the model that trains, as a copy of it has."""
+    named = (("model_name_or_path", "dtype") if "dtype" in {**model, **reference} else ("model_name_or_path",))
+    pairs = ((model.get(name), reference.get(name)) for name in named)
+    packs = any(is_on(reference.get(name)) for name in _PACKS)
+    return not packs and all(isinstance(a, Known) and isinstance(b, Known) and a.value == b.value for a, b in pairs)
 
 
 def _given(trainer: Made) -> Iterator[tuple[str, Value]]:
