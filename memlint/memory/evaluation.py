@@ -134,7 +134,9 @@ def with_reference_forward(step: TrainingStep, forward: Phase, activations: int,
     `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
     """
     parts = dict(forward.components)
-    returned = loss_kind(step.run) in FUSED_LOSSES or step.run.loss.scores_completions  # what is kept of it is saved
+    loss = step.run.loss
+    # Who scores completions returns their log-probabilities; what these keep of the logits is saved.
+    returned = loss_kind(step.run) in FUSED_LOSSES or (loss.scores_completions and not loss.divergence)
     parts["logits"] = 0 if returned else _width_of_logits(step) * step.counts["logits"]
     parts["activations"] = activations + reference_peak + inputs_bytes(step)
     parts["temporaries"] = 0

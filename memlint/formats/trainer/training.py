@@ -188,12 +188,17 @@ _ONLINE_LENGTHS = {"max_new_tokens": 64, "max_length": 512}
 def _read_online_lengths(fields: Fields, config: TrainerConfig) -> None:
     """Online DPO cuts prompts from the left until prompt and completion have `max_length` tokens (`_forward`), and
     takes the log-softmax of the completions' logits alone."""
-    new, whole = (config.args.integer(key) or default for key, default in _ONLINE_LENGTHS.items())
+    new, whole = (_online_length(config, key) for key in _ONLINE_LENGTHS)
     fields.put("sequence.max_new_tokens", new, config.args.origin("max_new_tokens"))
     fields.put("sequence.length", max(whole, new), config.args.origin("max_length"))
     fields.infer("sequence.max_prompt_length", max(1, whole - new), f"{_ONLINE}: _forward cuts prompts")
     fields.infer("loss.scores_completions", True, f"{_ONLINE}: _forward")
     fields.infer("loss.prompt_logits", True, f"{_ONLINE}: _forward")
+
+
+def _online_length(config: TrainerConfig, key: str) -> int:
+    """What the file says, else the default of these trainers: that of another trainer's key of this name differs."""
+    return as_int(config.section.value.get(key)) or _ONLINE_LENGTHS[key]
 
 
 _BESIDE_REFERENCE = "trl 1.13 experimental/{xpo,nash_md}"
@@ -202,7 +207,7 @@ _BESIDE_REFERENCE = "trl 1.13 experimental/{xpo,nash_md}"
 def _read_lengths_beside_reference(fields: Fields, config: TrainerConfig) -> None:
     """XPO and Nash-MD cut no prompt: `max_length` is Online DPO's alone, in whose `_forward` it stands. They take the
     logits of all tokens, and log-probabilities of the completions."""
-    new = config.args.integer("max_new_tokens") or _ONLINE_LENGTHS["max_new_tokens"]
+    new = _online_length(config, "max_new_tokens")
     fields.put("sequence.max_new_tokens", new, config.args.origin("max_new_tokens"))
     fields.infer("loss.scores_completions", True, f"{_BESIDE_REFERENCE}: _compute_logprobs")
     fields.infer("loss.prompt_logits", True, f"{_BESIDE_REFERENCE}: _compute_logprobs")
@@ -496,6 +501,9 @@ def read_value_model(fields: Fields, config: TrainerConfig) -> None:
 # `use_cache: False if args.gradient_checkpointing`).
 # Keys of DistillationConfig (trl 1.16 trainer/distillation_config.py) and GOLDConfig, which take teachers as well.
 _OTHER_DISTILLATION = ("max_completion_length", "use_uld_loss", "use_extended_uld", "teacher_tokenizer_name_or_path")
+# GKD compares the words behind the prompts before this release, as long as any of a batch is, and all from it on
+# (trl 1.6.0 and 1.7.1 experimental/gkd/gkd_trainer.py, compute_loss).
+_COMPARES_ALL = (1, 7)
 _GKD = "trl experimental/gkd/gkd_config.py"
 
 
@@ -530,6 +538,9 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
     found = found._replace(dtype=_dtype_of_other(config, "teacher_model_init_kwargs"))
     apply_distillation(fields, found, config.context, config.section.document.path)
     fields.infer("method.fsdp_shards_extra_models", False, "trl gkd_trainer.py:194: prepare_model(evaluation_mode)")
+    always = as_bool(value.get("seq_kd")) or (share is not None and share >= 1)
+    if always and () < config.trl < _COMPARES_ALL:
+        fields.infer("loss.scores_completions", True, f"{config.args.source}: logits[:, prompt_lengths - 1 : -1]")
     if writes:
         fields.infer("rollout.generator", "model", f"{_GKD}: lmbda")
         cached = fields.get("checkpointing.mode") == "none"
