@@ -82,6 +82,13 @@ def cases() -> Iterator[dict[str, Any]]:
             "fp32": True,
             "written": WRITTEN,
         }
+    for (kind, model), name in itertools.product(MODELS[:2], BETAS):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": 3, "S": 1024, "kind": name} | {
+            "in_chunks": True,
+            "fp32": True,
+            "labels": True,
+        }
 
 
 def whole(student: torch.Tensor, teacher: torch.Tensor, labels: torch.Tensor, beta: float) -> torch.Tensor:
@@ -181,6 +188,7 @@ def _likelihood_loss(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, tuple
 def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
     with precision.autocast(torch.bfloat16):
         outputs = model(input_ids=ids, use_cache=False)
+        labels_loss = _labels_loss(outputs.logits, ids) if "labels" in case else None
     logits = outputs.logits.float() if case["fp32"] else outputs.logits
     del outputs
     if case["kind"] in ("few", "few_served"):
@@ -190,7 +198,14 @@ def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
     first = ids.shape[1] - 1 - case.get("written", ids.shape[1] - 1)
     labels = torch.zeros(ids.shape[1] - 1 - first, dtype=torch.int64)
     compute = by_rows if case["in_chunks"] else whole
-    return compute(logits[:, first:-1], teacher[:, first:-1], labels, BETAS[case["kind"]])
+    found = compute(logits[:, first:-1], teacher[:, first:-1], labels, BETAS[case["kind"]])
+    return found if labels_loss is None else found + labels_loss
+
+
+def _labels_loss(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """What a model returns that gets labels (transformers 5.23 loss/loss_utils.py, ForCausalLMLoss)."""
+    in_fp32 = logits.float()
+    return F.cross_entropy(in_fp32.view(-1, in_fp32.shape[-1]), ids.view(-1))
 
 
 def simulated(case: dict[str, Any]) -> dict[str, int]:
@@ -237,7 +252,9 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
             keeps_logits=likelihood,
             divergence=case["kind"],
             in_row_chunks=case["in_chunks"],
-            scores_completions="written" in case,
+            compared_tokens=case.get("written", 0),
+            labels_beside_teacher="labels" in case,
+            prompt_logits=True,
         ),
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),

@@ -313,8 +313,8 @@ def _training_phases(
         from memlint.memory.evaluation import with_reference_forward
 
         load, forward, *rest = found
-        reference = _reference_forward(step, models)
-        found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
+        reference, moved = _reference_forward(step, models)
+        found = (load, with_reference_forward(step, forward, walk.saved_activations, reference, moved), *rest)
     if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
         found = _with_two_graphs(found, walk, models, run)
     if may_stop:  # more phases, and what a value model adds to these, can only need more
@@ -432,17 +432,17 @@ def _inference(run: Run, models: _Models) -> Estimate:
     return with_card_figures(run, found, peak, details | inference.cache_details(run, found))
 
 
-def _reference_forward(step: TrainingStep, models: _Models) -> int:
-    """Peak of the reference model's forward, bytes. Without a named reference it runs the policy's own layers."""
+def _reference_forward(step: TrainingStep, models: _Models) -> tuple[int, int]:
+    """Peak of the reference model's forward, and of its parameters what is moved to the card for it, bytes. Without a named reference it runs the policy's own layers."""
     if step.run.method.reference_model == "named" and models.frozen:
-        from memlint.memory.frozen_models import forward_bytes
+        from memlint.memory.frozen_models import forward_bytes, moved_bytes
 
         reference = models.frozen[0]
         refuse_unmodelled(reference.run, reference.units)
-        return forward_bytes(reference._replace(run=with_effective_attention(reference.run)))
+        return forward_bytes(reference._replace(run=with_effective_attention(reference.run))), moved_bytes(reference)
     from memlint.memory.evaluation import forward_without_gradients
 
-    return forward_without_gradients(step, models.placed.computed, models.state, head=False)[0]
+    return forward_without_gradients(step, models.placed.computed, models.state, head=False)[0], 0
 
 
 def _allocated(phase: Phase) -> int:

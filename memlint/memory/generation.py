@@ -114,4 +114,5 @@ def _as_inference(run: Run, micro_batch: int) -> Run:
     at_once = run.rollout.sequences if isinstance(run.rollout.sequences, int) else 0
     batch = run.batch._replace(micro_batch_size=at_once or micro_batch * sequences_per_sample(run))
     evaluation = run.evaluation._replace(enabled=False, num_beams=1)
-    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation)
+    loss = run.loss._replace(divergence="")
+    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation, loss=loss)

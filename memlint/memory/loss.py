@@ -53,6 +53,7 @@ class LossShape(NamedTuple):
     selection: str = ""  # as `run.Loss.selection`
     scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32
     scores_completions: bool = False  # as `run.Loss.scores_completions`
+    labels_beside_teacher: bool = False  # as `run.Loss.labels_beside_teacher`
     reference_converted: bool = True  # as `run.Loss.reference_converted`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
@@ -95,8 +96,9 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         tape.drop(normed)
         return _finish(tape, loss, logits, found)
     if loss.divergence:
+        labels = _cross_entropy(context, loss, logits) if loss.labels_beside_teacher else None
         tape.drop(normed)
-        return _from_a_teacher(tape, loss, logits)
+        return _from_a_teacher(tape, loss, logits, labels)
     if loss.stage == "logps":
         compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
         found, held = compute(tape, loss, logits)
@@ -381,8 +383,9 @@ def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
     return found
 
 
-def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
-    """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then."""
+def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value, labels: Value | None = None) -> Profile:
+    """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then.
+    `labels`: their cross entropy, which the model has computed."""
     tape.end_autocast()
     outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
     tape.drop(logits)
@@ -391,6 +394,9 @@ def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
         return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found, held=(teacher,))
     shape = divergence.Divergence(loss.divergence, outputs.width, loss.in_row_chunks)
     found = divergence.divergence(tape, shape, outputs)
+    if labels is not None:
+        alone, found = found, ops.add(tape, found, labels)
+        tape.drop(alone, labels)
     return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
 
 

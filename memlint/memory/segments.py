@@ -332,6 +332,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),
         scores_completions=run.loss.scores_completions,
         reference_converted=run.loss.reference_converted,
+        labels_beside_teacher=run.loss.labels_beside_teacher,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,
         entropy=run.loss.entropy,

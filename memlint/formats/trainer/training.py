@@ -538,9 +538,12 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
     found = found._replace(dtype=_dtype_of_other(config, "teacher_model_init_kwargs"))
     apply_distillation(fields, found, config.context, config.section.document.path)
     fields.infer("method.fsdp_shards_extra_models", False, "trl gkd_trainer.py:194: prepare_model(evaluation_mode)")
-    always = as_bool(value.get("seq_kd")) or (share is not None and share >= 1)
-    if always and () < config.trl < _COMPARES_ALL:
-        fields.infer("loss.scores_completions", True, f"{config.args.source}: logits[:, prompt_lengths - 1 : -1]")
+    fields.infer("loss.prompt_logits", True, "trl gkd_trainer.py: the models compute all logits")
+    length = fields.get("sequence.max_prompt_length", None)
+    if writes and isinstance(length, int) and () < config.trl < _COMPARES_ALL:
+        always = as_bool(value.get("seq_kd")) or (share is not None and share >= 1)
+        compared = new_tokens if always else max(length, new_tokens)
+        fields.infer("loss.compared_tokens", compared, f"{config.args.source}: logits[:, prompt_lengths - 1 : -1]")
     if writes:
         fields.infer("rollout.generator", "model", f"{_GKD}: lmbda")
         cached = fields.get("checkpointing.mode") == "none"
