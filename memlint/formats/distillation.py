@@ -37,7 +37,9 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
         fields.put("method.reference_model", "none", found.origin)
     elif found.teacher:
         fields.put("method.reference_model", "named", found.origin)
-        fields.put("method.extra_models", (other_model(fields, found.teacher, context, path, found.dtype),), found.origin)
+        fields.put(
+            "method.extra_models", (other_model(fields, found.teacher, context, path, found.dtype),), found.origin
+        )
     else:
         fields.put("method.reference_model", "shared", found.origin)
     length = fields.get("sequence.length")

@@ -332,9 +332,7 @@ def _training_phases(
     return found if generated is None else (*found, generated), walk
 
 
-def _with_two_graphs(
-    found: tuple[Phase, ...], walk: Walk, models: _Models, run: Run
-) -> tuple[Phase, ...]:
+def _with_two_graphs(found: tuple[Phase, ...], walk: Walk, models: _Models, run: Run) -> tuple[Phase, ...]:
     """The phases with a second, equal graph. The gradients that the backward of one leaves wait for those of the other,
     and are added to gradients of earlier micro-batches then (torch, InputBuffer::accumulate)."""
     steps = run.batch.gradient_accumulation_steps
@@ -433,7 +431,8 @@ def _inference(run: Run, models: _Models) -> Estimate:
 
 
 def _reference_forward(step: TrainingStep, models: _Models) -> tuple[int, int]:
-    """Peak of the reference model's forward, and of its parameters what is moved to the card for it, bytes. Without a named reference it runs the policy's own layers."""
+    """Peak of the reference model's forward, and of its parameters what is moved to the card for it, bytes. Without a
+    named reference it runs the policy's own layers."""
     if step.run.method.reference_model == "named" and models.frozen:
         from memlint.memory.frozen_models import forward_bytes, moved_bytes
 

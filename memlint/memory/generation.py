@@ -57,7 +57,9 @@ def _mixture(run: Run, units: tuple[Unit, ...], state: ModelState) -> dict[str, 
     read = length if caches else length + run.sequence.max_new_tokens
     rows = run.batch.micro_batch_size if isinstance(run.batch.micro_batch_size, int) else 0
     whole = run._replace(
-        method=run.method._replace(stage="sft"), sequence=run.sequence._replace(length=read), loss=run.loss._replace(kind="plain")
+        method=run.method._replace(stage="sft"),
+        sequence=run.sequence._replace(length=read),
+        loss=run.loss._replace(kind="plain"),
     )
     step = training_step(whole, units, sequences=rows)
     width = 4 if run.precision.outputs_to_fp32 else 2

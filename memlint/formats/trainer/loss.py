@@ -39,7 +39,7 @@ _LIGER_LOSSES = {
 _SELECTIONS = (((1, 0), "divided"), ((1, 14), "divided_in_place"), ((1, 15), "kernel"))
 _SINCE_ENTROPIES = (0, 20)  # trl 0.20 trainer/grpo_trainer.py, _get_per_token_logps_and_entropies
 _ENTROPY_ROWS = 128  # trl 1.0 trainer/utils.py, entropy_from_logits: `chunk_size`
-# XPO and Nash-MD took a log-softmax of all the completions' logits before (trl 0.14.0 and 0.15.2 trainer/xpo_trainer.py).
+# XPO and Nash-MD took a log-softmax of all logits of completions before (trl 0.14.0, 0.15.2 trainer/xpo_trainer.py).
 _SINCE_ROWS = (0, 15)
 # The reference of Online DPO, XPO and Nash-MD was no model of accelerate's before (trl 0.23.0 and 0.24.0
 # trainer/online_dpo_trainer.py, `self.ref_model.to(self.accelerator.device)`, then `prepare_model`).

@@ -219,7 +219,7 @@ def _read_lengths_beside_reference(fields: Fields, config: TrainerConfig) -> Non
 
 
 def _read_online_models(fields: Fields, config: TrainerConfig) -> None:
-    """Two completions of each prompt are written, by Online DPO at once, without a cache under gradient checkpointing."""
+    """Online DPO writes both completions of a prompt at once. Gradient checkpointing switches the cache off."""
     size = fields.get("batch.micro_batch_size")
     if isinstance(size, int) and config.stage == "online_dpo":
         fields.infer("rollout.sequences", 2 * size, f"{_ONLINE}: two completions of each prompt")
@@ -247,7 +247,11 @@ def _dtype_of_other(config: TrainerConfig, key: str) -> str:
     says nothing. Programs that read files load it as they load the model that trains (trl 1.16 examples/scripts/gkd.py,
     `teacher_model_init_kwargs`)."""
     given = config.section.value.get(key)
-    word = next((given[name] for name in ("dtype", "torch_dtype") if given.get(name)), "") if isinstance(given, dict) else ""
+    word = (
+        next((given[name] for name in ("dtype", "torch_dtype") if given.get(name)), "")
+        if isinstance(given, dict)
+        else ""
+    )
     if isinstance(word, str) and word.lower() in DTYPES:
         return DTYPES[word.lower()]
     if config.section.document.syntax != "python" or word:

@@ -62,7 +62,7 @@ def handed_over(trainer: Made, model: Value | None) -> list[object]:
 
 def _is_same(model: Keys, reference: Keys) -> bool:
     """Whether a reference has the name and the dtype of the model that trains, as a copy of it has."""
-    named = (("model_name_or_path", "dtype") if "dtype" in {**model, **reference} else ("model_name_or_path",))
+    named = ("model_name_or_path", "dtype") if "dtype" in {**model, **reference} else ("model_name_or_path",)
     pairs = ((model.get(name), reference.get(name)) for name in named)
     packs = any(is_on(reference.get(name)) for name in _PACKS)
     return not packs and all(isinstance(a, Known) and isinstance(b, Known) and a.value == b.value for a, b in pairs)
