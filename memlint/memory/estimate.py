@@ -392,10 +392,9 @@ def _with_images(
     run: Run, simulated: bool, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]
 ) -> tuple[Phase, ...]:
     """The phases with the number of images that the central figure assumes."""
-    count = interval.images_counted(run, units)
-    if not count:
+    seen = interval.with_images_counted(run, units)
+    if not seen.sequence.images:
         return found
-    seen = run._replace(sequence=run.sequence._replace(images=count))
     shown = phases_with_images(training_step(seen, units, simulated), units, state)
     return shown + found[len(shown) :]
 
