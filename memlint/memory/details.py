@@ -38,7 +38,7 @@ def image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
 
     most = images.encoded_tokens(run, tower, run.sequence.length)
     seen = interval.with_images_counted(run, units)
-    each, counted = images.tokens_of_image(seen, tower, run.sequence.length), seen.sequence.images
+    each, counted = images.tokens_of_image(seen, tower, run.sequence.length), interval.images_counted(run, units)
     return {"images": counted, "image_tokens": counted * each, "most_image_tokens": most, "tokens_per_image": each}
 
 
