@@ -98,7 +98,8 @@ class Method(NamedTuple):
     """What trains. `kind`: full, freeze, lora, dora (flag below), oft, boft, ia3, prefix, none (inference)."""
 
     kind: str = "full"
-    stage: str = "sft"  # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, online_dpo, gkd, predict, ...
+    # pt, sft, rm, dpo, kto, orpo, cpo, simpo, ipo, ppo, grpo, online_dpo, xpo, nash_md, gkd, predict, ...
+    stage: str = "sft"
     rank: int = 0
     alpha: float = 0
     dropout: float = 0.0
@@ -140,6 +141,7 @@ class Method(NamedTuple):
     # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
     # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
     extra_models: tuple[Any, ...] = ()
+    extra_models_stage: int = -1  # of ZeRO, for the extra models; -1: the run's
     fsdp_shards_extra_models: bool = True  # False: under FSDP each card holds them whole
     # Projections that run as one fused operation with their adapter: qkv, o, mlp (Axolotl, Unsloth).
     fused_adapters: tuple[str, ...] = ()
@@ -188,6 +190,8 @@ class Rollout(NamedTuple):
     offloads_weights: bool = False  # the trained model's weights are in host memory while completions are generated
     offloads_optimizer: bool = False  # the optimizer states are in host memory while completions are generated
     offloads_until_update: bool = False  # the states return only for the update, not for computing log-probabilities
+    # A named reference (a teacher) is on the card during its own forward alone, all of it.
+    swaps_reference: bool = False
     offloads_reference: bool = False  # a copied or named reference model is moved to the card layer by layer
     # When new weights are sent to the engine, it takes its whole share at once, while the trainer's copy is alive, too.
     wakes_at_once: bool = False
@@ -317,9 +321,15 @@ class Loss(NamedTuple):
     # How the labels' log-probabilities are computed from the logits. "": a log-softmax of all logits. divided,
     # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
-    # vocabulary entries, and the forwards before the update compute log-probabilities in the same way.
+    # vocabulary entries, and the forwards before the update compute log-probabilities in the same way. rows: a
+    # logsumexp of each row of the completions' logits, not divided (XPO, Nash-MD).
     selection: str = ""
     scores_completions: bool = False  # all logits are computed, but the log-softmax is only of the completions'
+    # The most tokens of a row that a teacher and a student are compared by, those behind a prompt; 0: all. Without
+    # `prompt_logits` the logits of others are never computed.
+    compared_tokens: int = 0
+    labels_beside_teacher: bool = False  # the labels' cross entropy is added to the comparison with a teacher
+    reference_converted: bool = True  # accelerate converts the reference's logits to fp32, as it does the policy's
     likelihood_of_chosen: bool = False  # the preference loss includes the cross entropy of the chosen answers
     # The loss that compares a student with its teacher; "" for none. Over the whole vocabulary (stage gkd): mixture (of
     # both), forward, reverse, likelihood (in addition to the labels' cross entropy), few (of the teacher's likeliest

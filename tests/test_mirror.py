@@ -221,7 +221,7 @@ COVERED = {
     "tests/formats/trainer/test_python_runs.py": (
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
         *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
-        "formats.trainer.python.frozen",
+        *("formats.trainer.python.frozen", "formats.trainer.python.other_models"),
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),

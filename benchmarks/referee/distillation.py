@@ -49,6 +49,7 @@ SIZES = ((2, 512), (3, 1024))
 BETAS = {"mixture": 0.5, "forward": 0.0, "reverse": 1.0}
 ROWS = 512  # that ms-swift takes at a time
 WORDS = 20  # of each distribution
+WRITTEN = 256  # tokens behind a prompt, the only ones that TRL compares before 1.7
 
 
 def cases() -> Iterator[dict[str, Any]]:
@@ -73,6 +74,20 @@ def cases() -> Iterator[dict[str, Any]]:
         yield {"config_class": kind, "config": config, "B": rows, "S": length, "kind": name} | {
             "in_chunks": False,
             "fp32": wide,
+        }
+    for (kind, model), name in itertools.product(MODELS[:2], BETAS):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": 3, "S": 1024, "kind": name} | {
+            "in_chunks": False,
+            "fp32": True,
+            "written": WRITTEN,
+        }
+    for (kind, model), name in itertools.product(MODELS[:2], BETAS):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": 3, "S": 1024, "kind": name} | {
+            "in_chunks": True,
+            "fp32": True,
+            "labels": True,
         }
 
 
@@ -173,15 +188,24 @@ def _likelihood_loss(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, tuple
 def _loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
     with precision.autocast(torch.bfloat16):
         outputs = model(input_ids=ids, use_cache=False)
+        labels_loss = _labels_loss(outputs.logits, ids) if "labels" in case else None
     logits = outputs.logits.float() if case["fp32"] else outputs.logits
     del outputs
     if case["kind"] in ("few", "few_served"):
         others = torch.empty_like(logits, requires_grad=False) if case["kind"] == "few" else None
         return of_few_words(logits, others, torch.zeros(ids.shape[1], dtype=torch.int64), ids)
     teacher = torch.empty_like(logits, requires_grad=False)
-    labels = torch.zeros(ids.shape[1] - 1, dtype=torch.int64)
+    first = ids.shape[1] - 1 - case.get("written", ids.shape[1] - 1)
+    labels = torch.zeros(ids.shape[1] - 1 - first, dtype=torch.int64)
     compute = by_rows if case["in_chunks"] else whole
-    return compute(logits[:, :-1], teacher[:, :-1], labels, BETAS[case["kind"]])
+    found = compute(logits[:, first:-1], teacher[:, first:-1], labels, BETAS[case["kind"]])
+    return found if labels_loss is None else found + labels_loss
+
+
+def _labels_loss(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """What a model returns that gets labels (transformers 5.23 loss/loss_utils.py, ForCausalLMLoss)."""
+    in_fp32 = logits.float()
+    return F.cross_entropy(in_fp32.view(-1, in_fp32.shape[-1]), ids.view(-1))
 
 
 def simulated(case: dict[str, Any]) -> dict[str, int]:
@@ -219,7 +243,7 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
         method=Method("full", stage="gkd"),
         precision=_precision(case["fp32"], likelihood),
         batch=Batch(case["B"], 1),
-        sequence=Sequence(case["S"]),
+        sequence=Sequence(case["S"], max_new_tokens=case.get("written", 0)),
         attention=Attention("flash_attention_2"),
         checkpointing=Checkpointing("full", reentrant=False),
         loss=Loss(
@@ -228,6 +252,9 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
             keeps_logits=likelihood,
             divergence=case["kind"],
             in_row_chunks=case["in_chunks"],
+            compared_tokens=case.get("written", 0),
+            labels_beside_teacher="labels" in case,
+            prompt_logits=True,
         ),
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),

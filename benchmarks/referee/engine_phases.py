@@ -5,7 +5,8 @@
 
 Each case is a file of a framework for a small model, read as any file is. The step is the framework's own code,
 written anew: ms-swift 4.6.0 rlhf_trainers/grpo_trainer.py (_get_logps_via_local_forward), trl 1.16
-experimental/online_dpo/online_dpo_trainer.py (_forward, training_step), OpenRLHF 0.11.2 models/actor.py and
+experimental/online_dpo/online_dpo_trainer.py (_forward, training_step), trl 1.13 experimental/xpo and
+experimental/nash_md (_compute_logprobs, GeometricMixtureWrapper), OpenRLHF 0.11.2 models/actor.py and
 models/utils.py, LLaMA-Factory 0.9.5 train/dpo/trainer.py (concatenated_forward), verl 0.9.1
 workers/engine/fsdp/transformer_impl.py. What is compared is what a phase has beside weights, optimizer states and
 gathered parameters; of OpenRLHF and verl, whose engines move gradients, the forwards alone.
@@ -71,6 +72,27 @@ def online_dpo(rows: int, length: int) -> dict[str, Any]:
         "optim": "sgd",
         "output_dir": "o",
     }
+
+
+def beside_reference(rows: int, length: int) -> dict[str, Any]:
+    """Prompts that are three times as long as what the model and its reference write behind them."""
+    new = length // 4
+    return {"model_name_or_path": MODEL, "dtype": "bfloat16", "bf16": True, "gradient_checkpointing": True} | {
+        "attn_implementation": "flash_attention_2",
+        "per_device_train_batch_size": rows,
+        "max_prompt_length": length - new,
+        "max_new_tokens": new,
+        "optim": "sgd",
+        "output_dir": "o",
+    }
+
+
+def xpo(rows: int, length: int) -> dict[str, Any]:
+    return {**beside_reference(rows, length), "task": "xpo", "alpha": [1e-5]}
+
+
+def nash_md(rows: int, length: int) -> dict[str, Any]:
+    return {**beside_reference(rows, length), "mixture_coef": 0.5}
 
 
 def openrlhf(rows: int, length: int) -> dict[str, Any]:
@@ -183,6 +205,53 @@ def _online_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) 
     loss.backward()
 
 
+def _rows_logps(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """The log-probabilities of XPO and Nash-MD (trl 1.13 experimental/xpo/xpo_trainer.py, _compute_logprobs)."""
+    prompt = 3 * ids.shape[1] // 4
+    return _selected(_converted_logits(model, ids)[:, prompt - 1 : -1], ids[:, prompt:])
+
+
+def _converted_logits(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    with precision.autocast(torch.bfloat16):
+        half: torch.Tensor = model(ids, use_cache=False).logits
+    return half.float()
+
+
+def _xpo_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    """The policy and the reference read the completions of both, each in a forward of its own."""
+    policy, reference = models
+    _prepared(policy, tracker)
+    reference.eval()
+    tracker.begin("forward")
+    mine = [_rows_logps(policy, ids) for _ in range(2)]
+    with torch.no_grad():
+        theirs = [_rows_logps(reference, ids) for _ in range(2)]
+    loss = (mine[0] - mine[1] + theirs[0] - theirs[1]).sum()
+    tracker.begin("backward")
+    loss.backward()
+
+
+def _nash_md_step(models: fake_step.Models, ids: torch.Tensor, tracker: Tracker) -> None:
+    """The last token of the mixture's completions, then the update on the policy's own."""
+    policy, reference = models
+    policy.eval()
+    reference.eval()
+    tracker.begin("generation")
+    with torch.no_grad():
+        own, other = _converted_logits(policy, ids), _converted_logits(reference, ids)
+        mixture = torch.nn.functional.log_softmax(0.5 * other + 0.5 * own, dim=-1)
+    tracker.begin("after")
+    del own, other, mixture
+    _prepared(policy, tracker)
+    tracker.begin("forward")
+    mine = _rows_logps(policy, ids)
+    with torch.no_grad():
+        theirs = _rows_logps(reference, ids)
+    loss = (mine - theirs).sum()
+    tracker.begin("backward")
+    loss.backward()
+
+
 class _CrossEntropy(torch.autograd.Function):  # type: ignore[misc]
     """FlashAttention's cross entropy with `inplace_backward=False`: its gradient is a tensor of its own."""
 
@@ -257,6 +326,8 @@ def _pair(case: dict[str, Any]) -> fake_step.Models:
 ENGINES: dict[str, tuple[Callable[[int, int], dict[str, Any]], Step, Callable[[dict[str, Any]], fake_step.Models]]] = {
     "ms-swift GRPO": (swift, _swift_step, fake_step.alone),
     "TRL Online DPO": (online_dpo, _online_step, _pair),
+    "TRL XPO": (xpo, _xpo_step, _pair),
+    "TRL Nash-MD": (nash_md, _nash_md_step, _pair),
     "OpenRLHF GRPO": (openrlhf, _with_reference(_openrlhf_logps), fake_step.alone),
     "LLaMA-Factory DPO": (llamafactory, _llamafactory_step, _pair),
     "verl GRPO": (verl, _with_reference(_verl_logps), fake_step.alone),

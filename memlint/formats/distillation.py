@@ -23,6 +23,7 @@ class Distillation(NamedTuple):
     new_tokens: int = 0
     words: int = 0
     is_served: bool = False
+    dtype: str = ""  # of the teacher, as in `other_model`
 
 
 def apply_distillation(fields: Fields, found: Distillation, context: Context, path: str) -> None:
@@ -36,7 +37,9 @@ def apply_distillation(fields: Fields, found: Distillation, context: Context, pa
         fields.put("method.reference_model", "none", found.origin)
     elif found.teacher:
         fields.put("method.reference_model", "named", found.origin)
-        fields.put("method.extra_models", (other_model(fields, found.teacher, context, path),), found.origin)
+        fields.put(
+            "method.extra_models", (other_model(fields, found.teacher, context, path, found.dtype),), found.origin
+        )
     else:
         fields.put("method.reference_model", "shared", found.origin)
     length = fields.get("sequence.length")
@@ -55,9 +58,14 @@ def _divergence(found: Distillation) -> tuple[str, str]:
     return {0.0: "forward", 1.0: "reverse"}.get(float(found.beta), "mixture"), f"beta {found.beta:g}"
 
 
-def other_model(fields: Fields, name: str, context: Context, path: str) -> Model:
-    """A model that is loaded as well, in the dtype of the one that trains."""
+def other_model(fields: Fields, name: str, context: Context, path: str, dtype: str = "") -> Model:
+    """A model that is loaded as well, in `dtype`, "auto" for the checkpoint's own; "" for that of the one that
+    trains."""
     architecture: Any = context.find_model(name, path).architecture
+    if dtype == "auto":
+        return Model(name=name, architecture=architecture or UNKNOWN, weights_dtype=architecture and architecture.dtype)
+    if dtype:
+        return Model(name=name, architecture=architecture or UNKNOWN, weights_dtype=dtype)
     return Model(
         name=name,
         architecture=UNKNOWN if architecture is None else architecture,

@@ -37,8 +37,8 @@ def image_details(run: Run, units: tuple[Unit, ...]) -> dict[str, int]:
     import memlint.memory.vision.images as images
 
     most = images.encoded_tokens(run, tower, run.sequence.length)
-    each = images.tokens_of_image(run, tower, run.sequence.length)
-    counted = interval.images_counted(run, units)
+    seen = interval.with_images_counted(run, units)
+    each, counted = images.tokens_of_image(seen, tower, run.sequence.length), interval.images_counted(run, units)
     return {"images": counted, "image_tokens": counted * each, "most_image_tokens": most, "tokens_per_image": each}
 
 

@@ -16,6 +16,7 @@ from memlint.memory.autograd.tape import Tape, Value
 
 CHUNK_ROWS = 512  # ms-swift 4.6.0 rlhf_trainers/gkd_loss.py:103, `chunk_size`
 CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a time, and of all before the last ones
+COMPARED = "logits_scored"  # the extent of the rows that are compared (memory.loss.SCORED): all, or a completion's
 
 
 FEW, FEW_SERVED = "few", "few_served"
@@ -71,7 +72,7 @@ def divergence(tape: Tape, shape: Divergence, student: Value) -> Value:
         found = _of_few_words(tape, student)
         tape.drop(teacher)
         return found
-    rows = ops.slice_of(tape, student, student.extent)
+    rows = ops.slice_of(tape, student, student.extent if shape.in_chunks else COMPARED)
     found = _by_chunks(tape, shape, rows) if shape.in_chunks else _at_once(tape, shape, rows)
     tape.drop(teacher)
     return found
@@ -89,11 +90,11 @@ def _of_few_words(tape: Tape, student: Value) -> Value:
 
 
 def _at_once(tape: Tape, shape: Divergence, rows: Value) -> Value:
-    own, other = ops.scale(tape, rows), tape.new("logits", shape.width)  # divided by the temperature
+    own, other = ops.scale(tape, rows), tape.new(COMPARED, shape.width)  # divided by the temperature
     tape.drop(rows)
     parts = _compared(tape, shape, own)
     found = tape.new("scalar", 4)
-    tape.spike(("logits", shape.width))  # the positions that have labels
+    tape.spike((COMPARED, shape.width))  # the positions that have labels
     tape.node((found,), parts[:1])
     tape.drop(*parts, own, other)
     return found

@@ -17,7 +17,7 @@ from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
 from memlint.memory.parameters import MissingValue
-from memlint.memory.phases import least_allocated, phases, phases_with_images
+from memlint.memory.phases import beside_another_graph, least_allocated, phase, phases, phases_with_images
 from memlint.memory.readings import over_readings
 from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 else:
     rollout = Lazy("memlint.memory.rollout")
 
-_GENERATING_STAGES = ("ppo", "grpo", "online_dpo")  # write completions between steps; `gkd` may
+# Write completions between steps; `gkd` may.
+_GENERATING_STAGES = ("ppo", "grpo", "online_dpo", "xpo", "nash_md")
+# The policy reads its own completions and the reference's in two forwards, whose graphs wait for one backward (trl 1.13
+# experimental/xpo/xpo_trainer.py, _compute_logprobs).
+_STAGES_WITH_TWO_GRAPHS = ("xpo",)
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
 # An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
@@ -309,8 +313,10 @@ def _training_phases(
         from memlint.memory.evaluation import with_reference_forward
 
         load, forward, *rest = found
-        reference = _reference_forward(step, models)
-        found = (load, with_reference_forward(step, forward, walk.saved_activations, reference), *rest)
+        reference, moved = _reference_forward(step, models)
+        found = (load, with_reference_forward(step, forward, walk.saved_activations, reference, moved), *rest)
+    if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
+        found = _with_two_graphs(found, walk, models, run)
     if may_stop:  # more phases, and what a value model adds to these, can only need more
         _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:
@@ -324,6 +330,29 @@ def _training_phases(
         found += rollout.log_probabilities(run, units, state)
     generated = _generation(run, units, state, joined)
     return found if generated is None else (*found, generated), walk
+
+
+def _with_two_graphs(found: tuple[Phase, ...], walk: Walk, models: _Models, run: Run) -> tuple[Phase, ...]:
+    """The phases with a second, equal graph. The gradients that the backward of one leaves wait for those of the other,
+    and are added to gradients of earlier micro-batches then (torch, InputBuffer::accumulate)."""
+    steps = run.batch.gradient_accumulation_steps
+    once, repeated = (_backward_of(run, models, count) for count in (1, 2))
+    first = beside_another_graph(found, walk)
+    backward = max(beside_another_graph((once,), walk)[0], repeated, key=_allocated)
+    if not (isinstance(steps, int) and steps == 1):
+        parts = dict(backward.components)
+        parts["gradients"] += models.state.gradients_at_step
+        backward = phase("backward", parts)
+    return tuple(backward if one.name == "backward" else one for one in first)
+
+
+def _backward_of(run: Run, models: _Models, steps: int) -> Phase:
+    """The backward of one graph as if the run accumulated `steps` micro-batches."""
+    own = run._replace(batch=run.batch._replace(gradient_accumulation_steps=steps))
+    placed = placed_model(own)
+    state = _with_other_models(own, placed, models.frozen)
+    found, _ = phases(training_step(own, placed.computed), placed.computed, state)
+    return next(one for one in found if one.name == "backward")
 
 
 def _offloaded_checkpoints(step: TrainingStep, units: tuple[Unit, ...]) -> int:
@@ -363,10 +392,9 @@ def _with_images(
     run: Run, simulated: bool, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]
 ) -> tuple[Phase, ...]:
     """The phases with the number of images that the central figure assumes."""
-    count = interval.images_counted(run, units)
-    if not count:
+    seen = interval.with_images_counted(run, units)
+    if not seen.sequence.images:
         return found
-    seen = run._replace(sequence=run.sequence._replace(images=count))
     shown = phases_with_images(training_step(seen, units, simulated), units, state)
     return shown + found[len(shown) :]
 
@@ -401,17 +429,18 @@ def _inference(run: Run, models: _Models) -> Estimate:
     return with_card_figures(run, found, peak, details | inference.cache_details(run, found))
 
 
-def _reference_forward(step: TrainingStep, models: _Models) -> int:
-    """Peak of the reference model's forward, bytes. Without a named reference it runs the policy's own layers."""
+def _reference_forward(step: TrainingStep, models: _Models) -> tuple[int, int]:
+    """Peak of the reference model's forward, and of its parameters what is moved to the card for it, bytes. Without a
+    named reference it runs the policy's own layers."""
     if step.run.method.reference_model == "named" and models.frozen:
-        from memlint.memory.frozen_models import forward_bytes
+        from memlint.memory.frozen_models import forward_bytes, moved_bytes
 
         reference = models.frozen[0]
         refuse_unmodelled(reference.run, reference.units)
-        return forward_bytes(reference._replace(run=with_effective_attention(reference.run)))
+        return forward_bytes(reference._replace(run=with_effective_attention(reference.run))), moved_bytes(reference)
     from memlint.memory.evaluation import forward_without_gradients
 
-    return forward_without_gradients(step, models.placed.computed, models.state, head=False)[0]
+    return forward_without_gradients(step, models.placed.computed, models.state, head=False)[0], 0
 
 
 def _allocated(phase: Phase) -> int:

@@ -127,15 +127,21 @@ def held_while_layers_run(step: TrainingStep) -> int:
     return hidden + rounded(heads * step.tokens.count * step.tokens.length * step.width)
 
 
-def with_reference_forward(step: TrainingStep, forward: Phase, activations: int, reference_peak: int) -> Phase:
+def with_reference_forward(
+    step: TrainingStep, forward: Phase, activations: int, reference_peak: int, moved: int = 0
+) -> Phase:
     """The forward phase while a reference model runs and the policy's graph and fp32 logits are alive (LLaMA-Factory
     0.9.5 train/dpo/trainer.py:215-260). Its logits are counted with the loss. Returns `forward` if that is higher.
 
-    `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward.
+    `activations`: bytes alive when the policy's forward ends. `reference_peak`: bytes of the reference's forward;
+    `moved`: of its parameters, where they come to the card for it.
     """
     parts = dict(forward.components)
-    parts["logits"] = 0 if loss_kind(step.run) in FUSED_LOSSES else _width_of_logits(step) * step.counts["logits"]
+    # Who scores completions returns their log-probabilities; what these keep of the logits is saved.
+    returned = loss_kind(step.run) in FUSED_LOSSES or step.run.loss.scores_completions
+    parts["logits"] = 0 if returned else _width_of_logits(step) * step.counts["logits"]
     parts["activations"] = activations + reference_peak + inputs_bytes(step)
+    parts["weights"] += moved
     parts["temporaries"] = 0
     found = phase("forward", parts)
     return found if found.allocated_bytes > forward.allocated_bytes else forward

@@ -26,7 +26,7 @@ class FrozenModel(NamedTuple):
     run: Run
     units: tuple[Unit, ...]  # in the dtype that operations read
     state: ModelState
-    stays_on_card: bool = True  # False: its parameters are moved to the card layer by layer
+    stays_on_card: bool = True  # False: its parameters are moved to the card layer by layer, or for its forward
 
 
 def frozen_models(run: Run) -> tuple[FrozenModel, ...]:
@@ -35,7 +35,7 @@ def frozen_models(run: Run) -> tuple[FrozenModel, ...]:
     Raises `MissingValue` where the size of one is unknown.
     """
     found = [_frozen(run, model) for model in run.method.extra_models]
-    if run.rollout.offloads_reference and run.method.reference_model == "named":
+    if (run.rollout.offloads_reference or run.rollout.swaps_reference) and run.method.reference_model == "named":
         found[0] = found[0]._replace(stays_on_card=False)
     return tuple(found)
 
@@ -52,11 +52,19 @@ def forward_bytes(model: FrozenModel) -> int:
     return forward_without_gradients(training_step(model.run, model.units), model.units, model.state, head=False)[0]
 
 
+def moved_bytes(model: FrozenModel) -> int:
+    """The bytes of its parameters where all of them come to the card for its forward, else 0."""
+    return model.state.weights if model.run.rollout.swaps_reference and not model.stays_on_card else 0
+
+
 def _frozen(run: Run, model: Model) -> FrozenModel:
     """The model, placed as in a run of its own that trains nothing."""
     precision = run.precision._replace(embeddings_dtype="")
     method = Method(kind="none", stage=run.method.stage, num_generations=run.method.num_generations)
     own_run = run._replace(model=model, method=method, precision=precision, optimizer=Optimizer("sgd"))
+    if run.parallelism.engine == "deepspeed" and run.method.extra_models_stage >= 0:
+        zero = run.parallelism.zero._replace(stage=run.method.extra_models_stage)
+        own_run = own_run._replace(parallelism=run.parallelism._replace(zero=zero))
     try:
         units = parallel.shard_units(own_run, parameters.units(own_run))
     except MissingValue as missing:

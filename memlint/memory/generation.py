@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import memlint.memory.inference as inference
+from memlint.memory.evaluation import cache_bytes, forward_inputs, forward_without_gradients
 from memlint.memory.phases import COMPONENTS, phase
-from memlint.memory.step import sequences_per_sample
+from memlint.memory.step import sequences_per_sample, training_step
 from memlint.memory.values import ModelState, Phase, Unit, UnitState
 from memlint.run import Run
 
@@ -28,14 +29,52 @@ def generation(run: Run, units: tuple[Unit, ...], state: ModelState, beside: tup
     parts["communication"] = state.communication
     parts["weights"] = state.weights
     gathered = gathered_bytes(run, (*units, *beside))
+    gathered_state = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
     if run.rollout.generator in ("", "model"):
-        gathered_state = state._replace(units=tuple(UnitState() for _ in state.units)) if gathered else state
         inference_phases = inference.phases(_as_inference(run, micro_batch), units, gathered_state)
         peak = max(inference_phases, key=lambda found: found.allocated_bytes).components
         parts |= {name: size for name, size in peak.items() if name in ("activations", "logits", "kv_cache")}
     parts["temporaries"] = gathered
+    if run.method.stage == "nash_md":
+        parts |= _larger(parts, _mixture(_as_inference(run, micro_batch), units, gathered_state))
     parts["logits"] += scores_bytes(run, micro_batch, units)
     return phase("generation", parts)
+
+
+# From here on transformers gives the wrapper of both models a cache that both write to, where one is asked for
+# (4.53.3 and 4.54.0 generation/utils.py, _supports_default_dynamic_cache).
+_CACHES_MIXTURES = (4, 54)
+
+
+def _mixture(run: Run, units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
+    """Activations, logits and cache while Nash-MD writes the completions of a mixture of its policy and its reference.
+
+    Both return the logits of all tokens that they read, which are multiplied, added and normalised (trl 1.13
+    experimental/nash_md/nash_md_trainer.py, GeometricMixtureWrapper). Without a cache they read all tokens each time.
+    """
+    caches = run.serving.uses_cache and not () < run.stack.transformers < _CACHES_MIXTURES
+    length = run.sequence.length if isinstance(run.sequence.length, int) else 0
+    read = length if caches else length + run.sequence.max_new_tokens
+    rows = run.batch.micro_batch_size if isinstance(run.batch.micro_batch_size, int) else 0
+    whole = run._replace(
+        method=run.method._replace(stage="sft"),
+        sequence=run.sequence._replace(length=read),
+        loss=run.loss._replace(kind="plain"),
+    )
+    step = training_step(whole, units, sequences=rows)
+    width = 4 if run.precision.outputs_to_fp32 else 2
+    reference = width if run.loss.reference_converted else 2
+    peak, _ = forward_without_gradients(step, units, state, head=False)
+    cache = 2 * cache_bytes(step.architecture, rows, read, 2, after_prefill=True) if caches else 0
+    inputs, elements = forward_inputs(step), step.counts["logits"]
+    of_reference = {"activations": inputs + peak, "logits": elements * width, "kv_cache": cache}
+    of_sum = {"activations": inputs, "logits": elements * (3 * width + 2 * reference), "kv_cache": cache}
+    return max(of_reference, of_sum, key=lambda parts: sum(parts.values()))
+
+
+def _larger(parts: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+    """The components of the higher of two moments."""
+    return others if sum(others.values()) > sum(parts.get(name, 0) for name in others) else {}
 
 
 _COPIES_OF_SCORES = 2  # a tensor per token, and all of them stacked (trl 0.22 trainer/utils.py, generate)
@@ -77,4 +116,5 @@ def _as_inference(run: Run, micro_batch: int) -> Run:
     at_once = run.rollout.sequences if isinstance(run.rollout.sequences, int) else 0
     batch = run.batch._replace(micro_batch_size=at_once or micro_batch * sequences_per_sample(run))
     evaluation = run.evaluation._replace(enabled=False, num_beams=1)
-    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation)
+    loss = run.loss._replace(divergence="")
+    return run._replace(sequence=sequence, batch=batch, evaluation=evaluation, loss=loss)

@@ -53,6 +53,8 @@ class LossShape(NamedTuple):
     selection: str = ""  # as `run.Loss.selection`
     scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32
     scores_completions: bool = False  # as `run.Loss.scores_completions`
+    labels_beside_teacher: bool = False  # as `run.Loss.labels_beside_teacher`
+    reference_converted: bool = True  # as `run.Loss.reference_converted`
     divergence: str = ""  # as `run.Loss.divergence`
     in_row_chunks: bool = False
 
@@ -94,8 +96,9 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         tape.drop(normed)
         return _finish(tape, loss, logits, found)
     if loss.divergence:
+        labels = _cross_entropy(context, loss, logits) if loss.labels_beside_teacher else None
         tape.drop(normed)
-        return _from_a_teacher(tape, loss, logits)
+        return _from_a_teacher(tape, loss, logits, labels)
     if loss.stage == "logps":
         compute = _fused_log_probabilities if loss.kind == "fused_ce" else _log_probabilities
         found, held = compute(tape, loss, logits)
@@ -128,6 +131,8 @@ def _merged_streams(context: LayerContext, roles: Roles, loss: LossShape, x: Val
 
 HALF = "logits_half"  # the extent of one of the two answers of each pair
 SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
+SCORED_ROW = "logits_scored_row"  # the extent of one sequence's of them
+_HALF_BYTES = 2
 LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
 # The extent by which two sequences' logits are more than all: the gradients of one row's log-softmax, before any is
 # stacked with others'.
@@ -254,6 +259,8 @@ def _log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Valu
     width = FP32_BYTES if loss.scores_in_fp32 else logits.width
     scored = ops.cast(tape, logits, width)
     tape.drop(logits)
+    if loss.selection == "rows":
+        return _rows_of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.selection:
         return _selected(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.scores_completions:
@@ -292,9 +299,38 @@ def _of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
     tape.drop(sliced, logits)
     found = tape.new("scalar", FP32_BYTES)
     tape.node((found,), (log_probabilities,), (log_probabilities,))
-    if loss.runs_reference:
-        tape.spike(("logits", logits.width), (SCORED, logits.width))
+    _reference_of_completions(tape, loss, logits.width, SCORED)
     tape.drop(log_probabilities)
+    return found
+
+
+def _reference_of_completions(tape: Tape, loss: LossShape, width: int, at_once: str) -> None:
+    """What a reference allocates at its end: its logits, which accelerate may convert, then log-probabilities of
+    `at_once`."""
+    if not loss.runs_reference:
+        return
+    if loss.reference_converted and width == FP32_BYTES:
+        tape.spike(("logits", _HALF_BYTES), ("logits", FP32_BYTES))
+        tape.spike(("logits", FP32_BYTES), (at_once, FP32_BYTES))
+    else:
+        tape.spike(("logits", _HALF_BYTES), (at_once, _HALF_BYTES))
+
+
+def _rows_of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`selective_log_softmax(logits[:, prompt - 1:-1])`: a logsumexp of each row, or in half precision its log-softmax,
+    and the gradients of the rows are stacked beside that of the labels' logits (trl 0.19 trainer/xpo_trainer.py and
+    nash_md_trainer.py, _compute_logprobs). All logits wait for the backward where a logsumexp reads them."""
+    found, part = tape.new("scalar", FP32_BYTES), (SCORED, logits.width)
+    sliced = ops.slice_of(tape, logits, SCORED)
+    tape.spike((SCORED_ROW, logits.width))
+    if logits.width == FP32_BYTES:
+        tape.node((found,), (sliced,), (logits,), (part, part))
+    elif loss.needs_gradient:
+        scored = tape.new(*part)
+        tape.node((found,), (sliced,), (scored,), (part,))
+        tape.drop(scored)
+    tape.drop(sliced, logits)
+    _reference_of_completions(tape, loss, logits.width, SCORED_ROW)
     return found
 
 
@@ -347,8 +383,9 @@ def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
     return found
 
 
-def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
-    """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then."""
+def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value, labels: Value | None = None) -> Profile:
+    """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then.
+    `labels`: their cross entropy, which the model has computed."""
     tape.end_autocast()
     outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
     tape.drop(logits)
@@ -357,6 +394,9 @@ def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value) -> Profile:
         return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found, held=(teacher,))
     shape = divergence.Divergence(loss.divergence, outputs.width, loss.in_row_chunks)
     found = divergence.divergence(tape, shape, outputs)
+    if labels is not None:
+        alone, found = found, ops.add(tape, found, labels)
+        tape.drop(alone, labels)
     return _finish(tape, loss._replace(outputs_to_fp32=False), outputs, found)
 
 

@@ -157,6 +157,12 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
 _MUON_GATHERED_BYTES = 256 * 1024 * 1024
 
 
+# DeepSpeed's Muon kept its momentum on the host before (0.18.2 and 0.18.3 runtime/zero/stage_1_and_2.py,
+# get_flat_partition: "put on cpu to save space"), and refused stage 3 (0.18.8 and 0.18.9 runtime/engine.py).
+_MUON_MOMENTUM_ON_CARD = (0, 18, 3)
+_MUON_UNDER_STAGE_3 = (0, 18, 9)
+
+
 def _divides_matrices(run: Run, entry: Mapping[str, Any]) -> bool:
     """Whether an engine divides matrices that a Newton-Schulz iteration needs whole. MuonClip has one momentum for
     everything, and takes flat partitions as vectors (ms-swift 4.6.0 optimizers/muonclip.py:316)."""
@@ -179,6 +185,9 @@ def _sharded_muon(run: Run, entry: Mapping[str, Any], tensors: list[tuple[Tensor
         raise MissingValue("optimizer.name", "FSDP1's flat parameters hold no matrices for Muon")
     if parallel.engine == "deepspeed" and run.optimizer.engine != "deepspeed":
         raise MissingValue("optimizer.name", "a Muon that is not DeepSpeed's own sees flat partitions without matrices")
+    release = run.stack.deepspeed if parallel.engine == "deepspeed" else ()
+    if parallel.zero.stage == 3 and () < release < _MUON_UNDER_STAGE_3:
+        raise MissingValue("optimizer.name", "DeepSpeed before 0.18.9 refuses its Muon under ZeRO-3")
     whole = list(_trainable_tensors(model_units(run)))
     matrices = [(tensor, number) for tensor, number in whole if _is_layer_matrix(tensor)]
     elements = sum(tensor.numel * number for tensor, number in whole)
@@ -187,6 +196,8 @@ def _sharded_muon(run: Run, entry: Mapping[str, Any], tensors: list[tuple[Tensor
     largest = max((_newton_bytes(entry, tensor) for tensor, _ in matrices), default=0)
     elements_of_matrices = sum(tensor.numel * number for tensor, number in matrices)
     gathered = _gathered_for_muon(run, elements_of_matrices) if parallel.engine == "deepspeed" else 0
+    if () < release < _MUON_MOMENTUM_ON_CARD:
+        return OptimizerMemory(int(2 * held * (1 - share)), largest + gathered, 0, int(held * share))
     return OptimizerMemory(int(held * (2 - share if "matrix" in entry["states"] else 1)), largest + gathered)
 
 

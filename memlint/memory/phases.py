@@ -150,6 +150,18 @@ def _distances_and_mask(step: TrainingStep) -> int:
     return rounded(8 * pairs) + rounded(8 * step.tokens.sequences * pairs)
 
 
+def beside_another_graph(found: tuple[Phase, ...], peaks: Walk) -> tuple[Phase, ...]:
+    """The phases of a step whose forward and backward run while a graph of another, equal forward is alive."""
+    return tuple(_beside(one, peaks) if one.name in ("forward", "backward") else one for one in found)
+
+
+def _beside(found: Phase, peaks: Walk) -> Phase:
+    parts = dict(found.components)
+    parts["logits"] += peaks.saved_logits
+    parts["activations"] += peaks.saved_activations - peaks.saved_logits
+    return phase(found.name, parts)
+
+
 def _phase_at_peak(state: ModelState, peak: Peak, inputs: int, name: str) -> Phase:
     parts = dict.fromkeys(COMPONENTS, 0)
     parts["weights"] = state.weights + _ROTARY_BUFFER_BYTES + peak.components["weights"]

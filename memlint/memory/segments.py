@@ -331,6 +331,8 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         selection=run.loss.selection,
         scores_in_fp32=run.loss.scores_in_fp32 or bool(run.precision.outputs_to_fp32),
         scores_completions=run.loss.scores_completions,
+        reference_converted=run.loss.reference_converted,
+        labels_beside_teacher=run.loss.labels_beside_teacher,
         divergence=run.loss.divergence,
         in_row_chunks=run.loss.in_row_chunks,
         entropy=run.loss.entropy,
@@ -352,7 +354,9 @@ def _final_norm(architecture: Architecture) -> str:
     return "rms_gemma" if traits.scales_in_fp32 and last.norm == "rms" else last.norm
 
 
-_LOG_PROBABILITY_STAGES = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo")
+_LOG_PROBABILITY_STAGES = (
+    *("dpo", "online_dpo", "xpo", "nash_md", "orpo", "cpo", "simpo", "ipo", "kto", "ppo", "grpo"),
+)
 
 
 def runs_reference_forward(run: Run) -> bool:

@@ -25,6 +25,7 @@ from memlint.memory.loss import (
     LOGITS_ROW,
     LOGITS_ROWS_BEYOND,
     SCORED,
+    SCORED_ROW,
     TILE_COLUMNS,
     block_elements,
 )
@@ -91,6 +92,9 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts["logits_tile"] = rows * TILE_COLUMNS
     counts[HALF] = counts["logits"] // 2
     counts[SCORED] = _scored_tokens(run, tokens) * vocabulary // divisors.logits
+    counts[SCORED_ROW] = -(-counts[SCORED] // tokens.sequences)
+    if run.loss.compared_tokens and not run.loss.prompt_logits:
+        counts["logits"] = min(counts["logits"], counts[SCORED])
     counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
     counts[REST] = max(0, counts["logits"] - counts[CHUNK])
     counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
@@ -134,7 +138,9 @@ def _scores_completions_alone(run: Run) -> bool:
 
 
 def _scored_tokens(run: Run, tokens: Tokens) -> int:
-    """The number of tokens whose log-softmax a loss over log-probabilities computes."""
+    """The number of tokens whose log-softmax a loss over log-probabilities, or beside a teacher, computes."""
+    if run.loss.compared_tokens:
+        return tokens.sequences * min(tokens.length, run.loss.compared_tokens)
     return _completion_tokens(run, tokens, 0) if run.loss.scores_completions else tokens.count
 
 

@@ -30,6 +30,9 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         import memlint.memory.unsloth as unsloth
 
         unsloth.refuse(run)
+    if run.method.stage == "xpo" and run.method.kind == "full" and run.parallelism.engine not in ("single", "ddp"):
+        engine = run.parallelism.engine
+        raise MissingValue("method.stage", f"what {engine} keeps of gradients of XPO's two forwards is not modelled")
     if run.stack.unmodelled:
         raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
     if run.parallelism.engine in OVER_FSDP2:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.referee.engine_phases import ENGINES, MODEL, STATED, estimated, predicted
+from benchmarks.referee.engine_phases import ENGINES, MODEL, STATED, estimated, nash_md, predicted, xpo
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
 from memlint.memory.values import Phase
@@ -28,7 +28,7 @@ def test_each_phase_is_the_simulated_one(case: dict[str, Any]) -> None:
     assert {name: said[name] for name in case["result"]} == pytest.approx(case["result"], rel=0.025)
 
 
-def test_there_are_a_hundred_figures_of_five_frameworks() -> None:
+def test_there_are_a_hundred_figures_of_seven_trainers() -> None:
     assert sum(len(case["result"]) for case in CASES) >= 100
     assert {case["engine"] for case in CASES} == set(ENGINES)
     assert not estimated(CASES[0]).unknown
@@ -39,6 +39,25 @@ def phases_of(file: dict[str, Any], gpus: int = 2) -> dict[str, Phase]:
     workspace = in_memory({"train.yaml": json.dumps(file)}, {MODEL: CONFIG})
     analysis = uniform_analyser(Engine(()), facts, cwd="/", workspace=workspace).analyse("train.yaml", fixes=False)
     return {one.name: one for one in analysis.analyses[0].estimates[0].phases}
+
+
+def test_gradients_of_two_graphs_wait_for_each_other() -> None:
+    """XPO's are added to those of earlier micro-batches once both graphs' are there."""
+    alone, accumulating = (phases_of({**xpo(2, 512), "gradient_accumulation_steps": n}, 1)["backward"] for n in (1, 2))
+    gradients = 2 * _parameters()
+    assert alone.components["gradients"] >= gradients
+    assert accumulating.allocated_bytes == pytest.approx(alone.allocated_bytes + gradients, rel=0.01)
+    assert "backward" not in phases_of({**xpo(2, 512), "deepspeed": {"zero_optimization": {"stage": 2}}})
+
+
+@pytest.mark.parametrize("recomputes", (False, True))
+def test_a_mixture_of_two_models_returns_all_logits(recomputes: bool) -> None:
+    """With a cache those of the prompt, without one those of everything that is written at last."""
+    file = {**nash_md(2, 512), "gradient_checkpointing": recomputes}
+    found = phases_of(file, 1)["generation"].components
+    read = 512 if recomputes else 384
+    assert found["logits"] == 20 * 2 * read * CONFIG["vocab_size"]
+    assert (found.get("kv_cache", 0) > 0) is not recomputes
 
 
 def verl(share: float, offloads: bool, ranks: int) -> dict[str, Any]:

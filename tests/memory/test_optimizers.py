@@ -290,6 +290,18 @@ def test_deepspeeds_muon_keeps_a_momentum_of_matrices_and_two_moments_of_the_res
     assert saved == pytest.approx(4 * matrices, rel=0.001)
 
 
+@pytest.mark.parametrize(("release", "on_card"), [((0, 18, 2), False), ((0, 18, 3), True)])
+def test_before_0_18_3_deepspeeds_muon_has_its_momentum_on_the_host(release: tuple[int, ...], on_card: bool) -> None:
+    zero: dict[str, object] = {"optimizer__engine": "deepspeed", "parallelism__engine": "deepspeed"}
+    zero |= {"optimizer__name": "muon", "parallelism__zero__stage": 2}
+    newest, older = estimate(run(**zero)), estimate(run(**zero, stack__deepspeed=release))
+    states = [found.details["optimizer_state_bytes"] for found in (newest, older)]
+    assert (states[0] == states[1]) is on_card
+    assert (older.host_bytes > newest.host_bytes) is not on_card
+    third = estimate(run(**{**zero, "parallelism__zero__stage": 3}, stack__deepspeed=release))
+    assert third.allocated_bytes is None and "before 0.18.9" in third.unknown[0].reason
+
+
 def test_muon_of_another_package_is_unknown_over_flat_partitions() -> None:
     found = estimate(run(optimizer__name="muon", parallelism__engine="deepspeed", parallelism__zero__stage=1))
     assert found.allocated_bytes is None

@@ -67,11 +67,42 @@ def read_teacher(fields: Fields, config: SwiftConfig) -> None:
         is_served=is_served,
     )
     apply_distillation(fields, found, config.context, config.section.document.path)
-    placed = config.word("teacher_deepspeed") or config.section.value.get("deepspeed")
-    fields.put("rollout.offloads_reference", placed == "zero3_offload", config.origin("teacher_deepspeed"))
+    _place_teacher(fields, config)
+    _read_compared(fields, config, new_tokens)
     if config.writes_completions:
         engine = "vllm" if _has_own_card(config) else "vllm_colocate"
         fields.put("rollout.generator", engine if config.flag("use_vllm") else "model", config.origin("use_vllm"))
+
+
+def _place_teacher(fields: Fields, config: SwiftConfig) -> None:
+    """What holds the teacher: DeepSpeed by settings of its own, or the host but for its forward (ms-swift 4.6.0
+    rlhf_trainers/rollout_mixin.py, _setup_teacher and load_teacher_model_context)."""
+    own = config.word("teacher_deepspeed")
+    placed = own or config.section.value.get("deepspeed")
+    fields.put("rollout.offloads_reference", placed == "zero3_offload", config.origin("teacher_deepspeed"))
+    if own:
+        stage = _STAGES.get(own.removesuffix("_offload"))
+        if stage is None:
+            fields.infer("stack.unmodelled", "a teacher under DeepSpeed settings of its own", f"`{own}`")
+            fields.infer("stack.unmodelled_adds", True, f"`{own}`")
+        else:
+            fields.put("method.extra_models_stage", stage, config.origin("teacher_deepspeed"))
+    if config.flag("offload_teacher_model"):
+        fields.put("rollout.swaps_reference", True, config.origin("offload_teacher_model"))
+
+
+_STAGES = {f"zero{stage}": stage for stage in range(4)}
+
+
+def _read_compared(fields: Fields, config: SwiftConfig, new_tokens: int) -> None:
+    """The tokens whose logits GKD computes: those from the first label of a row on (4.6.0 rlhf_trainers/gkd_trainer.py,
+    prepare_logits_to_keep). `sft_alpha` adds the labels' cross entropy, which the student's forward computes."""
+    length, share = fields.get("sequence.max_prompt_length", None), config.number("lmbda")
+    if new_tokens and isinstance(length, int) and not is_multimodal(config):
+        compared = new_tokens if share is not None and share >= 1 else max(length, new_tokens)
+        fields.infer("loss.compared_tokens", compared, "ms-swift gkd_trainer.py: prepare_logits_to_keep")
+    if (config.number("sft_alpha") or 0) > 0 and fields.get("loss.divergence", "") not in ("", "few_served"):
+        fields.put("loss.labels_beside_teacher", True, config.origin("sft_alpha"))
 
 
 def is_multimodal(config: SwiftConfig) -> bool:
@@ -557,6 +588,17 @@ _GENERATION = (
         *("teacher_deepspeed", "word", "rollout.offloads_reference"),
         read_with="teacher_model",
         about="DeepSpeed's settings of the teacher; those of the student unless said.",
+    ),
+    Key(
+        *("offload_teacher_model", "flag", "rollout.swaps_reference", False),
+        read_with="teacher_model",
+        about="Keep the teacher in host memory but for its own forward.",
+    ),
+    Key(
+        *("sft_alpha", "number", "loss.labels_beside_teacher", 0),
+        read_with="teacher_model",
+        least=0,
+        about="The weight of the labels' cross entropy beside GKD's comparison with the teacher.",
     ),
     Key(
         *("teacher_model_server", "text"),

@@ -39,6 +39,11 @@ _LIGER_LOSSES = {
 _SELECTIONS = (((1, 0), "divided"), ((1, 14), "divided_in_place"), ((1, 15), "kernel"))
 _SINCE_ENTROPIES = (0, 20)  # trl 0.20 trainer/grpo_trainer.py, _get_per_token_logps_and_entropies
 _ENTROPY_ROWS = 128  # trl 1.0 trainer/utils.py, entropy_from_logits: `chunk_size`
+# XPO and Nash-MD took a log-softmax of all logits of completions before (trl 0.14.0, 0.15.2 trainer/xpo_trainer.py).
+_SINCE_ROWS = (0, 15)
+# The reference of Online DPO, XPO and Nash-MD was no model of accelerate's before (trl 0.23.0 and 0.24.0
+# trainer/online_dpo_trainer.py, `self.ref_model.to(self.accelerator.device)`, then `prepare_model`).
+_SINCE_PREPARED = (0, 24)
 # From here on Liger's loss over hidden states gives its place to tiles of TRL's own, in every forward.
 _SINCE_TILES = (1, 14)
 
@@ -115,7 +120,7 @@ def _sequences_at_once(fields: Fields, stage: str) -> int:
 # trainer/{dpo,grpo,kto,rloo}_trainer.py, experimental/{cpo,orpo,online_dpo}; 0.7.1 dpo_trainer.py:317 makes fp32 of
 # them).
 _AS_RETURNED_SINCE = (0, 7, 11)
-_COMPARED = ("dpo", "online_dpo", "orpo", "cpo", "simpo", "ipo", "kto", "grpo", "ppo")
+_COMPARED = ("dpo", "online_dpo", "xpo", "nash_md", "orpo", "cpo", "simpo", "ipo", "kto", "grpo", "ppo")
 
 
 def apply_loss(fields: Fields, config: TrainerConfig) -> None:
@@ -133,6 +138,11 @@ def apply_loss(fields: Fields, config: TrainerConfig) -> None:
         _logits(fields, config, stage)
         if stage == "grpo":
             _read_selection(fields, config)
+    if stage in ("xpo", "nash_md") and not () < config.trl < _SINCE_ROWS:
+        fields.infer("loss.selection", "rows", f"{config.args.source}: selective_log_softmax")
+    if stage in ("online_dpo", "xpo", "nash_md") and () < config.trl < _SINCE_PREPARED:
+        reason = f"{config.args.source}: the reference is moved to the card, not prepared"
+        fields.infer("loss.reference_converted", False, reason)
     if stage in _COMPARED and not () < config.trl < _AS_RETURNED_SINCE:
         fields.infer("loss.scores_in_fp32", False, f"{config.args.source}: selective_log_softmax of what it returns")
     skips = config.transformers >= _SKIPS_LOGITS or (config.trl >= _SFT_SKIPS_LOGITS and stage == "sft")

@@ -10,11 +10,13 @@ from memlint.architectures.position_table import longest_sequence
 from memlint.formats.distillation import Distillation, apply_distillation, other_model
 from memlint.formats.fields import Fields, as_bool, as_int, as_number, interpolated
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.model import DTYPES
 from memlint.formats.training_arguments import Version
 from memlint.run import Origin, Reading, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
+    ("mixture_coef", "nash_md"),
     ("judge", "online_dpo"),
     ("lmbda", "gkd"),
     ("seq_kd", "gkd"),
@@ -35,16 +37,19 @@ _STAGE_KEYS = (
     ("rpo_alpha", "dpo"),
 )
 _ANSWER_LENGTH = "max_completion_length"
-_TASKS = {"sft": "sft", "dpo": "dpo", "pretrain": "pt", "pt": "pt", "rm": "rm", "orpo": "orpo", "kto": "kto"}
+_TASKS = {"sft": "sft", "dpo": "dpo", "pretrain": "pt", "pt": "pt", "rm": "rm", "orpo": "orpo", "kto": "kto"} | {
+    name: name for name in ("online_dpo", "xpo", "nash_md")
+}
 _LOSSES = {"simpo": "simpo", "kto": "kto", "apo_zero_unpaired": "kto", "orpo": "orpo"}
 _PREFERENCE_LOSSES = ("sigmoid", "hinge", "ipo", "exo_pair", "robust", "bco_pair", "sppo_hard", "apo_zero", "apo_down")
 # Trainers that compare with the model as it was.
-_WITH_REFERENCE = ("dpo", "online_dpo", "kto", "ppo")
+ONLINE = ("online_dpo", "xpo", "nash_md")  # write two completions of a prompt, and learn which is better
+_WITH_REFERENCE = ("dpo", *ONLINE, "kto", "ppo")
 # What a run calls its results; a data set's or a starting model's name says nothing of this run.
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
-_GENERATING = ("grpo", "ppo", "online_dpo")
+_GENERATING = ("grpo", "ppo", *ONLINE)
 # Trainers whose steps are another's.
 _AS_STAGE = {"rloo": "grpo"}
 _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
@@ -154,6 +159,9 @@ def read_completion_length(fields: Fields, config: TrainerConfig) -> None:
     if config.stage == "online_dpo":
         _read_online_lengths(fields, config)
         return
+    if config.stage in ONLINE:
+        _read_lengths_beside_reference(fields, config)
+        return
     is_ppo = config.stage == "ppo" and "max_completion_length" not in config.section.value
     key = "response_length" if is_ppo else "max_completion_length"
     default = PPO_RESPONSE_LENGTH if is_ppo else 256 if () < config.trl < (1, 10) else 512
@@ -180,7 +188,7 @@ _ONLINE_LENGTHS = {"max_new_tokens": 64, "max_length": 512}
 def _read_online_lengths(fields: Fields, config: TrainerConfig) -> None:
     """Online DPO cuts prompts from the left until prompt and completion have `max_length` tokens (`_forward`), and
     takes the log-softmax of the completions' logits alone."""
-    new, whole = (config.args.integer(key) or default for key, default in _ONLINE_LENGTHS.items())
+    new, whole = (_online_length(config, key) for key in _ONLINE_LENGTHS)
     fields.put("sequence.max_new_tokens", new, config.args.origin("max_new_tokens"))
     fields.put("sequence.length", max(whole, new), config.args.origin("max_length"))
     fields.infer("sequence.max_prompt_length", max(1, whole - new), f"{_ONLINE}: _forward cuts prompts")
@@ -188,10 +196,32 @@ def _read_online_lengths(fields: Fields, config: TrainerConfig) -> None:
     fields.infer("loss.prompt_logits", True, f"{_ONLINE}: _forward")
 
 
+def _online_length(config: TrainerConfig, key: str) -> int:
+    """What the file says, else the default of these trainers: that of another trainer's key of this name differs."""
+    return as_int(config.section.value.get(key)) or _ONLINE_LENGTHS[key]
+
+
+_BESIDE_REFERENCE = "trl 1.13 experimental/{xpo,nash_md}"
+
+
+def _read_lengths_beside_reference(fields: Fields, config: TrainerConfig) -> None:
+    """XPO and Nash-MD cut no prompt: `max_length` is Online DPO's alone, in whose `_forward` it stands. They take the
+    logits of all tokens, and log-probabilities of the completions."""
+    new = _online_length(config, "max_new_tokens")
+    fields.put("sequence.max_new_tokens", new, config.args.origin("max_new_tokens"))
+    fields.infer("loss.scores_completions", True, f"{_BESIDE_REFERENCE}: _compute_logprobs")
+    fields.infer("loss.prompt_logits", True, f"{_BESIDE_REFERENCE}: _compute_logprobs")
+    prompt = fields.get("sequence.max_prompt_length", None)
+    if isinstance(prompt, int):
+        fields.infer("sequence.length", prompt + new, "a prompt and a completion")
+    else:
+        fields.unknown("sequence.length", "prompts are not bounded: XPO and Nash-MD never read `max_length`")
+
+
 def _read_online_models(fields: Fields, config: TrainerConfig) -> None:
-    """Two completions of each prompt are written at once, without a cache under gradient checkpointing."""
+    """Online DPO writes both completions of a prompt at once. Gradient checkpointing switches the cache off."""
     size = fields.get("batch.micro_batch_size")
-    if isinstance(size, int):
+    if isinstance(size, int) and config.stage == "online_dpo":
         fields.infer("rollout.sequences", 2 * size, f"{_ONLINE}: two completions of each prompt")
     fields.infer("serving.uses_cache", fields.get("checkpointing.mode") == "none", f"{_ONLINE}: use_cache")
 
@@ -200,22 +230,40 @@ def read_reward_models(fields: Fields, config: TrainerConfig) -> None:
     """A model that scores completions, beside GRPO's, RLOO's and Online DPO's policy. ZeRO-3 shards it, FSDP leaves it
     whole on each card (trl 1.16 trainer/grpo_trainer.py:1211, `prepare_model(..., device_placement=True)`)."""
     name, key = config.text("reward_model_name_or_path")
-    if not name and config.stage == "online_dpo":
+    if not name and config.stage in ONLINE:
         name, key = config.text("reward_model_path")
     if not name:
         return
-    model = other_model(fields, name, config.context, config.section.document.path)
+    dtype = _dtype_of_other(config, "reward_model_init_kwargs")
+    model = other_model(fields, name, config.context, config.section.document.path, dtype)
     origin = config.section.origin(key)
     fields.put("method.extra_models", (model,), origin)
     fields.put("method.reward_model", "full", origin)
     fields.infer("method.fsdp_shards_extra_models", False, "trl grpo_trainer.py:1211: prepare_model(evaluation_mode)")
 
 
+def _dtype_of_other(config: TrainerConfig, key: str) -> str:
+    """The dtype of a frozen model, as in `other_model`: what it is loaded with, the loader's default in a script that
+    says nothing. Programs that read files load it as they load the model that trains (trl 1.16 examples/scripts/gkd.py,
+    `teacher_model_init_kwargs`)."""
+    given = config.section.value.get(key)
+    word = (
+        next((given[name] for name in ("dtype", "torch_dtype") if given.get(name)), "")
+        if isinstance(given, dict)
+        else ""
+    )
+    if isinstance(word, str) and word.lower() in DTYPES:
+        return DTYPES[word.lower()]
+    if config.section.document.syntax != "python" or word:
+        return "auto" if word == "auto" else ""
+    return "auto" if config.transformers >= (5,) else "float32"
+
+
 _GENERATIONS = 8  # trl 1.16 trainer/grpo_config.py, num_generations
 
 
 def scores_with_a_model(config: TrainerConfig) -> bool:
-    return config.stage in ("grpo", "online_dpo")
+    return config.stage in ("grpo", *ONLINE)
 
 
 def read_generator(fields: Fields, config: TrainerConfig) -> None:
@@ -232,7 +280,7 @@ def read_generator(fields: Fields, config: TrainerConfig) -> None:
     if not as_bool(value.get("use_vllm")):
         fields.put("rollout.generator", "model", origin("use_vllm"))
         _read_sequences(fields, config)
-        if config.stage == "online_dpo":
+        if config.stage in ONLINE:
             _read_online_models(fields, config)
         return
     colocated = _read_place(fields, config)
@@ -457,6 +505,9 @@ def read_value_model(fields: Fields, config: TrainerConfig) -> None:
 # `use_cache: False if args.gradient_checkpointing`).
 # Keys of DistillationConfig (trl 1.16 trainer/distillation_config.py) and GOLDConfig, which take teachers as well.
 _OTHER_DISTILLATION = ("max_completion_length", "use_uld_loss", "use_extended_uld", "teacher_tokenizer_name_or_path")
+# GKD compares the words behind the prompts before this release, as long as any of a batch is, and all from it on
+# (trl 1.6.0 and 1.7.1 experimental/gkd/gkd_trainer.py, compute_loss).
+_COMPARES_ALL = (1, 7)
 _GKD = "trl experimental/gkd/gkd_config.py"
 
 
@@ -485,11 +536,18 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
         return
     value = config.section.value
     beta, share = (as_number(value.get(key)) for key in ("beta", "lmbda"))
-    writes = share is None or share > 0
+    writes = share is None or share > 0 or as_bool(value.get("seq_kd"))
     new_tokens = (as_int(value.get("max_new_tokens")) or 128) if writes else 0
     found = Distillation(name, config.section.origin(key), 0.5 if beta is None else float(beta), new_tokens=new_tokens)
+    found = found._replace(dtype=_dtype_of_other(config, "teacher_model_init_kwargs"))
     apply_distillation(fields, found, config.context, config.section.document.path)
     fields.infer("method.fsdp_shards_extra_models", False, "trl gkd_trainer.py:194: prepare_model(evaluation_mode)")
+    fields.infer("loss.prompt_logits", True, "trl gkd_trainer.py: the models compute all logits")
+    length = fields.get("sequence.max_prompt_length", None)
+    if writes and isinstance(length, int) and () < config.trl < _COMPARES_ALL:
+        always = as_bool(value.get("seq_kd")) or (share is not None and share >= 1)
+        compared = new_tokens if always else max(length, new_tokens)
+        fields.infer("loss.compared_tokens", compared, f"{config.args.source}: logits[:, prompt_lengths - 1 : -1]")
     if writes:
         fields.infer("rollout.generator", "model", f"{_GKD}: lmbda")
         cached = fields.get("checkpointing.mode") == "none"

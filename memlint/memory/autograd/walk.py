@@ -168,6 +168,7 @@ class Walk(NamedTuple):
     backward: Peak
     logits: int  # one fp32 tensor of all logits, 0 if they are never built
     scores: int  # the fp32 attention scores of one layer
+    saved_logits: int = 0  # of the saved activations, those of the last segment
 
 
 def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
@@ -182,6 +183,7 @@ def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
         _peak(segments, backward, backward=True),
         4 * counts["logits"],
         4 * scores,
+        saved[-1],
     )
 
 

@@ -134,6 +134,20 @@ def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
     return stated if isinstance(stated, int) else int(towers.trains(units))
 
 
+def with_images_counted(run: Run, units: tuple[Unit, ...]) -> Run:
+    """The run with the images that the central figure assumes. Whoever does not say how many there are has none of more
+    tokens than a sequence holds: such an image is encoded, and then the step fails."""
+    stated, sequence = isinstance(run.sequence.images, int), run.sequence
+    sequence = sequence._replace(images=images_counted(run, units))
+    architecture: Architecture = run.model.architecture
+    tower = next((tower for tower in architecture.towers if tower.kind == "vision"), None)
+    pixels, length = sequence.image_max_pixels, sequence.length
+    if not stated and tower is not None and isinstance(pixels, int) and isinstance(length, int):
+        most = length * (tower.patch_size * tower.merge_size) ** 2
+        sequence = sequence._replace(image_max_pixels=min(pixels, most))
+    return run._replace(sequence=sequence)
+
+
 def without_images(run: Run) -> Run | None:
     """The run with batches without images: its tower counts as frozen. None if every step has an image.
 

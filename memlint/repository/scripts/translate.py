@@ -37,8 +37,12 @@ TRL_TASKS = {
     "RLOOConfig": "rloo",
     "OnlineDPOConfig": "online_dpo",
     "GKDConfig": "gkd",
+    "XPOConfig": "xpo",
+    "NashMDConfig": "nash_md",
 }
 _TRL_WORDS = {"reward": "rm"}
+# Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
+_TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
 # ms-swift 4.6.0 cli/main.py:36: its options come in front of those of the command.
 _FILE_COMES_FIRST = ("llamafactory", "axolotl", "swift")
@@ -180,7 +184,10 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
     tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
     if tasks:
         return "trl", tasks.pop() if len(tasks) == 1 else ""
-    return ("transformers", "") if program.classes else ("", "")
+    if program.classes:
+        return "transformers", ""
+    task = _TRL_SCRIPTS.get(posixpath.basename(command.program.text).removesuffix(".py"), "") if command.program else ""
+    return ("trl", task) if task else ("", "")
 
 
 def flag_names(command: LaunchCommand, program: TrainingProgram) -> dict[str, str]:

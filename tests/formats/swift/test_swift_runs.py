@@ -264,6 +264,11 @@ GKD: dict[str, Any] = {**SFT, "rlhf_type": "gkd", "teacher_model": "some/teacher
         ({"use_vllm": True, "vllm_mode": "server"}, {"rollout.generator": "vllm"}),
         ({"use_vllm": True, "vllm_mode": "colocate"}, {"rollout.generator": "vllm_colocate", "rollout.share": 0.9}),
         ({"teacher_deepspeed": "zero3_offload"}, {"rollout.offloads_reference": True}),
+        ({"teacher_deepspeed": "zero3"}, {"rollout.offloads_reference": False, "method.extra_models_stage": 3}),
+        ({"offload_teacher_model": True}, {"rollout.swaps_reference": True}),
+        ({"sft_alpha": 0.1}, {"loss.labels_beside_teacher": True}),
+        ({"lmbda": 1}, {"loss.compared_tokens": 512}),
+        ({"lmbda": 0.5}, {"loss.compared_tokens": 2048}),
         ({"gkd_logits_topk": 64}, {"loss.divergence": "few", "method.reference_model": "named"}),
         (
             {"gkd_logits_topk": 64, "teacher_model_server": "http://teacher:8000", "teacher_model": None},
@@ -282,6 +287,9 @@ def test_a_teacher_takes_its_weights_and_its_logits() -> None:
     assert alone.allocated_bytes is not None and taught.allocated_bytes is not None
     assert taught.details["other_models_bytes"] > 0 == waiting.details["other_models_bytes"]
     assert taught.allocated_bytes > alone.allocated_bytes + taught.details["other_models_bytes"]
+    away = estimate(read({**GKD, "lmbda": 0, "offload_teacher_model": True}))
+    assert away.details["other_models_bytes"] == 0
+    assert away.allocated_bytes is not None and away.allocated_bytes < taught.allocated_bytes
     few = estimate(read({**GKD, "lmbda": 0, "gkd_logits_topk": 64}))
     served = estimate(read({**GKD, "lmbda": 0, "gkd_logits_topk": 64, "teacher_model_server": "http://teacher:8000"}))
     assert few.allocated_bytes is not None and served.allocated_bytes is not None

@@ -702,6 +702,56 @@ def test_a_model_that_scores_is_beside_the_policy() -> None:
     assert run.model_state == "all"
 
 
+BESIDE = """\
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
+from trl import {name}Config, {name}Trainer
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2-0.5B")
+other = {loader}.from_pretrained("Qwen/Qwen2-1.5B", {more})
+{name}Trainer(model=model, {given}, args={name}Config("out")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "key", "task"),
+    [
+        ("GKD", "teacher_model=other", "teacher_model_name_or_path", "gkd"),
+        ("OnlineDPO", "reward_model=other", "reward_model_name_or_path", "online_dpo"),
+        ("XPO", "reward_funcs=[other]", "reward_model_name_or_path", "xpo"),
+        ("NashMD", "reward_funcs=other, ref_model=None", "reward_model_name_or_path", "nash_md"),
+        ("GRPO", "reward_funcs=[score, other]", "reward_model_name_or_path", "grpo"),
+        ("GRPO", "reward_funcs='Qwen/Qwen2-1.5B'", "reward_model_name_or_path", "grpo"),
+    ],
+)
+def test_a_frozen_model_that_the_trainer_gets(name: str, given: str, key: str, task: str) -> None:
+    by_name = "='" in given
+    code = BESIDE.format(name=name, given=given, more="torch_dtype='auto'", loader="AutoModelForSequenceClassification")
+    code = code.replace("other = ", "pass  # ") if by_name else code
+    (run,) = runs(code)
+    assert (run.unmodelled, run.task) == ("", task)
+    assert shown(run.keys[key]) == "Qwen/Qwen2-1.5B"
+    dtype = run.keys.get(f"{key.partition('_name')[0]}_init_kwargs")
+    assert (dtype is None) is by_name
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "unmodelled"),
+    [
+        ("teacher_model=other", "load_in_4bit=True", "gives its trainer a second model in 4 or 8 bits"),
+        ("teacher_model=other", "", ""),
+    ],
+)
+def test_a_packed_teacher_is_said_and_not_estimated(given: str, more: str, unmodelled: str) -> None:
+    (run,) = runs(BESIDE.format(name="GKD", given=given, more=more, loader="AutoModelForCausalLM"))
+    assert run.unmodelled == unmodelled
+
+
+@pytest.mark.parametrize(("of", "counts"), [("Qwen/Qwen2-0.5B", True), ("Qwen/Qwen2-7B", False)])
+def test_a_reference_with_the_policy_s_weights_is_a_copy_of_it(of: str, counts: bool) -> None:
+    code = BESIDE.format(name="XPO", given="ref_model=other, judge=judge", more="", loader="AutoModelForCausalLM")
+    (run,) = runs(code.replace("Qwen/Qwen2-1.5B", of))
+    assert (run.unmodelled == "") is counts
+
+
 def test_the_rest_of_the_command_line_comes_last() -> None:
     code = TRL.replace("arguments, model = parser.parse_args_and_config()", "arguments, model, _ = parser.parse_args_a")
     code = code.replace("parse_args_a", "parse_args_and_config(return_remaining_strings=True)")

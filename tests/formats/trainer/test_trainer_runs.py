@@ -736,6 +736,7 @@ GKD: dict[str, Any] = {**TRL, "teacher_model_name_or_path": "some/teacher", "lmb
         ({}, {"method.stage": "gkd", "method.reference_model": "named", "loss.divergence": "mixture"}),
         ({}, {"sequence.length": 1024 + 128, "rollout.generator": "model", "loss.in_row_chunks": False}),
         ({"lmbda": 0}, {"sequence.length": 1024, "rollout.generator": ""}),
+        ({"lmbda": 0, "seq_kd": True}, {"sequence.length": 1024 + 128, "rollout.generator": "model"}),
         ({"max_new_tokens": 64, "max_length": 512}, {"sequence.length": 576, "sequence.max_new_tokens": 64}),
         ({"gradient_checkpointing": True}, {"serving.uses_cache": False}),
         ({"gradient_checkpointing": False}, {"serving.uses_cache": True}),
@@ -748,6 +749,39 @@ def test_gkd_has_a_teacher_and_completions_of_its_own(more: dict[str, Any], fiel
     run = run_of(parsed_of({**GKD, **more}))
     assert {field: get(run, field) for field in fields} == fields
     assert bool(run.stack.unmodelled) is (not run.loss.divergence)
+
+
+@pytest.mark.parametrize(("release", "share", "compared"), [((1, 6), 1, 128), ((1, 6), 0.5, 1024), ((1, 7), 1, 0)])
+def test_before_trl_1_7_gkd_compares_what_stands_behind_prompts(
+    release: tuple[int, ...], share: float, compared: int
+) -> None:
+    known = context(versions={"trl": release})
+    assert run_of(trainer.parse(document({**GKD, "lmbda": share}), known)).loss.compared_tokens == compared
+
+
+ONLINE = {**TRL, "judge": "pair_rm", "num_generations": None, "max_completion_length": None, "beta": None}
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "fields"),
+    [
+        ("online_dpo", {}, {"sequence.length": 512, "sequence.max_new_tokens": 64, "loss.selection": ""}),
+        ("xpo", {"max_prompt_length": 448}, {"sequence.length": 512, "loss.selection": "rows"}),
+        ("nash_md", {"max_prompt_length": 448}, {"sequence.length": 512, "sequence.max_new_tokens": 64}),
+        ("nash_md", {"max_length": 256}, {"sequence.length": UNKNOWN, "loss.scores_completions": True}),
+        ("xpo", {"reward_model_path": "some/reward"}, {"method.reward_model": "full"}),
+    ],
+)
+def test_who_writes_two_completions_of_a_prompt(task: str, more: dict[str, Any], fields: dict[str, Any]) -> None:
+    run = run_of(parsed_of({**ONLINE, "max_length": 512, "task": task, **more}))
+    assert run.method.stage == task and run.method.reference_model != "none"
+    assert {field: get(run, field) for field in fields} == fields
+
+
+@pytest.mark.parametrize(("release", "converted"), [((0, 23), False), ((0, 24), True)])
+def test_since_0_24_the_reference_of_online_dpo_is_prepared(release: tuple[int, ...], converted: bool) -> None:
+    known = context(versions={"trl": release})
+    assert run_of(trainer.parse(document(ONLINE), known)).loss.reference_converted is converted
 
 
 @pytest.mark.parametrize(

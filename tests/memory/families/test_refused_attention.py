@@ -22,6 +22,7 @@ def refused(family: str, release: tuple[int, ...] = ()) -> tuple[str, ...]:
         ("t5", "T5ForConditionalGeneration"),
         ("qwen3", "Qwen3ForCausalLM"),
         ("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration"),
+        ("mpnet", "MPNetForMaskedLM"),
     ],
 )
 def test_a_class_with_its_flags(family: str, class_name: str) -> None:

@@ -86,3 +86,14 @@ def test_a_projector_that_trains_alone_is_simulated_as_it_is_estimated() -> None
     found = estimate(run)
     assert step.trainable_parameters == found.trainable_parameters
     assert found.allocated_bytes == pytest.approx(step.peak, rel=0.03)
+
+
+def test_an_image_that_nobody_counts_fills_a_sequence_at_most() -> None:
+    """A processor may keep larger ones, which no sequence holds: with these a step fails, whatever its card."""
+    run = run_of(MODELS["qwen2_5_vl"][0], Step("full", True, "sdpa"))
+    run = replace(run, {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY, "sequence.image_max_pixels": 12_845_056})
+    assert isinstance(run.sequence.length, int)
+    open_, stated = estimate(run), estimate(replace(run, {"sequence.images": 1}))
+    assert open_.details["tokens_per_image"] <= 1.1 * run.sequence.length < stated.details["tokens_per_image"]
+    assert open_.allocated_bytes is not None and stated.allocated_bytes is not None
+    assert open_.allocated_bytes < stated.allocated_bytes <= (open_.allocated_high_bytes or 0) * 1.01

@@ -1127,3 +1127,13 @@ def test_examples_of_transformers_that_classify_build_no_logits(program: str, sc
     flags = "--model_name_or_path Qwen/Qwen2.5-0.5B --max_seq_length 128 --learning_rate 2e-5 --output_dir o"
     (run,) = analysed(f"python {program} --do_train {flags} --per_device_train_batch_size 8\n").runs
     assert run.method.drops_language_head == scores
+
+
+@pytest.mark.parametrize(
+    ("script", "task"),
+    [("dpo_online", "online_dpo"), ("xpo", "xpo"), ("nash_md", "nash_md"), ("gkd", "gkd"), ("own", "")],
+)
+def test_scripts_of_trl_s_examples_are_known_by_their_names(script: str, task: str) -> None:
+    """`--reward_model_path` alone is PPO's as well."""
+    start = one(f"python examples/scripts/{script}.py {FLAGS} --reward_model_path some/reward\n").start
+    assert start is not None and start.program.task == task

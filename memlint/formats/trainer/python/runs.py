@@ -42,6 +42,12 @@ from memlint.formats.trainer.python.model import (
     origins_of,
     spreads_layers,
 )
+from memlint.formats.trainer.python.other_models import (
+    handed_over,
+    keys_of_others,
+    reinforces,
+    unmodelled_others,
+)
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.versions import Version
 from memlint.source.document import NoRelease, OutdatedArguments, Span, StartedProgram
@@ -70,8 +76,11 @@ from memlint.source.python.values import (
 
 _OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "reward_model", "draft_model", "critic")
 MAX_RUNS = 32  # of one script
-# trl 1.16.0: the second argument is the arguments, but for these.
-_ARGUMENTS_COME_THIRD = frozenset({"DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "OnlineDPOTrainer"})
+# trl 1.16.0, of XPO and Nash-MD 1.13.0: where the arguments stand, counted from 0; the second unless said.
+_POSITION_OF_ARGUMENTS: Mapping[str, int] = {
+    **dict.fromkeys(("DPOTrainer", "GRPOTrainer", "RLOOTrainer", "KTOTrainer", "GKDTrainer"), 2),
+    **dict.fromkeys(("OnlineDPOTrainer", "XPOTrainer", "NashMDTrainer"), 3),
+}
 _TRL = frozenset(
     {
         *("SFTTrainer", "DPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer", "GRPOTrainer", "RLOOTrainer"),
@@ -101,6 +110,8 @@ _TASKS: Mapping[str, str] = {
     "RLOOTrainer": "rloo",
     "OnlineDPOTrainer": "online_dpo",
     "GKDTrainer": "gkd",
+    "XPOTrainer": "xpo",
+    "NashMDTrainer": "nash_md",
     "Trainer": "sft",
     "Seq2SeqTrainer": "sft",
 }
@@ -269,7 +280,7 @@ def _is_configuration(arguments: Made | Instance) -> bool:
 
 
 def _arguments_of(trainer: Made) -> Value | None:
-    position = 2 if trainer.last in _ARGUMENTS_COME_THIRD else 1
+    position = _POSITION_OF_ARGUMENTS.get(trainer.last, 1)
     given = next((trainer.arguments[name] for name in ("args", "config") if name in trainer.arguments), None)
     return given or (trainer.positional[position] if len(trainer.positional) > position else None)
 
@@ -339,6 +350,7 @@ def _keys_of(trainer: Made, model: Value | None, loaded_with: Value | None, own:
     keys: Keys = {
         **(_model_of_trainer(model, loaded_with) if model is not None else {}),
         **(adapter_keys(adapter) if adapter is not None else {}),
+        **keys_of_others(trainer),
     }
     checkpoints = keys.pop(CHECKPOINTS, None)
     has_unsloth = "use_unsloth" in keys
@@ -467,16 +479,15 @@ def _by_name(model: Value, given: Value | None) -> Value:
     return Made("AutoModelForCausalLM.from_pretrained", (model,), named, model.source, None, given.is_open)
 
 
-_REINFORCES = frozenset({"GRPOTrainer", "RLOOTrainer", "OnlineDPOTrainer"})
-
-
 def _scores(trainer: Made, seen: list[Made]) -> str:
-    """A model that was loaded before, beside the one that learns from rewards; "" without one."""
-    if trainer.last not in _REINFORCES:
-        return ""
+    """A model that was loaded before, beside the one that learns from rewards, and that no key counts; "" without
+    one."""
+    others = unmodelled_others(trainer)
+    if others or not reinforces(trainer):
+        return others
     model = _model_of(trainer)
     origins = [origin_of(one) for one in alternatives(model)] if model is not None else []
-    own = [source_of(one) for one in origins if one is not None]
+    own = [source_of(one) for one in origins if one is not None] + handed_over(trainer, model)
     for made in seen[: seen.index(trainer)]:
         is_model = made.last == "from_pretrained" and re.search(r"For[A-Z]\w+\.from_pretrained$", made.name)
         if is_model and made.source not in own:

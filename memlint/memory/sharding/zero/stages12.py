@@ -46,7 +46,9 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
     optimizer_memory = [optimizer.memory(run, flat_partition(share)) for share in shares]
     master = layout.master * sum(shares)
     resident = _resident_gradients(run, layout, owned, sum(shares))
-    states = sum(h.states + h.host for h in optimizer_memory)  # a CPU optimizer's are on the host by themselves
+    states = sum(h.states for h in optimizer_memory)
+    host_states = sum(h.host for h in optimizer_memory)  # those of a CPU optimizer are on the host by themselves
+    offloaded = partition_host_bytes(run, layout, shares, states + host_states, owned) if offloads else host_states
     scratch = layout.element * layout.largest if offloads else 0  # temp_grad_buffer_for_gpu_offload (:659)
     step, temporaries = (
         (0, 0) if offloads else _step_memory(run, layout, shares, owned, [h.step_temporaries for h in optimizer_memory])
@@ -61,7 +63,7 @@ def _partitioned(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> Model
         step_temporaries=temporaries,
         communication_at_step=scratch,
         load_peak=weights,  # flattened in place: on the host when the card has no room for the copy (:453-462)
-        host_bytes=partition_host_bytes(run, layout, shares, states, owned) * ranks_per_node(run) if offloads else 0,
+        host_bytes=offloaded * ranks_per_node(run),
     )
 
 
