@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 
+from memlint.formats.schema.validate import load_library
 from memlint.lint.linter import Linter, unless_error
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
@@ -35,8 +36,10 @@ def _linted(linter: Linter, files: Sequence[FoundFile], jobs: int | None) -> Ite
         for number, item in enumerate(files):
             if number == FIRST:
                 gc.freeze()  # collections skip what is loaded by now
+                load_library()
             yield linter.lint_file(item.path, item.named)
         return
+    load_library()
     wall, processor = time.perf_counter(), time.process_time()
     first = {number: linter.outcome(files[number]) for number in _spread(len(files))}
     others = [item for number, item in enumerate(files) if number not in first]

@@ -55,6 +55,7 @@ def segments(
     step_segments = [first(step, units[0], state.units[0])]
     step = step._replace(width=step_segments[0].profile.width)
     kinds: dict[tuple[int, int], _LayerKind] = {}
+    shares_keys = shared_keys.shares_keys(step.architecture)
     input_requires_grad = input_requires_grad or _trains(units[0])
     for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
         if unit.name != "layer":
@@ -71,8 +72,7 @@ def segments(
             part_step = step if part_run is step.run else step._replace(run=part_run)
             is_first = len(step_segments) == 1
             found = _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
-            stored = shared_keys.layers_storing(step.architecture, part)
-            held = shared_keys.held_input(part_step) * stored
+            held = shared_keys.held_inputs(part_step, part) if shares_keys else 0
             if held:
                 found[-1] = _keeping(found[-1], held)
                 # Its gradient is the incoming one of the layer before, which runs backward next.

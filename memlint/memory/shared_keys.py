@@ -13,16 +13,26 @@ from memlint.memory.storage import rounded
 from memlint.memory.values import Unit
 
 
+def shares_keys(architecture: Architecture) -> bool:
+    """Whether some layers read the keys and values of others."""
+    return any(layer.attention.shares_kv for layer in architecture.layer_types)
+
+
 def layers_storing(architecture: Architecture, unit: Unit) -> int:
     """How many of the unit's layers make keys and values that later layers read: of each kind of attention the last
     one that has its own."""
-    kinds = [architecture.layer_types[index].attention for index in architecture.layer_type_ids]
-    if not any(kind.shares_kv for kind in kinds):
+    if not shares_keys(architecture):
         return 0
+    kinds = [architecture.layer_types[index].attention for index in architecture.layer_type_ids]
     last = {kind.sliding_window: index for index, kind in enumerate(kinds) if not kind.shares_kv}
     read = {kind.sliding_window for kind in kinds if kind.shares_kv}
     layers = range(unit.layer_index, unit.layer_index + unit.repeat)
     return sum(index in layers for window, index in last.items() if window in read)
+
+
+def held_inputs(step: TrainingStep, unit: Unit) -> int:
+    """Bytes of the inputs of the unit's layers that store keys."""
+    return held_input(step) * layers_storing(step.architecture, unit)
 
 
 def held_input(step: TrainingStep) -> int:

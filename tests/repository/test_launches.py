@@ -22,6 +22,9 @@ from memlint.repository.launch.snippets import snippets
 from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.engine import Analysis, analyse
 from memlint.ruleset.shipped import shipped
+from memlint.source.document import Document
+from memlint.source.shell.interpreter import Interpreter
+from memlint.source.shell.invocation import Surroundings
 
 SFT = (
     "model_name_or_path: meta-llama/Meta-Llama-3-8B\noutput_dir: o\nmax_length: 2048\ndataset_text_field: t\n"
@@ -321,19 +324,38 @@ def test_reading_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(lambda path: (COMMAND + "\n").encode() * 99) == ["a.md"] * 3 + ["b.md"] * 3 + ["c.sh"] * 3
 
 
+def no_document(path: str) -> Document:
+    return source.load(b"", path)[0]
+
+
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(parse, "launches_in_text", lambda page, text, names, read: taken.append(page) or ())
+    monkeypatch.setattr(parse, "invocations", lambda page, *others: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",
         "/c.md": b"torchrun x.py {a,sft}.yaml",
     }
     names = ("a.md", "b.md", "c.md", "sft.yaml")
-    repository = LaunchIndex("/", names, pages.__getitem__, lambda path: source.load(b"", path)[0], no_word)
+    repository = LaunchIndex("/", names, pages.__getitem__, no_document, no_word)
     repository.launches("sft.yaml", "")
     repository.launches("sft.yaml", "")
     assert taken == ["b.md", "c.md"]
+
+
+def test_a_script_is_followed_once_for_its_launches_and_its_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed: list[str] = []
+
+    def interpreter(path: str, surroundings: Surroundings) -> Interpreter:
+        followed.append(path)
+        return Interpreter(path, surroundings)
+
+    monkeypatch.setattr(parse, "Interpreter", interpreter)
+    pages = {"/run.sh": b"torchrun --nproc_per_node 2 x.py sft.yaml", "/x.py": b"", "/sft.yaml": b""}
+    repository = LaunchIndex("/", ("run.sh", "x.py", "sft.yaml"), pages.__getitem__, no_document, no_word)
+    assert [one.path for one in repository.launches("sft.yaml", "")] == ["run.sh"]
+    assert [one.written_at for one in repository.starts_with("sft.yaml")] == ["run.sh:1"]
+    assert followed == ["/run.sh"]
 
 
 @pytest.mark.parametrize("part", ['"', "'", "\\\n", "cd x && ", "`", "torchrun ", "{a,", "accelerate launch \\\n--x "])

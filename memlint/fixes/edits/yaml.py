@@ -158,6 +158,8 @@ def _lines(key: str, value: Any, indent: str, dialect: str) -> Iterator[str]:
 def _ends_in_block_scalar(document: Document) -> bool:
     """Whether the file's last value is a | or > scalar, whose value depends on the line break that follows."""
     text = document.text
+    if "|" not in text and ">" not in text:  # as in most files, so that no place is looked up
+        return False
     places = (document.places[path].value for path in document.places)
     return any(text.startswith(("|", ">"), span.start) and not text[span.end :] for span in places)
 

@@ -1,7 +1,8 @@
 """Checks a value against a schema file; violations.py has the issues of a refused value.
 
 A schema file below schemas/ is read once, and compiled by jsonschema-rs when the first value is met of which
-surely_valid.py is not sure; from then on a value costs one call (about 5 us). Errors are listed for invalid ones only.
+surely_valid.py is not sure, or where many values will come (`load_library`); from then on a value costs one call (about
+5 us). Errors are listed for invalid ones only.
 Besides JSON Schema 2020-12, schemas have annotations:
 
 - on a property: `x-memlint-since`, `x-memlint-removed-in`, `x-memlint-renamed-to` ("transformers 5.0" or a key),
@@ -23,7 +24,6 @@ import json
 import sys
 from collections.abc import Mapping
 from functools import cache
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from memlint.formats.base import Issue
@@ -60,20 +60,17 @@ def schema_issues(
 def is_valid(schema_name: str, value: Any) -> bool:
     """Whether the schema accepts a value. False too for what JSON cannot hold (a key that is no string, NaN)."""
     try:
-        if not _library_pays() and surely_valid(*compiled_schema(schema_name), value):
+        if "jsonschema_rs" not in sys.modules and surely_valid(*compiled_schema(schema_name), value):
             return True
         return bool(_validator(schema_name).is_valid(value))
     except (ValueError, TypeError, OverflowError, RecursionError):
         return False
 
 
-_WORTH_THE_LIBRARY = 64  # values: so many cost surely_valid.py about what loading the library costs
-_asked = count(1)
-
-
-def _library_pays() -> bool:
-    """Whether the library is the cheaper one to ask: it is loaded already, or there are many values."""
-    return "jsonschema_rs" in sys.modules or next(_asked) > _WORTH_THE_LIBRARY
+def load_library() -> None:
+    """Loads jsonschema-rs, for who has many values to check: it takes a tenth of the time of surely_valid.py for each,
+    and to load as long as surely_valid.py for some sixty."""
+    import jsonschema_rs  # noqa: F401
 
 
 @cache

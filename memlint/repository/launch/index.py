@@ -6,6 +6,7 @@ The commands of a page are parsed only when a config that it may name is looked 
 from __future__ import annotations
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -20,6 +21,7 @@ from memlint.repository.launch.pages import (
     command_texts,
     comments,
     docstring,
+    is_script,
     may_launch_any,
     names_config,
     other_texts,
@@ -29,6 +31,7 @@ from memlint.source.document import Document
 
 if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
+    from memlint.source.shell.invocation import Invocation
 
 MOST_STARTS = 200  # commands of one page
 MOST_KEPT = 64  # configs: the checked one, and those that it names
@@ -54,6 +57,7 @@ class LaunchIndex:
         self._open = frozenset(name for name, data in self._texts.items() if may_launch_any(name, data))
         self._by_page: dict[str, dict[str, list[Launch]]] = {}
         self._starts: dict[str, tuple[ProgramStart, ...]] = {}
+        self._followed: dict[str, tuple[Invocation, ...]] = {}  # of scripts, see `_invocations`
         self._read = read
         self._load = load
         self._has_word = has_word
@@ -101,10 +105,10 @@ class LaunchIndex:
 
     def _starts_in(self, page: str) -> Sequence[ProgramStart]:
         if page not in self._starts:
-            from memlint.repository.launch.starts import starts_in_text  # where a script has a command line
+            from memlint.repository.launch.starts import COMMAND, starts_among  # where a script has a command line
 
             text = self._texts[page].decode("utf-8", "replace")
-            found = starts_in_text(page, text, self._names, self._text)
+            found = starts_among(self._invocations(page, text, COMMAND), page, text, self._names)
             self._starts[page] = tuple(islice(found, MOST_STARTS))
         return self._starts[page]
 
@@ -178,14 +182,26 @@ class LaunchIndex:
     def _launches_in(self, page: str) -> Mapping[str, Sequence[Launch]]:
         """Config -> the commands in a page that launch it."""
         if page not in self._by_page:
-            from memlint.repository.launch.parse import launches_in_text  # where a page names a config
+            from memlint.repository.launch.parse import launches_among  # where a page names a config
 
             text = self._texts[page].decode("utf-8", "replace")
             by_config: dict[str, list[Launch]] = {}
-            for config, launch in launches_in_text(page, text, self._names, self._text):
+            for config, launch in launches_among(self._invocations(page, text), page, text, self._names):
                 by_config.setdefault(config, []).append(launch)
             self._by_page[page] = by_config
         return self._by_page[page]
+
+    def _invocations(self, page: str, text: str, start: re.Pattern[str] | None = None) -> Iterable[Invocation]:
+        """The programs that a page's commands start. `start`: as for `parse.invocations`. A script is followed once for
+        its launches and its starts: who asks second takes them away."""
+        from memlint.repository.launch.parse import invocations
+
+        if not is_script(page):
+            return invocations(page, text, self._names, self._text, start)
+        found = self._followed.pop(page, None)
+        if found is None:
+            found = self._followed[page] = tuple(invocations(page, text, self._names, self._text))
+        return found
 
 
 def _ends(path: str) -> tuple[str, ...]:

@@ -60,21 +60,30 @@ def launches_in_text(
 ) -> tuple[tuple[str, Launch], ...]:
     """(config, launch) for each config that a command in the file `name` launches. `read`: reads a tracked file's text,
     by its name."""
+    return launches_among(invocations(name, text, tracked, read), name, text, tracked)
+
+
+def launches_among(
+    found: Iterable[Invocation], name: str, text: str, tracked: TrackedNames
+) -> tuple[tuple[str, Launch], ...]:
+    """The same of the programs that the file's commands start."""
     text = text.replace("\r\n", "\n")
-    found = (
+    launches = (
         (config, launch._replace(path=name, line=text.count("\n", 0, one.at.start) + 1))
-        for one in invocations(name, text, tracked, read)
+        for one in found
         for config, launch in launches_of_invocation(one, folders_of(name, one.folder, tracked.root), tracked)
     )
-    return tuple(islice(found, MOST_LAUNCHES))
+    return tuple(islice(launches, MOST_LAUNCHES))
 
 
 def invocations(
-    name: str, text: str, tracked: TrackedNames, read: Read, start: re.Pattern[str] = COMMAND
+    name: str, text: str, tracked: TrackedNames, read: Read, start: re.Pattern[str] | None = None
 ) -> Iterator[Invocation]:
-    """The programs that the commands of a file start. `start`: matches the beginning of a command in a page."""
+    """The programs that the commands of a file start. `start`: matches the beginning of a command in a page; by
+    default, of one that may launch a config."""
+    text = text.replace("\r\n", "\n")
     path = posixpath.join(tracked.root, name)
-    for sources in _scripts(path, text, start):
+    for sources in _scripts(path, text, start or COMMAND):
         follower = Interpreter(path, _surroundings(name, tracked, read))
         follower.follow_all(sources, posixpath.dirname(path))
         yield from follower.invocations

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.repository.launch.pages import HINTS, TrackedNames, is_script
@@ -46,9 +46,13 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
 
     Commands of pages with unknown options (`--model <name>`) are skipped: they stand for any.
     """
-    text = text.replace("\r\n", "\n")
-    lines = Lines(text)
-    for one in invocations(name, text, tracked, read, COMMAND):
+    return starts_among(invocations(name, text, tracked, read, COMMAND), name, text, tracked)
+
+
+def starts_among(found: Iterable[Invocation], name: str, text: str, tracked: TrackedNames) -> Iterator[ProgramStart]:
+    """The same of the programs that the file's commands start."""
+    lines = Lines(text.replace("\r\n", "\n"))
+    for one in found:
         launched = _launched(one.words, is_script(name))
         if launched is None or launched.program is None:
             continue
@@ -59,8 +63,8 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
             continue
         line = _line(launched, one, name, lines, tracked.root)
         named = {word.text.partition("=")[2] or word.text: word for word in launched.arguments}
-        found = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
-        files = {word: places[0] for word, places in found if places}
+        resolved = ((word, tracked.resolve(word, folders)) for word in named if word.endswith(FILES))
+        files = {word: places[0] for word, places in resolved if places}
         yield ProgramStart(program, line, files, f"{name}:{line.number}", is_clear)
 
 

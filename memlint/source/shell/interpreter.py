@@ -21,7 +21,7 @@ from memlint.source.shell.expansion import Expander, WorkLimitReached
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.programs import NUMBER_OF_GPUS, counts_gpus, lists_gpus, printed
 from memlint.source.shell.redirections import given_text, written_file
-from memlint.source.shell.state import ShellFunction, State, Truth, Variable, merged, path_in
+from memlint.source.shell.state import ShellFunction, State, Truth, Variable, distinct, merged, path_in
 from memlint.source.shell.text import (
     Text,
     Where,
@@ -134,10 +134,10 @@ class Interpreter:
             return states
         alive = [one for one in states if not one.is_dead]
         self.expander.spend(sum(10 + 5 * len(one.variables) for one in alive))
-        distinct = list({one.says(): one for one in reversed(alive)}.values())[::-1] if len(alive) > 1 else alive
-        if len(distinct) > MOST_WAYS:
-            return [merged(distinct, node.start_point[0] + 1)]
-        return distinct or states[:1]
+        ways = distinct(alive)
+        if len(ways) > MOST_WAYS:
+            return [merged(ways, node.start_point[0] + 1)]
+        return ways or states[:1]
 
     def _block(self, node: Node, source: Source, state: State) -> States:
         if source.of(node).startswith("(("):

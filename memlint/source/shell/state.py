@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlint._record import NamedTuple
@@ -98,15 +98,28 @@ class State:
         """The exported variables."""
         return {name: self.variables[name].value for name in self.exported if name in self.variables}
 
-    def says(self) -> tuple[object, ...]:
-        """The part of the state that must be equal for two states to count as equal, without places and reasons."""
+    def says(self, names: Collection[str]) -> tuple[object, ...]:
+        """The part of the state that must be equal for two states to count as equal, without places and reasons.
+        `names`: of variables that may differ."""
         variables = frozenset(
-            (name, one.is_array, tuple(word.text for word in one.words)) for name, one in self.variables.items()
+            (name, one.is_array, tuple(word.text for word in one.words))
+            for name, one in self.variables.items()
+            if name in names
         )
         arguments = tuple(word.text for word in self.arguments)
         printed = None if self.output is None else tuple(piece.text for piece in self.output)
         written = frozenset((name, tuple(piece.text for piece in text)) for name, text in self.files.items())
         return variables, self.folder, arguments, self.is_dead, self.left, written, self.exported, printed
+
+
+def distinct(states: Sequence[State]) -> list[State]:
+    """The states without those that say the same as one before them."""
+    if len(states) < 2:
+        return list(states)
+    first, *others = (one.variables for one in states)
+    every = {name for variables in (first, *others) for name in variables}
+    names = {name for name in every if any(one.get(name) is not first.get(name) for one in others)}
+    return list({one.says(names): one for one in reversed(states)}.values())[::-1]
 
 
 def merged(states: Iterable[State], line: int) -> State:

@@ -131,13 +131,17 @@ def _merged(left: Piece, right: Piece) -> Piece | None:
 
 def part(piece: Piece, start: int, end: int) -> Piece:
     """The characters [start, end) of a known piece, with their place if the file has exactly these characters."""
-    at = piece.at
     if start == 0 and end == len(piece.text):
         return piece
-    if at is not None:
-        same = at.end - at.start == len(piece.text)
-        at = at._replace(start=at.start + start, end=at.start + end) if same else None
-    return piece._replace(text=piece.text[start:end], at=at)
+    return piece._replace(text=piece.text[start:end], at=place_in(piece, start, end))
+
+
+def place_in(piece: Piece, start: int, end: int) -> Where | None:
+    """The place of the characters [start, end) of a known piece, if the file has exactly these characters."""
+    at, length = piece.at, len(piece.text)
+    if at is None or (start == 0 and end == length):
+        return at
+    return Where(at.path, at.start + start, at.start + end) if at.end - at.start == length else None
 
 
 def cut(text: Text, start: int, end: int | None = None) -> Text:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from memlint.source.shell.text import Piece, Text, Where, part
+from memlint.source.shell.text import Piece, Text, Where, part, place_in
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -19,6 +19,8 @@ MOST_PARSE_STEPS = 4_000  # calls of tree-sitter's progress callback
 # The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
 _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
 
+# For each byte of UTF-8, whether a character begins with it.
+_BEGINS = bytes(not 0x80 <= byte < 0xC0 for byte in range(256))
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
 
 
@@ -47,11 +49,12 @@ class Source:
         self.pieces = pieces = tuple(part for piece in pieces for part in _readable(piece))
         self.text = "".join(piece.text for piece in pieces)
         self._bytes = self.text.encode("utf-8", "replace")
-        self._offsets: list[int] | None = None
+        self._offsets: list[int] | None = None  # of the characters that the bytes are in, one further on; see `offset`
         self._starts = [0, *accumulate(len(piece.text) for piece in pieces)]
         self.tree = self._parsed()
 
     @classmethod
+    @lru_cache(maxsize=8)  # one script calls others again and again
     def of_file(cls, path: str, text: str) -> Source:
         return cls((Piece(_with_plain_ends(text), Where(path, 0, len(text))),))
 
@@ -82,8 +85,9 @@ class Source:
         if len(self._bytes) == len(self.text):
             return byte
         if self._offsets is None:
-            self._offsets = [0, *accumulate(len(letter.encode("utf-8", "replace")) for letter in self.text)]
-        return bisect_right(self._offsets, byte) - 1
+            begins = self._bytes.translate(_BEGINS) + b"\1"
+            self._offsets = list(accumulate(begins, initial=-1))
+        return self._offsets[byte + 1]
 
     def span(self, node: Node) -> tuple[int, int]:
         """Where a node's text is. The grammar puts the blanks between two expansions of a string into the second."""
@@ -110,6 +114,9 @@ class Source:
 
     def where(self, start: int, end: int) -> Where | None:
         """The place of [start, end) in a file; None if it comes from several places."""
+        index = bisect_right(self._starts, start) - 1
+        if start < end and index < len(self.pieces) and end <= self._starts[index + 1]:  # as nearly always
+            return place_in(self.pieces[index], start - self._starts[index], end - self._starts[index])
         pieces = self.piece(start, end)
         if not pieces or pieces[0].at is None or pieces[-1].at is None or pieces[0].at.path != pieces[-1].at.path:
             return None
