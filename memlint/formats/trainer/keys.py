@@ -69,7 +69,7 @@ _MODEL = (
         *("model_name_or_path", "text", "model.name"),
         also=("model.architecture",),
         about="The model: a name of the Hugging Face hub or a folder. Its shapes come from memlint's catalog.",
-        older=("model_name", "model_id"),
+        older=("model_name", "model_id", "base_model", "model_path", "model"),
         read=model.read_model,
         read_only=True,
     ),
