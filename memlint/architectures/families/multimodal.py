@@ -20,6 +20,7 @@ from memlint.architectures.families import (
     llama,
     mixture,
     phi3,
+    pre_llama,
     qwen_vision,
 )
 from memlint.architectures.model import Architecture, DecoderLayer, Tower, Weight, layer_parameters
@@ -58,6 +59,9 @@ TEXT: Mapping[str, Build] = {
     "glm_ocr_text": dense.glm4,
     "hunyuan_vl_text": dense.hunyuan_v1_dense,
     "paddleocr_vl_text": dense.ernie4_5,
+    "persimmon": pre_llama.persimmon,
+    "molmo2_text": dense.molmo2_text,
+    "deepseek_ocr2_text": experts.deepseek_ocr2_text,
 }
 
 

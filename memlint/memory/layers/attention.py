@@ -165,7 +165,9 @@ def _normed_heads(
     if shape.qk_norm == "none":
         return x
     rows = rows if shape.qk_norm == "head" else "rows"
-    if context.kernels.liger:
+    if context.family.attention.layer_norm_of_heads:
+        found = norm.layer(context.tape, x, weight, rows, context.kernels.autocast_width)
+    elif context.kernels.liger:
         found = norm.liger_rms(context.tape, x, weight, rows)
     else:
         found = norm.rms(context.tape, x, weight, rows, gemma)
