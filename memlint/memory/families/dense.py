@@ -98,7 +98,7 @@ NEWER = Family(
     model_types=(
         *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
         *("glmasr", "lfm3_vl", "mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
-        *("olmo_hybrid", "youtu"),
+        "youtu",
     ),
     code=since(5),
 )
