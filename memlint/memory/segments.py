@@ -213,9 +213,9 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside the
     half-precision copies that attention saves.
 
-    Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is, and values are cached in the dtype of the keys
-    (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast attention saves what is
-    cached. A checkpointed model caches nothing (utils/generic.py:1042).
+    Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is, and values are cached
+    in the dtype of the keys (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast
+    attention saves what is cached. A checkpointed model caches nothing (utils/generic.py:1042).
     """
     attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
     rotary, normed_later = family.rotary, family.attention.norms_after_rotary
