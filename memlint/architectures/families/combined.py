@@ -262,10 +262,12 @@ def aria(c: ModelConfig) -> Architecture:
 def molmo2(c: ModelConfig) -> Architecture:
     """Molmo 2: a vision transformer of which two layers are read, pooled by attention, before Qwen3's layers."""
     text = language_model(c, "molmo2_text")
-    vision, adapter = nested(c, "vision_config"), nested(c, "adapter_config")
-    tower = _molmo2_tower(vision)
-    hidden = adapter.integer("hidden_size")
-    read = len(adapter.items("vision_feature_layer") or (0, 0))
+    adapter = nested(c, "adapter_config")
+    layers = adapter.items("vision_feature_layer") or adapter.items("vit_layers") or [-3, -9]
+    tower = _molmo2_tower(nested(c, "vision_config"))
+    if not c.mapping("vision_config") and c.mapping("vit_config"):
+        tower = _published_molmo2_tower(c, [int(layer) for layer in layers])
+    hidden, read = adapter.integer("hidden_size"), len(layers)
     heads, dim = adapter.integer("num_attention_heads"), adapter.integer("head_dim")
     kv, bias = adapter.integer("num_key_value_heads", heads), adapter.flag("attention_bias", True)
     wide = read * tower.hidden_size
@@ -277,6 +279,16 @@ def molmo2(c: ModelConfig) -> Architecture:
         *_gated_to(adapter, "image_projector", hidden),
     )
     return whole(c, "Molmo2ForConditionalGeneration", text, projected(tower, weights))
+
+
+def _published_molmo2_tower(c: ModelConfig, read: list[int]) -> Tower:
+    """The tower of a published configuration, under other names; its layers end at the last one that is read
+    (configuration_molmo2.py, Molmo2Config.__post_init__)."""
+    names = {"image_num_pos": "num_position_embeddings", "image_patch_size": "patch_size"}
+    names["image_default_input_size"] = "image_size"
+    values = {names.get(name, name): value for name, value in c.mapping("vit_config").items()}
+    tower = _molmo2_tower(defaulted(values, f"{c.family}/vision_config"))
+    return tower._replace(layers=max(layer % tower.layers for layer in read) + 1)
 
 
 def _gated_to(c: ModelConfig, prefix: str, inside: int) -> Weights:
