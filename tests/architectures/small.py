@@ -817,7 +817,22 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
                 "text_hidden_size": 96,
                 "vision_feature_layer": [0, 1],
             },
-        }
+        },
+        {
+            "text_config": {**SMALL, "head_dim": 16, "qkv_bias": True, "qk_norm_type": "olmo"},
+            "vit_config": {
+                "hidden_size": 32,
+                "intermediate_size": 72,
+                "num_hidden_layers": 5,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "head_dim": 8,
+                "image_default_input_size": [56, 56],
+                "image_num_pos": 16,
+                "image_patch_size": 14,
+            },
+            "adapter_config": {"vit_layers": [-3, -2], "text_hidden_size": 96},
+        },
     ],
     "fuyu": [{"text_config": text("persimmon"), "hidden_size": 96, "vocab_size": 352, "num_hidden_layers": 3}],
     "olmo_hybrid": [
@@ -856,5 +871,6 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
     "kimi_k25", "mpnet", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
     "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
-    "qwen3_asr", "granite4_vision", "deepseek_ocr2", "lfm3_vl", "video_llama_3", "fuyu", "deepseek_vl_hybrid", "glmasr", "got_ocr2",
+    "qwen3_asr", "granite4_vision", "deepseek_ocr2", "lfm3_vl", "video_llama_3", "fuyu", "deepseek_vl_hybrid",
+    "glmasr", "got_ocr2",
 }  # fmt: skip

@@ -270,7 +270,7 @@ def molmo2(c: ModelConfig) -> Architecture:
     hidden, read = adapter.integer("hidden_size"), len(layers)
     heads, dim = adapter.integer("num_attention_heads"), adapter.integer("head_dim")
     kv, bias = adapter.integer("num_key_value_heads", heads), adapter.flag("attention_bias", True)
-    wide = read * tower.hidden_size
+    wide = read * hidden
     weights = (
         *linear("image_pooling_2d.q_proj", heads * dim, wide, bias),
         *linear("image_pooling_2d.k_proj", kv * dim, wide, bias),
