@@ -349,7 +349,7 @@ def cwm(c: ModelConfig) -> Architecture:
 def molmo2_text(c: ModelConfig) -> Architecture:
     """Molmo 2's language model: Qwen3's layers, or OLMo's, which norm all heads together and after each block. Its
     table has rows for image tokens that the head has not."""
-    bias, kind = c.flag("attention_bias"), "head" if c.text("qk_norm_type", "qwen3") == "qwen3" else "full"
+    bias, kind = c.flag("qkv_bias"), "head" if c.text("qk_norm_type", "qwen3") == "qwen3" else "full"
     after = c.flag("norm_after")
     built = standard(
         c,
