@@ -88,6 +88,7 @@ COVERED = {
     "tests/architectures/test_families.py": (
         *("architectures.assemble", "architectures.blocks", "architectures.towers", "architectures.families.dense"),
         *("architectures.families.encoders", "architectures.families.vision_language"),
+        "architectures.families.combined",
         "architectures.families.document_readers",
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
         *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),

@@ -56,6 +56,9 @@ TOWERS = (
     "pixtral",
     "qwen2_audio_encoder",
     "voxtral_encoder",
+    "idefics3_vision",
+    "sam_vision_model",
+    "glmasr_encoder",
 )
 
 

@@ -56,7 +56,7 @@ class TokenMixer(NamedTuple):
     value_norm: bool = False  # a norm without weight over each value head (Gemma 4)
     index_heads: int = 0  # of an indexer that chooses the keys of each query (DeepSeek V3.2)
     masks_choice: bool = False  # each layer has a mask of its own, with the keys that were chosen
-    relative_rows: int = 0  # of a table of distances, which is multiplied with queries and keys (DeBERTa)
+    relative_rows: int = 0  # of a table of distances, for products with queries (DeBERTa) or as biases (T5)
     position_terms: int = 0  # how many of these products are added to the scores
     gated_norm: bool = True  # the output of Mamba 2's scan is normed and gated together
 

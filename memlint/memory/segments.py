@@ -13,6 +13,7 @@ import memlint.memory.layers.elements as elements
 import memlint.memory.sharding.model_parallel as parallel
 import memlint.memory.shared_keys as shared_keys
 from memlint.architectures.model import Architecture, DecoderLayer
+from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.walk import HeadProduct, Segment, TensorBytes, tensor_bytes
 from memlint.memory.embedding_segment import embedding_segment, gradient_of_tied
@@ -212,13 +213,16 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     """Bytes of the keys and values that the language model of an image-text model caches in its forward, beside the
     half-precision copies that attention saves.
 
-    Rotated keys are fp32 under autocast where the residual stream is, and values are cached in the dtype of the keys
-    (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast attention saves what is
-    cached. A checkpointed model caches nothing (utils/generic.py:1042).
+    Rotated keys are fp32 under autocast where the residual stream or the weight of their norm is, and values are cached
+    in the dtype of the keys (transformers 5.23 cache_utils.py, DynamicLayer.lazy_initialization). Without autocast
+    attention saves what is cached. A checkpointed model caches nothing (utils/generic.py:1042).
     """
     attention, family = kind.shape.attention, families.of_layer(kind.shape.class_name)
     rotary, normed_later = family.rotary, family.attention.norms_after_rotary
     casts_back = rotary.casts_back or rotary.in_fp32 or rotary.factors_in_fp32
+    normed_in_fp32 = kind.roles.head_norm is not None and kind.roles.head_norm.width == FP32_BYTES
+    norm_casts_back = family.norm.scales_in_fp32 or kind.shape.norm == "rms_gemma"
+    casts_back = casts_back and (norm_casts_back or not normed_in_fp32)
     in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
     in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < mode.width
     caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache

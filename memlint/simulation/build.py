@@ -65,9 +65,22 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     torch.set_default_dtype(dtype)
     try:
         with torch.device("meta"):
-            return model_class(settings)
+            return _built(model_class, settings)
     finally:
         torch.set_default_dtype(default_dtype)
+
+
+def _built(model_class: Any, settings: Any) -> Any:
+    """The model. Towers that choose a class by the name of the implementation know eager attention (SamVisionModel)."""
+    try:
+        return model_class(settings)
+    except KeyError as error:
+        if error.args != (settings._attn_implementation,):
+            raise
+    for part in _sub_configs(settings):
+        if not getattr(part, "vocab_size", 0):
+            part._attn_implementation = "eager"
+    return model_class(settings)
 
 
 def _sub_configs(settings: Any) -> Iterator[Any]:
@@ -75,6 +88,7 @@ def _sub_configs(settings: Any) -> Iterator[Any]:
         part = getattr(settings, name, None)
         if part is not None:
             yield part
+            yield from _sub_configs(part)
 
 
 def add_adapter(model: Any, adapter: Adapter) -> Any:

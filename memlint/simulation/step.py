@@ -227,8 +227,11 @@ def _inputs(model: Any, settings: StepSettings) -> dict[str, torch.Tensor]:
     if settings.source_length and model.config.is_encoder_decoder:
         found["input_ids"] = torch.zeros((shape[0], settings.source_length), dtype=torch.int64)
     # Classes that do not use the attention interface make scores' masks of it in its own dtype.
-    if families.of_model_type(model.config.model_type).attention.eager_only:
+    family = families.of_model_type(model.config.model_type)
+    if family.attention.eager_only:
         found["attention_mask"] = torch.ones(shape, dtype=torch.int64)
+    if family.vision.needs_token_types:
+        found["mm_token_type_ids"] = torch.zeros(shape, dtype=torch.int64)
     return found
 
 

@@ -84,6 +84,15 @@ TWO_SIDES = {
     "pad_token_id": 0,
     "decoder_start_token_id": 0,
 }
+SAM: dict[str, Any] = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 64,
+    "global_attn_indexes": [1],
+    "window_size": 2,
+    "mlp_dim": 72,
+}
 WHISPER = {
     "d_model": 32,
     "encoder_layers": 2,
@@ -718,6 +727,125 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             "out_hidden_size": 128,
         }
     ],
+    "video_llama_3": [
+        {"text_config": text("qwen2"), "vision_config": {**CLIP, "model_type": "video_llama_3_vision"}},
+    ],
+    "lfm3_vl": [
+        {
+            "text_config": text("lfm3", pad_token_id=0),
+            "vision_config": {
+                **{name: CLIP[name] for name in ("hidden_size", "intermediate_size", "num_attention_heads")},
+                "num_hidden_layers": 3,
+                "num_key_value_heads": 2,
+                "layer_types": ["conv", "full_attention", "conv"],
+            },
+            "projector_hidden_size": 48,
+        }
+    ],
+    "granite_docling": [
+        {
+            "text_config": {**SMALL, "pad_token_id": 0},
+            "vision_config": {**CLIP, "image_size": 64, "patch_size": 16, "model_type": "granite_docling_vision"}
+            | {"out_hidden_size": 96, "deepstack_visual_indexes": [0, 1]},
+            "pad_token_id": 0,
+        }
+    ],
+    "granite4_vision": [
+        {
+            "text_config": {**SMALL, "num_hidden_layers": 4},
+            "vision_config": {**SIGLIP, "hidden_size": 64},
+            "downsample_rate": "1/2",
+            "deepstack_layer_map": [[-1, 0], [-2, 1]],
+            "spatial_target_layers": [0, 1, 2, 3],
+        }
+    ],
+    "got_ocr2": [{"text_config": text("qwen2"), "vision_config": {**SAM, "output_channels": 16}}],
+    "deepseek_vl_hybrid": [
+        {
+            "text_config": text("llama"),
+            "vision_config": SIGLIP,
+            "high_res_vision_config": {"model_type": "sam_vision_model", **SAM, "output_channels": 16},
+        }
+    ],
+    "deepseek_ocr2": [
+        {
+            "text_config": {
+                **SMALL,
+                **ROUTED,
+                "num_key_value_heads": 6,
+                "mlp_layer_types": ["dense", "sparse", "sparse"],
+            },
+            "vision_config": {
+                "sam_config": SAM,
+                "encoder_config": {**SMALL, "hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2},
+            },
+        }
+    ],
+    "glmasr": [
+        {
+            "text_config": text("llama"),
+            "audio_config": {
+                "model_type": "glmasr_encoder",
+                "hidden_size": 32,
+                "intermediate_size": 128,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "num_mel_bins": 16,
+            },
+        }
+    ],
+    "aria": [
+        {
+            "text_config": {**SMALL, "moe_num_experts": 5, "pad_token_id": 0},
+            "vision_config": {**CLIP, "model_type": "idefics3_vision"},
+            "projector_patch_to_query_dict": {"16": 9},
+        }
+    ],
+    "aria_text": [{**SMALL, "moe_num_experts": 5, "pad_token_id": 0}],
+    "granitemoe_swa": [{**SMALL, "num_local_experts": 4}],
+    "molmo2": [
+        {
+            "text_config": {**SMALL, "head_dim": 16, "additional_vocab_size": 8},
+            "vision_config": {**SIGLIP, "num_key_value_heads": 4, "head_dim": 8, "image_size": [56, 56]}
+            | {"model_type": "molmo2_vision"},
+            "adapter_config": {
+                "hidden_size": 32,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "head_dim": 8,
+                "intermediate_size": 72,
+                "text_hidden_size": 96,
+                "vision_feature_layer": [0, 1],
+            },
+        },
+        {
+            "text_config": {**SMALL, "head_dim": 16, "qkv_bias": True, "qk_norm_type": "olmo"},
+            "vit_config": {
+                "hidden_size": 32,
+                "intermediate_size": 72,
+                "num_hidden_layers": 5,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 4,
+                "head_dim": 8,
+                "image_default_input_size": [56, 56],
+                "image_num_pos": 16,
+                "image_patch_size": 14,
+            },
+            "adapter_config": {"vit_layers": [-3, -2], "text_hidden_size": 96},
+        },
+    ],
+    "fuyu": [{"text_config": text("persimmon"), "hidden_size": 96, "vocab_size": 352, "num_hidden_layers": 3}],
+    "olmo_hybrid": [
+        {
+            **SMALL,
+            "pad_token_id": 0,
+            "num_hidden_layers": 4,
+            "linear_num_key_heads": 3,
+            "linear_num_value_heads": 6,
+            "layer_types": ["linear_attention", "full_attention"] * 2,
+        },
+        {**SMALL, "pad_token_id": 0, **ROPE},
+    ],
     "mllama": [
         {
             "text_config": {
@@ -743,5 +871,6 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "qwen2_audio", "smolvlm", "vipllava", "voxtral", "shieldgemma2", "aya_vision", "cohere2_vision", "lfm2_vl",
     "kimi_k25", "mpnet", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
     "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
-    "qwen3_asr",
+    "qwen3_asr", "granite4_vision", "deepseek_ocr2", "lfm3_vl", "video_llama_3", "fuyu", "deepseek_vl_hybrid",
+    "glmasr", "got_ocr2",
 }  # fmt: skip

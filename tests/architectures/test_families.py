@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from memlint.architectures import from_config
 from memlint.architectures.builder import families
 from memlint.architectures.model import parameters
 from tests.architectures import referee
-from tests.architectures.small import NO_DEFAULTS, VARIANTS
+from tests.architectures.small import NO_DEFAULTS, SMALL, VARIANTS
 
 SHARED = sorted(
     family
@@ -61,3 +63,24 @@ def test_gemma3n_has_its_conformer_its_two_embedders_and_the_one_tower_of_timm()
         if not re.match(r"conformer\.[1-9]", name)
     }
     assert names == real_names
+
+
+@pytest.mark.parametrize("outer", [None, False, True])
+@pytest.mark.parametrize("inner", [None, False, True])
+@pytest.mark.parametrize("family", ["paddleocr_vl", "qwen2_5_vl", "glm_ocr"])
+def test_the_head_is_tied_where_either_configuration_says_so(
+    family: str, inner: bool | None, outer: bool | None
+) -> None:
+    """Their classes forward the nested word, which is its class's default where it is silent."""
+    text, whole = ({} if word is None else {"tie_word_embeddings": word} for word in (inner, outer))
+    parts = VARIANTS[family][0] if family in VARIANTS else {}
+    nested = {name: part for name, part in parts.get("text_config", SMALL).items() if name != "tie_word_embeddings"}
+    values = {**parts, "text_config": {**nested, **text}, **whole}
+    tied = transformers.CONFIG_MAPPING[family](**copy.deepcopy(values)).tie_word_embeddings
+    assert from_config({"model_type": family, **values}).tied_embeddings == tied
+
+
+def test_published_paddleocr_vl_says_that_its_head_is_its_own_and_is_tied() -> None:
+    """A flat configuration: the nested class's default ties the head all the same."""
+    sizes = {"hidden_size": 96, "num_attention_heads": 6, "num_key_value_heads": 2, "head_dim": 16}
+    assert from_config({"model_type": "paddleocr_vl", **sizes, "tie_word_embeddings": False}).tied_embeddings

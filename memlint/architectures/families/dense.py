@@ -346,6 +346,22 @@ def cwm(c: ModelConfig) -> Architecture:
     )
 
 
+def molmo2_text(c: ModelConfig) -> Architecture:
+    """Molmo 2's language model: Qwen3's layers, or OLMo's, which norm all heads together and after each block. Its
+    table has rows for image tokens that the head has not."""
+    bias, kind = c.flag("qkv_bias"), "head" if c.text("qk_norm_type", "qwen3") == "qwen3" else "full"
+    after = c.flag("norm_after")
+    built = standard(
+        c,
+        "Molmo2",
+        attention=lambda key: grouped_query(c, bias=bias, qk_norm=kind, window=key),
+        unmodelled="norms follow the blocks of this Molmo 2" if after else "",
+    )
+    rows = c.integer("vocab_size") + c.integer("additional_vocab_size", 128, 0)
+    table = built.non_layer_weights[0]._replace(shape=(rows, built.hidden_size))
+    return built._replace(non_layer_weights=(table, *built.non_layer_weights[1:]))
+
+
 FAMILIES = {
     "arcee": arcee,
     "apertus": apertus,

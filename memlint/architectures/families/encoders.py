@@ -319,6 +319,7 @@ def t5(c: ModelConfig) -> Architecture:
         mixer, own = _t5_attention(c, "layer.0.SelfAttention")
         weights = own + norm("layer.0.layer_norm", hidden)
         if first or everywhere:
+            mixer = mixer._replace(relative_rows=buckets[0])
             weights += (Weight("layer.0.SelfAttention.relative_attention_bias.weight", buckets, "position"),)
         if decoder:
             weights += _t5_attention(c, "layer.1.EncDecAttention")[1] + norm("layer.1.layer_norm", hidden)
@@ -328,7 +329,7 @@ def t5(c: ModelConfig) -> Architecture:
             mlp,
             class_name=f"{_T5_NAMES[c.family]}Block",
             weights=weights + inside,
-            cross_attention=mixer if decoder else None,
+            cross_attention=mixer._replace(relative_rows=0) if decoder else None,
         )
 
     layers = [block(False, index == 0) for index in range(c.layers("num_layers"))]
@@ -405,7 +406,7 @@ def bart(c: ModelConfig) -> Architecture:
             norm="layer",
             class_name=f"{name}{part.capitalize()}Layer",
             weights=weights,
-            cross_attention=mixer if decoder else None,
+            cross_attention=mixer._replace(relative_rows=0) if decoder else None,
         )
 
     layers = [block("encoder", False)] * c.layers("encoder_layers")

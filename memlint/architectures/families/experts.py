@@ -103,6 +103,49 @@ def granitemoe(c: ModelConfig) -> Architecture:
     return _granite(c, "GraniteMoe", 0)
 
 
+def granitemoe_swa(c: ModelConfig) -> Architecture:
+    """Granite's mixture with sliding windows and sinks."""
+    bias, heads = c.flag("attention_bias"), c.integer("num_attention_heads")
+
+    def attention(window: int) -> MixerBlock:
+        mixer, weights = grouped_query(c, bias=bias, out_bias=bias, window=window, sinks=True)
+        return mixer, (*weights, Weight("self_attn.sinks", (heads,), "other"))
+
+    moe = _plain_mixture(c, count="num_local_experts", prefix="block_sparse_moe", router="router")
+    traits = {"residual_scale": True}
+    return sparse(
+        c, "GraniteMoeSWA", moe, attention=attention, layer_traits=traits, embedding_scale=True, logits_scale=True
+    )
+
+
+def aria_text(c: ModelConfig) -> Architecture:
+    """Aria's mixture: stacks as their product reads them, and two shared experts in one."""
+    hidden, size, experts = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("moe_num_experts")
+    shared, bias = size * c.integer("moe_num_shared_experts"), c.flag("mlp_bias")
+    weights = (
+        *linear("mlp.router", experts, hidden, kind="router"),
+        Weight("mlp.experts.gate_up_proj", (experts, hidden, 2 * size), "experts"),
+        Weight("mlp.experts.down_proj", (experts, size, hidden), "experts"),
+        *gated(c, prefix="mlp.shared_experts", size=shared, bias=bias)[1],
+    )
+    mlp = Mlp(
+        "moe",
+        size,
+        "silu",
+        experts=experts,
+        experts_per_token=min(c.integer("moe_topk"), experts),
+        expert_intermediate_size=size,
+        shared_intermediate_size=shared,
+    )
+    return sparse(c, "AriaText", (mlp, weights))
+
+
+def deepseek_ocr2_text(c: ModelConfig) -> Architecture:
+    """DeepSeek-OCR 2's language model: DeepSeek V2's mixture behind plain attention."""
+    kinds = [str(kind) for kind in c.items("mlp_layer_types")] or ["dense"] + ["sparse"] * (c.layers() - 1)
+    return sparse(c, "DeepseekOcr2Text", shared_mixture(c), kinds=kinds, dense_bias=c.flag("mlp_bias"))
+
+
 def granitemoeshared(c: ModelConfig) -> Architecture:
     return _granite(c, "GraniteMoeShared", c.integer("shared_intermediate_size", 0, 0))
 
@@ -577,6 +620,7 @@ def jetmoe(c: ModelConfig) -> Architecture:
 
 FAMILIES = {
     "afmoe": afmoe,
+    "aria_text": aria_text,
     "cohere2_moe": cohere2_moe,
     "dbrx": dbrx,
     "dots1": dots1,
@@ -586,6 +630,7 @@ FAMILIES = {
     "glm4_moe": glm4_moe,
     "gpt_oss": gpt_oss,
     "granitemoe": granitemoe,
+    "granitemoe_swa": granitemoe_swa,
     "granitemoeshared": granitemoeshared,
     "hunyuan_v1_moe": hunyuan_v1_moe,
     "hy_v3": hy_v3,

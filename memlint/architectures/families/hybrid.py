@@ -295,6 +295,59 @@ def delta_net(c: ModelConfig, *, fused: bool) -> MixerBlock:
     return mixer, weights
 
 
+def olmo_hybrid(c: ModelConfig) -> Architecture:
+    """OLMo Hybrid: a gated delta net with seven projections behind a norm, and OLMo 3's attention before its norms."""
+    hidden, bias, count = c.integer("hidden_size"), c.flag("attention_bias"), c.layers()
+    rotated = bool(c.mapping("rope_parameters"))
+
+    def make(attends: bool) -> DecoderLayer:
+        if not attends:
+            names = ("input_layernorm", "post_attention_layernorm")
+            net = _olmo_delta_net(c)
+            return layer("OlmoHybridLinearAttentionDecoderLayer", net, gated(c), norms(hidden, *names))
+        names = ("post_attention_layernorm", "post_feedforward_layernorm")
+        mixer = grouped_query(c, bias=bias, out_bias=bias, qk_norm="full", rotary_fraction=float(rotated))
+        return layer("OlmoHybridAttentionDecoderLayer", mixer, gated(c), norms(hidden, *names))
+
+    kinds = [str(kind) for kind in c.items("layer_types")]
+    attends = [kind == "full_attention" for kind in kinds] or [index % 4 == 3 for index in range(count)]
+    if count < 4 and not kinds:
+        attends[-1] = True
+    return decoder(c, "OlmoHybridForCausalLM", make, attends)
+
+
+def _olmo_delta_net(c: ModelConfig) -> MixerBlock:
+    hidden, heads = c.integer("hidden_size"), c.integer("num_attention_heads")
+    key_heads, value_heads = c.integer("linear_num_key_heads", heads), c.integer("linear_num_value_heads", heads)
+    key_dim = c.integer("linear_key_head_dim", int(0.75 * hidden / key_heads))
+    value_dim, kernel = c.integer("linear_value_head_dim", 2 * key_dim), c.integer("linear_conv_kernel_dim", 4)
+    keys, values = key_heads * key_dim, value_heads * value_dim
+    weights = (
+        Weight("linear_attn.A_log", (value_heads,), "other"),
+        Weight("linear_attn.dt_bias", (value_heads,), "other"),
+        *linear("linear_attn.q_proj", keys, hidden),
+        *linear("linear_attn.k_proj", keys, hidden),
+        *linear("linear_attn.v_proj", values, hidden),
+        *linear("linear_attn.a_proj", value_heads, hidden),
+        *linear("linear_attn.b_proj", value_heads, hidden),
+        *linear("linear_attn.g_proj", values, hidden),
+        *linear("linear_attn.o_proj", hidden, values),
+        *conv1d_depthwise("linear_attn.conv1d", 2 * keys + values, kernel, False),
+        *norm("linear_attn.o_norm", value_dim),
+    )
+    mixer = TokenMixer(
+        "gated_delta",
+        heads=value_heads,
+        kv_heads=key_heads,
+        head_dim=key_dim,
+        value_head_dim=value_dim,
+        conv_kernel=kernel,
+        output_gate=True,
+        chunk_size=64,
+    )
+    return mixer, weights
+
+
 def gated_attention(c: ModelConfig) -> MixerBlock:
     """Attention whose query projection also gives an output gate (Qwen3-Next)."""
     hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), head_size(c)
@@ -594,6 +647,7 @@ def _kimi_attends(c: ModelConfig, facts: Any) -> list[bool]:
 
 
 FAMILIES = {
+    "olmo_hybrid": olmo_hybrid,
     "bamba": bamba,
     "falcon_h1": falcon_h1,
     "falcon_mamba": pure_mamba,

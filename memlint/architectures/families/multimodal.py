@@ -20,6 +20,7 @@ from memlint.architectures.families import (
     llama,
     mixture,
     phi3,
+    pre_llama,
     qwen_vision,
 )
 from memlint.architectures.model import Architecture, DecoderLayer, Tower, Weight, layer_parameters
@@ -58,6 +59,9 @@ TEXT: Mapping[str, Build] = {
     "glm_ocr_text": dense.glm4,
     "hunyuan_vl_text": dense.hunyuan_v1_dense,
     "paddleocr_vl_text": dense.ernie4_5,
+    "persimmon": pre_llama.persimmon,
+    "molmo2_text": dense.molmo2_text,
+    "deepseek_ocr2_text": experts.deepseek_ocr2_text,
 }
 
 
@@ -102,8 +106,16 @@ def _moved(name: str, prefix: str) -> str:
     return prefix + name[len("model.") :] if name.startswith("model.") else name
 
 
+# Configurations that tie the head where the nested language model's one says so, its class's default included
+# (transformers 5.23 models/paddleocr_vl/configuration_paddleocr_vl.py:195 and others).
+_EITHER_TIES = {"glm4v", "glm4v_moe", "glm_ocr", "hunyuan_vl", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl"}
+
+
 def _tied(c: ModelConfig, text: ModelConfig) -> bool:
     """The outer config decides; where it is silent the inner one's word, else the outer class's default."""
+    if c.family in _EITHER_TIES:
+        own = text if text.values is not c.values else ModelConfig({}, text.family, text.defaults)
+        return c.flag("tie_word_embeddings") or own.flag("tie_word_embeddings")
     if c.has("tie_word_embeddings") or not text.has("tie_word_embeddings"):
         return c.flag("tie_word_embeddings")
     return text.flag("tie_word_embeddings")

@@ -10,6 +10,7 @@ from memlint.memory.families.traits import (
     LossTraits,
     NormTraits,
     RotaryTraits,
+    VisionTraits,
     before,
     since,
 )
@@ -45,6 +46,14 @@ GRANITE_SWA = Family(
     attention=AttentionTraits(sdpa=NEVER, scales_by_sinks=True),
     scales_after_embedding=True,
 )
+GRANITE_VISION = Family(
+    model_types=("granite4_vision",),
+    code=since(5),
+    scales_after_embedding=True,
+    vision=VisionTraits(passes_use_cache=True),
+)
+GRANITE_DOCLING = GRANITE_VISION._replace(model_types=("granite_docling",), vision=VisionTraits())
+MOLMO2 = Family(model_types=("molmo2",), code=since(5), vision=VisionTraits(needs_token_types=True))
 HYPERCLOVAX = Family(model_types=("hyperclovax", "hyperclovax_vision_v2"), code=since(5), scales_after_embedding=True)
 HUNYUAN = Family(
     model_types=("hunyuan_v1_dense",),
@@ -70,7 +79,12 @@ NEMOTRON = Family(
 HELIUM = Family(model_types=("helium",), classes=("Helium",), norm=NormTraits(scales_in_fp32=True))
 PHI = Family(model_types=("phi",), attention=AttentionTraits(sdpa=since(4, 39)))
 PHI3 = Family(model_types=("phi3",), attention=AttentionTraits(sdpa=since(4, 45)), liger=LigerTraits(supported=True))
-PERSIMMON = Family(model_types=("persimmon",), loss=LossTraits(in_own_dtype=before(4, 48)))
+PERSIMMON = Family(
+    model_types=("persimmon",),
+    classes=("Persimmon",),
+    attention=AttentionTraits(layer_norm_of_heads=True),
+    loss=LossTraits(in_own_dtype=before(4, 48)),
+)
 STABLELM = Family(
     model_types=("stablelm",),
     classes=("StableLm",),
@@ -83,8 +97,8 @@ STABLELM = Family(
 NEWER = Family(
     model_types=(
         *("cwm", "internlm3", "iquestcoder", "jais2", "kimi_k25"),
-        *("mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
-        *("olmo_hybrid", "youtu"),
+        *("glmasr", "lfm3_vl", "mellum", "minicpm3", "minimax_m3_vl", "ministral3"),
+        "youtu",
     ),
     code=since(5),
 )
@@ -109,6 +123,9 @@ ROWS = (
     EXAONE4,
     GRANITE,
     GRANITE_SWA,
+    GRANITE_VISION,
+    GRANITE_DOCLING,
+    MOLMO2,
     HYPERCLOVAX,
     HUNYUAN,
     HUNYUAN_VL,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import memlint.memory.families.routers as routers
-from memlint.memory.families.dense import COHERE, ERNIE, HUNYUAN
+from memlint.memory.families.dense import COHERE, ERNIE, GRANITE_SWA, HUNYUAN
 from memlint.memory.families.traits import (
     ALWAYS,
     NEVER,
@@ -131,7 +131,28 @@ HUNYUAN_MOE = Family(
     liger=LigerTraits(supported=True),
 )
 
+# models/aria/modeling_aria.py, AriaTextTopKRouter: a softmax of the chosen logits, without a dtype
+ARIA = Family(
+    model_types=("aria", "aria_text"),
+    classes=("AriaText",),
+    experts=ExpertTraits(
+        RouterTraits(scores="autocast", result="scores", chosen_first=True), inputs_first=True, stacked=since(5)
+    ),
+)
+GRANITEMOE_SWA = GRANITE_SWA._replace(
+    model_types=("granitemoe_swa",), classes=("GraniteMoeSWA",), experts=ExpertTraits(routers.CHOSEN_FIRST)
+)
+DEEPSEEK_OCR2 = Family(
+    model_types=("deepseek_ocr2",),
+    code=since(5),
+    classes=("DeepseekOcr2Text",),
+    experts=ExpertTraits(routers.SOFTMAX_IN_FP32),
+)
+
 ROWS = (
+    ARIA,
+    GRANITEMOE_SWA,
+    DEEPSEEK_OCR2,
     STACKED,
     STACKED_CHOSEN_FIRST,
     JAMBA,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.memory.families.traits import ExpertTraits, Family, LigerTraits, NormTraits, RotaryTraits
+from memlint.memory.families.traits import ExpertTraits, Family, LigerTraits, NormTraits, RotaryTraits, since
 
 _STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
@@ -26,5 +26,10 @@ FLEX_OLMO = Family(
     norm=NormTraits(scales_in_fp32=True, after_blocks=True),
     experts=ExpertTraits(peft_stacked_targets=_STACKED_TARGETS),
 )
+# The two kinds of layers of OLMo Hybrid: the first norms after its blocks, the second before them.
+OLMO_HYBRID = OLMO2._replace(
+    model_types=("olmo_hybrid",), classes=("OlmoHybridAttention",), code=since(5), liger=LigerTraits()
+)
+OLMO_HYBRID_LINEAR = Family(classes=("OlmoHybridLinear",), code=since(5), norm=NormTraits(scales_in_fp32=True))
 
-ROWS = (OLMO, OLMO2, OLMOE, FLEX_OLMO)
+ROWS = (OLMO, OLMO2, OLMOE, FLEX_OLMO, OLMO_HYBRID, OLMO_HYBRID_LINEAR)

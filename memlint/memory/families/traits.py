@@ -71,6 +71,8 @@ class AttentionTraits(NamedTuple):
     drops_no_output: bool = False
     # Queries and keys are rotated before they are normed, so that both forms are saved.
     norms_after_rotary: bool = False
+    # Norms of queries and keys are LayerNorms.
+    layer_norm_of_heads: bool = False
     # Every score has a bias by the distance of its tokens, one for each head, that layers share. What sdpa's kernels
     # save of it depends on the kernel: between nothing and what eager attention saves.
     position_bias: bool = False
@@ -252,6 +254,8 @@ class VisionTraits(NamedTuple):
     # The forward hands the whole model's `use_cache` to the language model. Else the language model reads that of its
     # own configuration, True by default, since the Trainer only switches off the whole model's (5.23 trainer.py:646).
     passes_use_cache: bool = False
+    # Training without the kind of each token (text, image) raises.
+    needs_token_types: bool = False
 
 
 class TowerTraits(NamedTuple):

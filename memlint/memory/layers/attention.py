@@ -165,7 +165,9 @@ def _normed_heads(
     if shape.qk_norm == "none":
         return x
     rows = rows if shape.qk_norm == "head" else "rows"
-    if context.kernels.liger:
+    if context.family.attention.layer_norm_of_heads:
+        found = norm.layer(context.tape, x, weight, rows, context.kernels.autocast_width)
+    elif context.kernels.liger:
         found = norm.liger_rms(context.tape, x, weight, rows)
     else:
         found = norm.rms(context.tape, x, weight, rows, gemma)
@@ -245,7 +247,7 @@ def _flash_core(
     saved = [query, key, value, found, logsumexp]
     inputs = [query, key, value]
     if context.family.attention.position_bias:
-        saved.append(_additive_mask(context, query))
+        saved.append(_additive_mask(context, shape, query))
         inputs += saved[5:]
     if kernels.bias and kernels.kernel_memory:  # torch 2.13 aten/src/ATen/native/transformers/attention.cpp, attn_bias
         saved.append(tape.new("bias", query.width))
@@ -254,10 +256,10 @@ def _flash_core(
     return found
 
 
-def _additive_mask(context: LayerContext, query: Value) -> Value:
+def _additive_mask(context: LayerContext, shape: TokenMixer, query: Value) -> Value:
     """`where(mask, position_bias, lowest)` for each sequence, as a kernel reads it: in the dtype of the queries
     (transformers 5.23 integrations/sdpa_attention.py, create_position_bias_mask)."""
-    tape, bias = context.tape, _position_bias(context, query)
+    tape, bias = context.tape, _position_bias(context, shape, query)
     mask = tape.new(context.pairs, 1)
     masked = tape.new(context.scores, bias.width)
     tape.node((masked,), (bias,) if bias.requires_grad else (), (mask,), ((context.scores, bias.width),))
@@ -289,7 +291,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
     if shape.softcap:
         scores = _softcap(tape, scores)
     if traits.position_bias:
-        scores = ops.replace(tape, scores, _biased(context, query, scores))
+        scores = ops.replace(tape, scores, _biased(context, shape, query, scores))
     if (
         context.kernels.mask
     ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
@@ -317,12 +319,13 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
     return found
 
 
-def _biased(context: LayerContext, query: Value, scores: Value) -> Value:
+def _biased(context: LayerContext, shape: TokenMixer, query: Value, scores: Value) -> Value:
     """`scores + position_bias`, which all sequences share: its gradient is summed over them (transformers 5.23
     models/t5/modeling_t5.py). In cross attention it is zero, in the dtype of the queries."""
-    tape, bias = context.tape, _position_bias(context, query)
+    tape, bias = context.tape, _position_bias(context, shape, query)
     found = tape.new(scores.extent, max(scores.width, bias.width))
-    if tape.leaf is not None:  # an input of the recomputed layer, which sums its gradients until the layer is done
+    if tape.leaf is not None and not context.family.attention.own_position_bias:
+        # an input of the recomputed layer, which sums its gradients until the layer is done
         gradient = (ParameterGradient(bias.extent, bias.width, bias.width),)
         tape.node((found,), (scores,), weights=gradient, aliases=True)
     else:
@@ -332,19 +335,36 @@ def _biased(context: LayerContext, query: Value, scores: Value) -> Value:
     return found
 
 
-def _position_bias(context: LayerContext, query: Value) -> Value:
-    """The bias that layers share, or one that this layer looks up by distance."""
+def _position_bias(context: LayerContext, shape: TokenMixer, query: Value) -> Value:
+    """The bias that layers share, or one that this layer makes: of zeros in cross attention, else by distance."""
     tape, between = context.tape, context.bias == "cross_bias"
     width = query.width if between else context.cos.width
     trains = context.linears["query"].weight.trainable and not between
-    if not context.family.attention.own_position_bias:
-        return Value(Storage(0), context.bias, width, trains or tape.leaf is not None)
-    found = tape.new(context.bias, width, trains)
-    if trains:
-        distances = tape.new("distances", INT64_BYTES)
-        tape.node((found,), (), (distances,))
-        tape.drop(distances)
-    return found
+    if context.family.attention.own_position_bias and between:
+        return tape.new(context.bias, width)
+    if context.family.attention.own_position_bias:
+        tape.spike(*_BUCKETS)
+        return _looked_up(tape, tape.new(context.bias, width, trains))
+    if shape.relative_rows and tape.leaf is not None:  # the first layer, recomputed: its bias is that of all layers
+        tape.spike(*_BUCKETS)
+        _looked_up(tape, Value(Storage(0), context.bias, width, trains))
+    return Value(Storage(0), context.bias, width, trains or tape.leaf is not None)
+
+
+def _looked_up(tape: Tape, bias: Value) -> Value:
+    """`bias` as the embedding of the distance of each pair of tokens, which saves its indices (transformers 5.23
+    models/umt5/modeling_umt5.py, UMT5Attention.compute_bias and _relative_position_bucket)."""
+    distances = tape.new("distances", INT64_BYTES)
+    if bias.requires_grad:
+        gradient = (ParameterGradient("w:position", bias.width, bias.width),)
+        tape.node((bias,), (), (distances,), weights=gradient)
+    tape.drop(distances)
+    return bias
+
+
+# What lives while buckets of distances are computed: five tensors of int64 and the least of two of them, logarithms in
+# fp32, and which distances are small.
+_BUCKETS = (*(("distances", INT64_BYTES),) * 6, ("distances", FP32_BYTES), ("distances", 1))
 
 
 def _sink_scale(context: LayerContext, scores: Value) -> Value:

@@ -37,6 +37,7 @@ def delta_net(
     query, key, value = ops.split(tape, convolved, ("delta_key", "delta_key", MIXED))
     rule = _fla_kernel if uses_fla else _in_torch
     mixed = rule(context, shape, query, key, value, decay, beta)
+    gate = gate if gate is not None else project(context, "g_proj", x, MIXED)
     normed = _gated_norm(context, mixed, gate, inner)
     tape.drop(mixed)
     found = project(context, "output", normed, "hidden")
@@ -44,12 +45,19 @@ def delta_net(
     return found
 
 
-def _projected(context: LayerContext, x: Value) -> tuple[Value, Value, Value, Value, tuple[Value, ...]]:
-    """The convolution's input, the output's gate, the inputs of beta and decay, and tensors to hold until the end.
+def _projected(context: LayerContext, x: Value) -> tuple[Value, Value | None, Value, Value, tuple[Value, ...]]:
+    """The convolution's input, the output's gate, the inputs of beta and decay, and tensors to hold until the end. Of
+    OLMo Hybrid, whose projections are all separate, the gate comes after the rule (OlmoHybridGatedDeltaNet).
 
     Qwen3-Next has two projections for all four; Python variables hold their results until the layer returns.
     """
     tape = context.tape
+    if "g_proj" in context.linears:
+        parts = [project(context, part, x, "delta_key") for part in ("query", "key")]
+        parts.append(project(context, "value", x, MIXED))
+        convolution_input = ops.concat(tape, tuple(parts), CONVOLVED)
+        tape.drop(*parts)
+        return convolution_input, None, project(context, "b_proj", x, ROWS), project(context, "a_proj", x, ROWS), ()
     if "in_projection" not in context.linears:
         convolution_input, gate = project(context, "in_proj_qkv", x, CONVOLVED), project(context, "in_proj_z", x, MIXED)
         return (
@@ -63,11 +71,11 @@ def _projected(context: LayerContext, x: Value) -> tuple[Value, Value, Value, Va
         project(context, "in_projection", x, "delta_qkvz"),
         project(context, "gate_projection", x, "rows*2"),
     )
-    parts = ops.split(tape, qkvz, ("delta_key", "delta_key", MIXED, MIXED))
-    copies = [ops.copy(tape, part) for part in parts]  # grouped by key heads, so that no part is contiguous
+    split = ops.split(tape, qkvz, ("delta_key", "delta_key", MIXED, MIXED))
+    copies = [ops.copy(tape, part) for part in split]  # grouped by key heads, so that no part is contiguous
     convolution_input = ops.concat(tape, (copies[0], copies[1], copies[2]), CONVOLVED)
     beta_input, decay_input = (ops.copy(tape, part) for part in ops.split(tape, beta_and_decay, (ROWS, ROWS)))
-    tape.drop(*parts, *copies[:3])
+    tape.drop(*split, *copies[:3])
     return convolution_input, copies[3], beta_input, decay_input, (qkvz, beta_and_decay)
 
 

@@ -181,7 +181,8 @@ def _xielu(context: LayerContext, x: Value) -> Value:
     clamped = ops.unary(tape, x)
     in_width = ops.cast(tape, clamped, width)
     tape.drop(clamped)
-    exponential = ops.unary_by_result(tape, in_width)
+    exponential = tape.new(extent, width)  # its derivative is `grad * (result + 1)`
+    tape.node((exponential,), (in_width,), (exponential,), ((extent, width),))
     tape.drop(in_width)
     difference = ops.add(tape, exponential, x)
     tape.drop(exponential)

@@ -27,6 +27,14 @@ CASES = {
     "LayerNorm in the dtype of autocast": ("nemotron", Step("lora", False, "sdpa")),
     "a residual stream in fp32": ("mamba2", Step("pure", True, "sdpa")),
     "an output that is scaled in place": ("gemma4_text", Step("full", True, "sdpa")),
+    "distances that each layer looks its biases up by": ("umt5", Step("full", False, "sdpa")),
+    "distances of a layer that runs again": ("t5", Step("pure", True, "sdpa")),
+    "what the derivative of expm1 makes": ("apertus", Step("lora", True, "sdpa")),
+    "LayerNorms of queries and keys": ("persimmon", Step("pure", True, "sdpa")),
+    "a gated delta net whose projections are all separate": ("olmo_hybrid", Step("lora", False, "sdpa")),
+    "cached keys whose norm has a weight in fp32": ("lfm3_vl", Step("full", False, "sdpa")),
+    "a softmax of the chosen experts' logits": ("aria", Step("full", False, "sdpa")),
+    "no cache, a scaled embedding and two groups of projectors": ("granite4_vision", Step("full", False, "sdpa")),
 }
 
 
