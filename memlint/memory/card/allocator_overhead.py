@@ -85,9 +85,11 @@ def doubtful_bytes(allocated: int, run: Run, details: Mapping[str, int], terms: 
     It works on flat fp32 copies of sub-groups of up to 1e9 elements (deepspeed 0.19 runtime/zero/stage3.py,
     _prepare_fp32_grad_for_sub_group). The blocks are large, and the next forward splits them for its activations, as
     far as it needs them: eight of ms-swift's examples take 1.05 to 1.25 times their tensors
-    (benchmarks/accuracy/published_figures.py), 1.3 times with the copies beside everything else.
+    (benchmarks/accuracy/published_figures.py), 1.3 times with the copies beside everything else. Segments that grow
+    serve tensors of any size, and a measured fragmentation has what is left reserved in it.
     """
-    if not _steps_in_groups(run):
+    is_measured = run.hardware.fragmentation is not None
+    if not _steps_in_groups(run) or run.stack.expandable_segments or is_measured:
         return 0
     reserved = reserved_bytes(allocated, run, details, terms)
     return reserved_bytes(allocated, run, details, terms, keeps_copies=True) - reserved

@@ -135,8 +135,8 @@ def images_counted(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def with_images_counted(run: Run, units: tuple[Unit, ...]) -> Run:
-    """The run with the images that the central figure assumes. Whoever does not say how many there are has none of more
-    tokens than a sequence holds: such an image is encoded, and then the step fails."""
+    """The run with the images that the central figure assumes. Where nobody says how many there are, none has more
+    tokens than a sequence holds: the step would fail."""
     stated, sequence = isinstance(run.sequence.images, int), run.sequence
     sequence = sequence._replace(images=images_counted(run, units))
     architecture: Architecture = run.model.architecture

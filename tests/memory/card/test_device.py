@@ -11,7 +11,20 @@ from memlint.hardware.model import Gpu
 from memlint.memory.card import device
 from memlint.memory.estimate import estimate
 from memlint.memory.parameters import units
-from memlint.run import Amount, Attention, Hardware, Loss, Method, Model, Parallelism, Quantization, Run, Stack, replace
+from memlint.run import (
+    Amount,
+    Attention,
+    Hardware,
+    Loss,
+    Method,
+    Model,
+    Parallelism,
+    Quantization,
+    Run,
+    Stack,
+    Zero,
+    replace,
+)
 from tests.memory.runs import run as small_run
 
 GIB = 1 << 30
@@ -291,3 +304,18 @@ def test_a_card_that_is_named_holds_the_context_of_the_engine_too() -> None:
     outside = device._outside_of(gpu, own, device.constants())
     assert outside == device.outside_allocator(on_card)
     assert outside > device._outside_of(gpu, shared, device.constants())
+
+
+def test_copies_of_a_zero_3_step_are_doubtful_where_the_allocator_may_keep_them() -> None:
+    """Not with segments that grow, and not where a measurement says what stays reserved."""
+    sharded = Parallelism(8, engine="deepspeed", zero=Zero(stage=3))
+    run = _lora(A100, Loss("plain"))._replace(method=Method("full"), parallelism=sharded)
+    details = {"forward_bytes": 30 * GIB, "backward_bytes": 30 * GIB, "optimizer_step_temporary_bytes": 8 * GIB}
+
+    def upper(run: Run, copies: bool) -> int:
+        return device.card(30 * GIB, run, details if copies else {**details, "optimizer_step_temporary_bytes": 0}).high
+
+    grown = run._replace(stack=Stack(expandable_segments=True))
+    measured = replace(run, {"hardware.fragmentation": Amount(share=0.4)})
+    assert upper(run, True) > upper(run, False) + 4 * GIB
+    assert [upper(one, True) - upper(one, False) for one in (grown, measured)] == [0, 0]
