@@ -76,8 +76,9 @@ def merge_reports(reports: Iterable[FileReport], number: int = 0) -> Sequence[Fi
         pointed = {item.location.path for item in report.findings} | {run.path for run in report.runs}
         pointed -= {report.path}
         commands = {_file_of(place) for place in (*_commands_of(report), *report.commanded)} - {report.path}
-        if pointed or commands or report.path in order or report.path in groups.group_of:
-            groups.join(report.path, pointed | commands)
+        together = pointed | commands | set(report.starts)
+        if together or report.path in order or report.path in groups.group_of:
+            groups.join(report.path, together)
         else:
             (report,) = _merge_at_once((report,))
         groups.last[report.path] = number
@@ -155,8 +156,9 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
     best: dict[tuple[object, ...], Finding] = {}
     own: set[tuple[object, ...]] = set()  # the findings of a file's own report, which come before those of others
     order: dict[str, FileReport] = {}
-    for report in reports:
-        for path in (report.path, *sorted({item.location.path for item in report.findings})):
+    given = tuple(reports)
+    for first, report in zip(given, _without_runs_of_scripts(given), strict=True):
+        for path in (report.path, *sorted({item.location.path for item in first.findings})):
             previous = order.setdefault(path, FileReport(path, "", ()))
             latest = report if path == report.path else previous
             order[path] = latest._replace(texts={**previous.texts, **report.texts} if previous.texts else report.texts)
@@ -174,6 +176,40 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
         report._replace(findings=tuple(sorted(by_path[path], key=location_key)), runs=tuple(_shown_runs(report, order)))
         for path, report in order.items()
     )
+
+
+def _without_runs_of_scripts(reports: Sequence[FileReport]) -> Iterator[FileReport]:
+    """The reports without runs of configs that a script among them starts as they stand, and what is said of their
+    figures.
+
+    The script's run is the same one, with the launcher, the GPUs and the card that the script names; what is found in
+    it points to the config as well.
+    """
+    configs = _started_by_scripts(reports)
+    for report in reports:
+        others = configs.difference(report.starts)
+        if not others:
+            yield report
+            continue
+        findings = (item for item in report.findings if not _is_of_figures(item, report, others))
+        runs = (run for run in report.runs if run.path not in others)
+        yield report._replace(findings=tuple(findings), runs=tuple(runs))
+
+
+def _started_by_scripts(reports: Sequence[FileReport]) -> frozenset[str]:
+    """The configs all of whose runs are those of scripts that start them as they stand."""
+    trained: dict[str, set[tuple[str | None, str]]] = {}
+    for report in reports:
+        for config in report.starts:
+            trained.setdefault(config, set()).update(report.trains)
+    return frozenset(
+        report.path for report in reports if report.trains and trained.get(report.path, set()).issuperset(report.trains)
+    )
+
+
+def _is_of_figures(item: Finding, report: FileReport, configs: Collection[str]) -> bool:
+    """Whether a finding is about the figures of a run of one of these configs."""
+    return item.rule.startswith(_RULES_OF_FIGURES) and bool({report.path, item.location.path} & set(configs))
 
 
 def _commands_of(report: FileReport) -> Iterator[str]:

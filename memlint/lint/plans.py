@@ -71,7 +71,7 @@ class RunPlans(NamedTuple):
 def plan_files(linter: Linter, paths: Iterable[str], wanted: PlanRequest) -> list[RunPlans]:
     """The plans of every run in the files. Raises UsageError where none of them has a run or a key to be kept is
     misspelled."""
-    targets = [target for path in paths for target in plan_targets(linter, path)]
+    targets = _without_started([target for path in paths for target in plan_targets(linter, path)])
     refuse_misspelled(wanted.keep, (target.analysis for target in targets))
     rows = [_row(target, number, wanted) for target in targets for number in range(len(target.analysis.runs))]
     if not rows:
@@ -79,6 +79,13 @@ def plan_files(linter: Linter, paths: Iterable[str], wanted: PlanRequest) -> lis
         reasons = reading_errors(findings)
         raise UsageError(next(reasons, "no training config to plan for among these files"))
     return rows
+
+
+def _without_started(targets: list[PlanTarget]) -> list[PlanTarget]:
+    """The targets without configs that a script among them starts as they stand: the script's run is the config's."""
+    starts = (target.analysis.document.start for target in targets)
+    configs = {start.values.config for start in starts if start is not None}
+    return [target for target in targets if target.path not in configs]
 
 
 def is_stuck(row: dict[str, Any]) -> bool:

@@ -82,6 +82,7 @@ class FileReporter:
             trains=tuple(
                 (none_if_unknown(run.model.name), run.purpose) for one in analysed.analyses for run in one.runs
             ),
+            starts=tuple(dict.fromkeys(_started_configs(analysed))),
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)
@@ -112,6 +113,14 @@ def _commands(analysed: FileAnalysis) -> Iterator[str]:
         start = analysis.document.start
         if start is not None and start.values.commanded_at and analysis.document.path == analysed.path:
             yield start.values.commanded_at
+
+
+def _started_configs(analysed: FileAnalysis) -> Iterator[str]:
+    """The configs that a script's commands start as they stand."""
+    for analysis in analysed.analyses:
+        start = analysis.document.start
+        if start is not None and start.values.config and analysis.document.path == analysed.path:
+            yield start.values.config
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:

@@ -89,8 +89,9 @@ def verdict_role(run: RunReport) -> str:
 class FileReport(NamedTuple):
     """What was found in one file. `format`: "" if none recognises it. `texts`: the texts of quoted files, by path.
 
-    `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3". `trains`: the model and
-    the purpose of each run, also where `runs` is left out.
+    `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3". `starts`: the configs
+    that a script's commands start as they stand. `trains`: the model and the purpose of each run, also where `runs` is
+    left out.
     """
 
     path: str
@@ -103,6 +104,7 @@ class FileReport(NamedTuple):
     readable: bool = True
     commanded: tuple[str, ...] = ()
     trains: tuple[tuple[str | None, str], ...] = ()
+    starts: tuple[str, ...] = ()
 
 
 class RuleFacts(NamedTuple):

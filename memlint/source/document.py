@@ -149,6 +149,7 @@ class ValueSources(NamedTuple):
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
     # Key -> the Document that its value is taken from, for commands that name a config; under "" if all values are.
     files: Mapping[str, Any] = {}
+    config: str = ""  # the config that a command starts as it stands: the run is the config's
     # Locates a file that the program gets by name: its absolute path, the Document that the script writes there, or
     # None. It reads nothing: the file may change while the script's document stays.
     located: Callable[[str], Any] | None = None

@@ -34,7 +34,9 @@ def test_reports_merge_alike_one_by_one_and_all_at_once(seed: int) -> None:
         places = [name if draw.random() < 0.8 else draw.choice([*names, "never linted"]) for _ in range(3)]
         related = ((Location(name, 1, 1, 1, 1), "see"),) * draw.randrange(3)
         found = tuple(finding(place, draw.randrange(3), related=related) for place in places)
-        reports.append(FileReport(name, "trainer", found, texts={name: name}, suppressed=draw.randrange(3)))
+        report = FileReport(name, "trainer", found, texts={name: name}, suppressed=draw.randrange(3))
+        starts = tuple(draw.choices(names, k=draw.choice((0, 0, 0, 1))))
+        reports.append(report._replace(trains=(("m", draw.choice(("train", "predict"))),), starts=starts))
 
     assert tuple(merge_reports(iter(reports), MANY + 1)) == tuple(merge_reports(iter(reports), 0))
 
@@ -220,3 +222,24 @@ def test_json_is_what_the_standard_library_writes(many: Path, capsys: pytest.Cap
         main([*verb, "--format", "json"])
         text = capsys.readouterr().out
         assert text == json.dumps(json.loads(text), indent=2) + "\n"
+
+
+def test_a_config_that_a_job_starts_as_it_stands_is_one_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The job's, which says the cards: neither "no GPU is named" nor figures of other GPUs stand beside it."""
+    (tmp_path / "x.yaml").write_text(BASE + "per_device_train_batch_size: 2\ntemplate: qwen\nbf16: true\n")
+    (tmp_path / "run.sh").write_text("#SBATCH --gres=gpu:a100_80gb:4\nllamafactory-cli train x.yaml\n")
+    main(["check", str(tmp_path), "--format", "json"])
+    told = json.loads(capsys.readouterr().out)
+    (over,) = (one["message"] for one in told["findings"] if one["rule"] == "MEM001")
+    assert "on each of the 4 GPUs" in over
+    assert [Path(one["path"]).name for one in told["runs"]] == ["run.sh"]
+
+    main(["plan", str(tmp_path), "--format", "json"])
+    assert [Path(one["path"]).name for one in json.loads(capsys.readouterr().out)["runs"]] == ["run.sh"]
+
+
+def test_a_command_with_words_of_its_own_is_another_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x.yaml").write_text(BASE + "per_device_train_batch_size: 2\ntemplate: qwen\nbf16: true\n")
+    (tmp_path / "run.sh").write_text("#SBATCH --gres=gpu:a100_80gb:4\nllamafactory-cli train x.yaml cutoff_len=512\n")
+    main(["estimate", str(tmp_path), "--format", "json"])
+    assert len(json.loads(capsys.readouterr().out)["runs"]) == 2

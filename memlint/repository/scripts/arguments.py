@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.repository.scripts.commands import options
 from memlint.repository.scripts.document import Placed, Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
@@ -12,6 +13,7 @@ from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.translate import CONFIG_OPTIONS, completed, config_word, of_file, worked_out
 from memlint.source import in_dialect
 from memlint.source.document import Document
+from memlint.source.python.values import source_of
 
 _WITH_FILES = ("trainer", "llamafactory", "axolotl", "swift")  # formats whose values a command may take from a file
 _DIALECTS = {"llamafactory": "omegaconf"}  # of their files, where it is not PyYAML's: `DIALECT` in its format.py
@@ -47,6 +49,25 @@ def config(launch: ScriptLaunch) -> Document | None:
         return None
     is_other = launch.format_name == "trainer" and len(_TELLING & set(file.value)) < 2
     return None if is_other else in_dialect(file, _DIALECTS.get(launch.format_name, file.dialect))
+
+
+def whole_config(launch: ScriptLaunch) -> str:
+    """The path of the config that the command starts as it stands, whose run is the command's: `sft.py --config a.yaml`
+    without any other word. "" without one, or if the script writes the file itself."""
+    word = config_word(launch.command, launch.format_name)
+    file = config(launch)
+    if word is None or file is None or launch.files.is_written(word.text) or not _gives_all(launch):
+        return ""
+    named, others = options(launch.command.arguments)
+    is_alone = all(one.name in CONFIG_OPTIONS for one in named) and all(one is word for one in others)
+    return file.path if is_alone else ""
+
+
+def _gives_all(launch: ScriptLaunch) -> bool:
+    """Whether the program takes its arguments from one config, as far as its code was followed."""
+    if launch.run is None:
+        return launch.format_name in _WITH_FILES
+    return len({one.path for one in map(source_of, launch.run.run.keys.values()) if one.how == "config"}) == 1
 
 
 def _with_config(launch: ScriptLaunch, given: list[Placed]) -> tuple[list[Placed], Mapping[str, Document]]:
