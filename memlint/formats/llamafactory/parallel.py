@@ -281,7 +281,8 @@ def apply_launcher(fields: Fields, config: LlamaFactoryConfig) -> None:
             "parallelism.data_parallel_size", world // model_ranks, "world size over the model-parallel degrees"
         )
     engine = fields.get("parallelism.engine")
-    launcher = not any(map(_is_launch_file, config.context.companions))
+    # 0.9.2 cli.py does not; 0.9.3 cli.py:97, 0.9.5 launcher.py:82
+    launcher = config.since(0, 9, 3) and not any(map(_is_launch_file, config.context.companions))
     reason = "launcher.py:82 sets PYTORCH_CUDA_ALLOC_CONF for torchrun unless OPTIM_TORCH=0"
     if config.training and launcher:
         fields.put("planning.deepspeed_expands_segments", True, Origin("framework", detail=reason))

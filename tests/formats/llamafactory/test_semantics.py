@@ -346,6 +346,9 @@ def test_distributed_training_gets_expandable_segments_from_the_launcher() -> No
     assert run_of("", gpus=1).stack.expandable_segments is False
     assert run_of("", gpus=8).parallelism.engine == "ddp"
     assert run_of("", gpus=1).parallelism.engine == "single"
+    for release, expands in (((0, 9, 2), False), ((0, 9, 3), True)):
+        run = parse(BASE.format(kind="full"), gpus=8, versions={"llamafactory": release}).runs[0]
+        assert run.stack.expandable_segments is expands
 
 
 def test_an_interpolation_is_unknown_and_said_to_arrive_as_text() -> None:
