@@ -53,11 +53,14 @@ class PhaseRecorder:
             ]
 
     def stop(self) -> None:
-        self.enter(BETWEEN)
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self._meter.stop()
+        """Ends the last phase and takes every hook away, whatever fails."""
+        try:
+            self.enter(BETWEEN)
+        finally:
+            for handle in self._handles:
+                handle.remove()
+            self._handles.clear()
+            self._meter.stop()
 
     def enter(self, phase: str) -> None:
         """Ends the current phase and begins another one."""

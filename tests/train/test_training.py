@@ -161,11 +161,14 @@ def test_a_failure_of_memlints_never_stops_a_training(
     monkeypatch.setattr(getattr(session, owner, None) or getattr(phases, owner), name, fails)
     one = trainer(tmp_path, save_strategy="steps", save_steps=2)
     memlint.train.watch(one, gpu="A100-80GB")
+    resize = torch.UntypedStorage.resize_
 
     one.train()
 
     assert one.state.global_step == 3
     assert any("memlint is broken" in message for message in caplog.messages)
+    assert torch.UntypedStorage.resize_ is resize  # the meter is stopped
+    assert not one.model._forward_pre_hooks and not one.model._forward_hooks
 
 
 # gloo copies what it scatters, and its thread frees the copy when it comes to it.
