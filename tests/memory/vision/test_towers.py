@@ -191,7 +191,8 @@ def test_more_tokens_lower_neither_end(case: tuple[str, Step, dict[str, Any]], f
 @given(RUNS)
 def test_freezing_the_tower_raises_neither_end(case: tuple[str, Step, dict[str, Any]]) -> None:
     trains, frozen = interval(built(case)), interval(built(case, frozen=True))
-    assert frozen[0] <= trains[0] and frozen[2] <= trains[2]
+    rounding = 4 * 512  # the allocator's blocks: another moment's tensors are rounded up otherwise
+    assert frozen[0] <= trains[0] + rounding and frozen[2] <= trains[2] + rounding
 
 
 def test_only_who_never_sends_a_step_without_images_is_sure_of_the_towers_states() -> None:
