@@ -282,7 +282,12 @@ def delta_net(c: ModelConfig, *, fused: bool) -> MixerBlock:
         *norm("linear_attn.norm", value_dim),
         *linear("linear_attn.out_proj", hidden, values),
     )
-    mixer = TokenMixer(
+    return _delta_mixer(key_heads, value_heads, key_dim, value_dim, kernel), weights
+
+
+def _delta_mixer(key_heads: int, value_heads: int, key_dim: int, value_dim: int, kernel: int) -> TokenMixer:
+    """A gated delta net that works in chunks of 64 tokens. The sizes are of one head."""
+    return TokenMixer(
         "gated_delta",
         heads=value_heads,
         kv_heads=key_heads,
@@ -292,7 +297,6 @@ def delta_net(c: ModelConfig, *, fused: bool) -> MixerBlock:
         output_gate=True,
         chunk_size=64,
     )
-    return mixer, weights
 
 
 def olmo_hybrid(c: ModelConfig) -> Architecture:
@@ -335,17 +339,7 @@ def _olmo_delta_net(c: ModelConfig) -> MixerBlock:
         *conv1d_depthwise("linear_attn.conv1d", 2 * keys + values, kernel, False),
         *norm("linear_attn.o_norm", value_dim),
     )
-    mixer = TokenMixer(
-        "gated_delta",
-        heads=value_heads,
-        kv_heads=key_heads,
-        head_dim=key_dim,
-        value_head_dim=value_dim,
-        conv_kernel=kernel,
-        output_gate=True,
-        chunk_size=64,
-    )
-    return mixer, weights
+    return _delta_mixer(key_heads, value_heads, key_dim, value_dim, kernel), weights
 
 
 def gated_attention(c: ModelConfig) -> MixerBlock:
