@@ -6,7 +6,8 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
-from statistics import mean, median
+from math import fsum
+from statistics import median
 from typing import Any, NamedTuple
 
 from memlint.memory.card import allocator_overhead as slack
@@ -50,10 +51,9 @@ class Shown(NamedTuple):
     details: Mapping[str, int]
     measured: float  # max_allocated
     shown: float
-
-    @property
-    def kind(self) -> str:
-        return slack.overhead_class(self.run, self.details)
+    kind: str  # the key of "slack" in device.json
+    around: int  # context and communication buffers: no term moves them
+    usable: int
 
     def group(self, table: Table) -> str:
         """The terms that this run's class shares with others."""
@@ -71,7 +71,7 @@ class Shown(NamedTuple):
 
     def with_room(self, table: Table) -> float:
         """What a card with room to spare would show."""
-        return self._reserved(table) + device.context_bytes(self.run, table) + device.nccl_bytes(self.run, table)
+        return self._reserved(table) + self.around
 
     def off(self, table: Table) -> float:
         """How far the card was from the central figure, in what the margins of "slack" are multiples of."""
@@ -99,19 +99,28 @@ def shown() -> list[Shown]:
         if made.allocated_bytes is not None:
             file = row["source"].split(" line ")[0].split(" runs[")[0]
             tensors = (made.allocated_bytes, made.details, row["measured_gib"] * GIB)
-            found.append(Shown(row["id"], row["source"], file, run, *tensors, reading * GIB))
+            kind = slack.overhead_class(run, made.details)
+            card = (reading * GIB, kind, device.context_bytes(run) + device.nccl_bytes(run), device.usable_bytes(run))
+            found.append(Shown(row["id"], row["source"], file, run, *tensors, *card))
     return found
 
 
 def fit(chosen: Sequence[Shown]) -> Table:
     """device.json with terms and margins from `chosen` alone."""
-    found = _terms(chosen)
+    found = _terms(_ids(chosen))
     return {**found, "margins": _margins(chosen)}
 
 
-def _terms(chosen: Sequence[Shown]) -> Table:
+def _ids(chosen: Iterable[Shown]) -> frozenset[str]:
+    return frozenset(one.id for one in chosen)
+
+
+@cache
+def _terms(ids: frozenset[str]) -> Table:
+    """device.json with terms fitted to these rows. Leaving out one group and then another is a fit that both orders
+    ask for."""
     table = _with(device.constants(), TERMS)
-    measured = [one.with_measured() for one in chosen]
+    measured = [one.with_measured() for one in shown() if one.id in ids]
     for _ in range(_PASSES):
         for term, groups, _ in TERMS:
             table = _moved(table, term, groups, [one for one in measured if one.group(table) in groups])
@@ -130,15 +139,17 @@ def _moved(table: Table, term: str, groups: tuple[str, ...], chosen: Sequence[Sh
     if not chosen:
         return table
     now = table["terms"][groups[0]][term]
-    tried = [table, *(_with(table, [(term, groups, now * step)]) for step in _STEPS)]
-    return min(tried, key=lambda one: mean(_error(row, one) ** 2 for row in chosen))
+    lowest, *between, highest = (_with(table, [(term, groups, now * step)]) for step in _STEPS)
+    # No term lowers what is reserved: a row whose ends agree is the same for everything between.
+    moved = [row for row in chosen if row.with_room(lowest) != row.with_room(highest)]
+    tried = [table, lowest, *between, highest]
+    return min(tried, key=lambda one: fsum(_error(row, one) ** 2 for row in moved))
 
 
 def _error(one: Shown, table: Table) -> float:
     """Relative, 0 where the slack does not fit: such a card shows anything up to its whole memory."""
     expected = one.with_room(table)
-    usable = device.usable_bytes(one.run)
-    if usable and expected > usable and one.shown > one.allocated:
+    if one.usable and expected > one.usable and one.shown > one.allocated:
         return 0.0
     return one.shown / expected - 1
 
@@ -147,14 +158,14 @@ def _margins(chosen: Sequence[Shown]) -> dict[str, float]:
     """How far rows are from the central figure of terms that were fitted without any run of their model."""
     errors = []
     for name in sorted({model(one) for one in chosen}):
-        table = _terms([one for one in chosen if model(one) != name])
+        table = _terms(_ids(one for one in chosen if model(one) != name))
         errors += [one.off(table) for one in chosen if model(one) == name and _has_room(one, table)]
     low, high = _quantiles(errors)
     return {"low": min(0.0, low), "high": max(0.0, high)}
 
 
 def _has_room(one: Shown, table: Table) -> bool:
-    return one.with_room(table) <= (device.usable_bytes(one.run) or one.shown)
+    return one.with_room(table) <= (one.usable or one.shown)
 
 
 def _quantiles(errors: Sequence[float]) -> tuple[float, float]:
