@@ -17,7 +17,7 @@ from memlint.fixes.laws import broken
 from memlint.source import load
 from memlint.source.document import Document
 
-EXAMPLES = int(os.environ.get("MEMLINT_EDIT_EXAMPLES", "2000"))
+EXAMPLES = int(os.environ.get("MEMLINT_EDIT_EXAMPLES", "600"))
 
 keys = st.sampled_from(["a", "bf16", "lr", "ключ", "deep speed", "zero_optimization", "x-y", "7"])
 scalars = st.one_of(
