@@ -63,7 +63,7 @@ def compare(name: str, step: Step, trains: str, share: float) -> Row:
     run = run_with(config, step, trains)
     found = estimate(run)
     assert found.allocated_bytes is not None, found.unknown
-    real = simulated(run, config, int(share * 1024) // images.tokens)
+    real = simulated(run, config, images, int(share * 1024) // images.tokens)
     low = found.allocated_low_bytes or found.allocated_bytes
     return Row(name, step, trains, share, real.peak, low, found.allocated_high_bytes or found.allocated_bytes)
 

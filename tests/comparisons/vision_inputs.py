@@ -155,10 +155,12 @@ class Areas:
         return Known(*(rows * columns for rows, columns in self.sizes))
 
 
-def simulated(run: Run, config: dict[str, Any], images: int) -> SimulatedStep:
-    """A step whose inputs hold `images` images for each sequence, or one as large where a model takes any size."""
+def simulated(run: Run, config: dict[str, Any], settings: Images, images: int) -> SimulatedStep:
+    """A step whose inputs hold `images` images for each sequence, or one as large where a model takes any size.
+
+    `settings`: those of the model in MODELS."""
     family, tower = config["model_type"], run.model.architecture.towers[0]
-    settings = next(given for model, given in MODELS.values() if model == config)._replace(each=images)
+    settings = settings._replace(each=images)
     count = images * int(run.batch.micro_batch_size)
     plain, checkpoint = simulated_step._inputs, simulated_step._checkpoint
 

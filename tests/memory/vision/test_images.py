@@ -22,7 +22,7 @@ def test_a_step_with_images_lies_in_the_interval_of_a_frozen_tower(name: str) ->
     run = replace(run_of(config, Step("lora", True, "sdpa")), {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, 768 // images.tokens).peak
+        peak = simulated(run, config, images, 768 // images.tokens).peak
     found = estimate(run)
     assert found.allocated_low_bytes is not None and found.allocated_high_bytes is not None
     assert found.allocated_low_bytes <= peak <= found.allocated_high_bytes * 1.002
@@ -37,7 +37,7 @@ def test_a_known_number_of_images_is_one_figure(name: str, count: int) -> None:
     run = replace(run_of(config, Step(kind, True, "sdpa")), {**dict.fromkeys(FLAGS, True), **LLAMAFACTORY})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, count).peak
+        peak = simulated(run, config, images, count).peak
     stated = {"sequence.images": count}
     if not run.model.architecture.towers[0].tokens_per_image:
         side = run.model.architecture.towers[0].patch_size * run.model.architecture.towers[0].merge_size
@@ -82,7 +82,7 @@ def test_a_projector_that_trains_alone_is_simulated_as_it_is_estimated() -> None
     run = replace(run, {"method.freeze_multi_modal_projector": False, "sequence.images": 1})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        step = simulated(run, config, 1)
+        step = simulated(run, config, images, 1)
     found = estimate(run)
     assert step.trainable_parameters == found.trainable_parameters
     assert found.allocated_bytes == pytest.approx(step.peak, rel=0.03)

@@ -15,7 +15,7 @@ from memlint.memory.families.lookup import of_model_type
 from memlint.memory.vision.images import encoded_tokens, patches_of, patches_of_image
 from memlint.run import Run, replace
 from tests.comparisons.families import Step, members, run_of
-from tests.comparisons.vision_inputs import MODELS, TOWER, simulated
+from tests.comparisons.vision_inputs import MODELS, TOWER, Images, simulated
 from tests.comparisons.vision_steps import FLAGS, run_with
 from tests.frameworks import LLAMAFACTORY
 
@@ -111,13 +111,22 @@ CASES = [
 ]
 
 
+def model_of(name: str) -> tuple[dict[str, Any], Images]:
+    """A model and its images; windows of four times as many patches, each of which is simulated by itself."""
+    config, images = MODELS[name]
+    vision = config["vision_config"]
+    if "window_size" in vision:
+        config = {**config, "vision_config": {**vision, "window_size": 2 * vision["window_size"]}}
+    return config, images
+
+
 @pytest.mark.parametrize(("name", "step", "near"), CASES, ids=lambda value: getattr(value, "name", None))
 def test_a_step_of_images_alone_is_just_below_the_highest(name: str, step: Step, near: float) -> None:
-    config, images = MODELS[name]
+    config, images = model_of(name)
     run = run_with(config, step, "trains")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, 1024 // images.tokens).peak
+        peak = simulated(run, config, images, 1024 // images.tokens).peak
     low, _, high = interval(run)
     assert low <= peak <= high * 1.001
     assert high < peak * near
@@ -126,12 +135,12 @@ def test_a_step_of_images_alone_is_just_below_the_highest(name: str, step: Step,
 @pytest.mark.parametrize(("layers", "tower"), [(True, False), (False, True)])
 @pytest.mark.parametrize(("name", "near"), [("llava", 1.03), ("qwen2_5_vl", 1.03)])
 def test_a_tower_is_checkpointed_apart(name: str, near: float, layers: bool, tower: bool) -> None:
-    config, images = MODELS[name]
+    config, images = model_of(name)
     same = run_with(config, Step("pure", layers, "sdpa"), "trains")
     run = replace(same, {"checkpointing.vision_tower": tower})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, 1024 // images.tokens).peak
+        peak = simulated(run, config, images, 1024 // images.tokens).peak
     low, _, high = interval(run)
     assert low <= peak <= high * 1.001
     assert high < peak * near
@@ -145,7 +154,7 @@ def test_a_projector_alone_keeps_its_own_and_nothing_of_the_tower(name: str) -> 
     run = run_with(config, Step("pure", False, "sdpa"), "projector")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        peak = simulated(run, config, 1024 // images.tokens).peak
+        peak = simulated(run, config, images, 1024 // images.tokens).peak
     low, _, high = interval(run)
     assert low <= peak <= high * 1.001
     assert high < peak * 1.04
