@@ -58,6 +58,10 @@ class MissingFile(NamedTuple):
     is_certain: bool = False
 
 
+# Launchers whose own options fully determine the engine and the number of GPUs.
+PROCESS_LAUNCHERS = ("accelerate", "torchrun", "deepspeed")
+
+
 class Launch(NamedTuple):
     """A command in a file of the repository that launches a config.
 
@@ -65,7 +69,8 @@ class Launch(NamedTuple):
     file that it names, where the repository has them. `gpus` is 0 where the command does not say how many.
     `asks_for_gpus`: it says a number of them that nobody knows (`$NODES`). `is_clear`: no other word of the command
     could change the engine or the number of GPUs. `options`: what the program's own options say over the config, by
-    name; a value with an unknown part is a placeholder.
+    name; a value with an unknown part is a placeholder. `card`: the card that the job around the command asks for, as
+    it is named there, "" if none; `card_line`: the line of `path` that names it.
     """
 
     path: str = ""
@@ -81,6 +86,8 @@ class Launch(NamedTuple):
     is_clear: bool = False
     is_foreign: bool = False  # it starts a program that the repository does not have
     options: tuple[tuple[str, Any], ...] = ()
+    card: str = ""
+    card_line: int = 0
 
     def is_beyond(self, gpus: int) -> bool:
         """Whether `gpus` processes on one machine are more than the GPUs that CUDA_VISIBLE_DEVICES leaves."""
@@ -89,6 +96,12 @@ class Launch(NamedTuple):
     @property
     def files(self) -> tuple[str, ...]:
         return tuple(name for name in (self.config_file, self.deepspeed) if name)
+
+    @property
+    def leaves_all_open(self) -> bool:
+        """Whether it starts a program that takes all GPUs that there are, and says nothing more:
+        `llamafactory-cli train sft.yaml` in a README."""
+        return self.launcher not in PROCESS_LAUNCHERS and not (self.files or self.gpus)
 
 
 class ConfigReader(NamedTuple):

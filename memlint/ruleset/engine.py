@@ -158,7 +158,7 @@ class Engine:
         if template is not None:
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         if launched.launch is not None:
-            found = [item for item in found if is_in_config(item.finding, document)]
+            found = [item for item in found if is_in_config(item.finding, document, launched.launch)]
         shown, is_unjudged = adapt_to_reader(found, format_, parsed, document, context)
         return Analysis(
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)

@@ -64,9 +64,7 @@ def test_hash_seeds(project: Path, name: str, seed: str) -> None:
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "tr_TR.UTF-8", "de_DE.ISO-8859-1", "no_SUCH"])
 def test_locales(few: Path, locale: str) -> None:
     for name in FORMATS:
-        told = check(
-            few, name, LC_ALL=locale, LANG=locale, LANGUAGE=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"
-        )
+        told = check(few, name, LC_ALL=locale, LANG=locale, LANGUAGE=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
         assert told == usual(few, name)
 
 

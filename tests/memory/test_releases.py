@@ -71,7 +71,8 @@ def test_what_is_left_out_of_a_stack_makes_no_difference(family: str) -> None:
             stack = canonical_stack(one)
             if stack not in alike:
                 alike[stack] = estimate_uncached(one._replace(stack=stack))
-            assert estimate_uncached(one) == alike[stack], versions
+            if one.stack != stack:
+                assert estimate_uncached(one) == alike[stack], versions
 
 
 def test_nearly_every_family_is_asked() -> None:

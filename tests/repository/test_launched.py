@@ -150,3 +150,60 @@ def test_a_launch_file_that_is_missing_leaves_the_launcher_open(tmp_path: Path, 
 
     verdicts = [line.split(" ", 3)[:3] for line in told.splitlines() if ": " in line and " MEM00" in line]
     assert verdicts == [["plain.yaml:5:30:", "error", "MEM001"], ["sft.yaml:6:30:", "info", "MEM005"]]
+
+
+LLAMAFACTORY = """\
+model_name_or_path: meta-llama/Llama-3.1-8B-Instruct
+stage: sft
+do_train: true
+finetuning_type: full
+dataset: alpaca
+template: llama3
+cutoff_len: 4096
+output_dir: out
+per_device_train_batch_size: 2
+learning_rate: 1.0e-5
+bf16: true
+"""
+JOB = "#!/bin/bash\n#SBATCH --gres=gpu:a100_80gb:4\nsrun llamafactory-cli train sft.yaml\n"
+
+
+def headline(folder: Path, *more: str) -> str:
+    """How the run of sft.yaml is read when it is asked for alone."""
+    return memlint(folder, "estimate", "sft.yaml", *more).out.partition("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("files", "card"),
+    [
+        ({"job.sh": JOB}, "4 x A100-80GB\n  launched as in job.sh:3"),
+        (
+            {"job.sh": JOB, "README.md": "    llamafactory-cli train sft.yaml\n"},
+            "4 x A100-80GB\n  launched as in job.sh:3",
+        ),
+        ({"job.sh": JOB, "two.sh": JOB.replace("a100_80gb", "h100")}, "no GPU named\n  launched as in job.sh:3"),
+        ({"job.sh": JOB, "two.sh": JOB.replace(":4", ":8")}, "no GPU named"),
+        ({"job.sh": JOB.replace(":4", ":2") + "# and more\n"}, "2 x A100-80GB\n  launched as in job.sh:3"),
+        ({"README.md": f"```bash\n{JOB}```\n"}, "no GPU named"),
+    ],
+)
+def test_the_card_and_the_gpus_of_the_job_that_starts_a_config(
+    tmp_path: Path, files: dict[str, str], card: str
+) -> None:
+    write(tmp_path, {"sft.yaml": LLAMAFACTORY, **files})
+
+    assert headline(tmp_path).endswith(f"; {card}")
+
+
+def test_a_job_that_asks_for_gpus_is_no_word_on_what_the_caller_names(tmp_path: Path) -> None:
+    write(tmp_path, {"sft.yaml": LLAMAFACTORY, "job.sh": JOB})
+
+    assert "; 4 x H100-80GB\n" in headline(tmp_path, "--gpu", "H100-80GB") + "\n"
+    assert headline(tmp_path, "--gpus", "1", "--gpu", "RTX4090").endswith("; 1 x RTX 4090")
+
+
+def test_a_job_s_own_variables_count_its_gpus(tmp_path: Path) -> None:
+    job = JOB.replace("srun llamafactory-cli train", "torchrun --nproc_per_node $SLURM_GPUS_ON_NODE run.py")
+    write(tmp_path, {"sft.yaml": CONFIG, "job.sh": job})
+
+    assert headline(tmp_path).endswith("; 4 x A100-80GB\n  launched as in job.sh:3")

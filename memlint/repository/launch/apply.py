@@ -52,7 +52,7 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     files = _engine_files(launch, document.path, context, sharded)
     if files is None or not (files or launch.gpus):
         return LaunchContext(context)
-    context = context._replace(companions=files)
+    context = _with_card(context._replace(companions=files), launch)
     return LaunchContext(context if gpus_known or not launch.gpus else _with_gpu_count(context, launch), launch)
 
 
@@ -114,21 +114,31 @@ def _no_gpus(launch: Launch) -> Gpus:
 def agreed_launch(
     launches: Sequence[Launch], gpus_known: bool, gpus_in_file: Callable[[Launch], Gpus] = _no_gpus
 ) -> Launch | None:
-    """The first command if all are clear and launch in the same way; else None.
+    """A command for all, if all are clear and launch in the same way; else None. Its card is that of their jobs.
 
-    `gpus_known`: the number of GPUs is known already, so the commands may differ in it. `gpus_in_file`: reads the
-    number from a command's launch file, for commands that do not state it.
+    A command that leaves everything open contradicts none of the same program. `gpus_known`: the number of GPUs is
+    known already, so the commands may differ in it. `gpus_in_file`: reads the number from a command's launch file, for
+    commands that do not state it.
     """
+    telling = {one.launcher for one in launches if not one.leaves_all_open}
+    launches = [one for one in launches if not one.leaves_all_open or one.launcher not in telling]
     if not launches or not all(one.is_clear for one in launches) or len({one.files for one in launches}) > 1:
         return None
+    first = _with_agreed_card(launches)
     if gpus_known:
-        return launches[0]
+        return first
     if any(one.asks_for_gpus for one in launches):
         return None
     if len({(one.gpus, one.gpus_per_node) for one in launches}) == 1:
-        return launches[0]
+        return first
     numbers = {(one.gpus, one.gpus_per_node) if one.gpus else gpus_in_file(one) for one in launches}
-    return launches[0] if len(numbers) == 1 else None
+    return first if len(numbers) == 1 else None
+
+
+def _with_agreed_card(launches: Sequence[Launch]) -> Launch:
+    """The first command that names a card, if no other names another one; else the first, without a card."""
+    cards = {one.card for one in launches if one.card}
+    return next(one for one in launches if one.card) if len(cards) == 1 else launches[0]._replace(card="")
 
 
 def _gpus_in_file(document: Document, context: Context, launch: Launch) -> Gpus:
@@ -160,6 +170,14 @@ def _engine_files(launch: Launch, path: str, context: Context, sharded: bool) ->
     return tuple(found)
 
 
+def _with_card(context: Context, launch: Launch) -> Context:
+    card, detail = requested_card(launch.card) if context.gpu is None else (None, "")
+    if card is None:
+        return context
+    origin = Origin("inferred", launch.path, launch.card_line, 1, detail=detail)
+    return context._replace(gpu=card, gpu_origin=origin)
+
+
 def _with_gpu_count(context: Context, launch: Launch) -> Context:
     gpus_known = context._replace(gpus=launch.gpus, gpus_origin=_origin(launch))
     return gpus_known._replace(gpus_per_node=launch.gpus_per_node) if launch.gpus_per_node else gpus_known
@@ -181,14 +199,14 @@ def _run_with_launch_origin(run: Run, launch: Launch) -> Run:
     return run._replace(origins={**run.origins, LAUNCH: _origin(launch)})
 
 
-def is_in_config(finding: Finding, document: Document) -> bool:
-    """Whether a finding is about the config itself.
+def is_in_config(finding: Finding, document: Document, launch: Launch) -> bool:
+    """Whether a finding is about the config itself or the files that it names.
 
     Findings of one run in a launch file need not hold for other runs that use the file, and a command may override the
     config. The document made from a command's options has the config's path, but keys of its own.
     """
     if finding.location.path != document.path:
-        return False
+        return finding.location.path not in (launch.path, *launch.files)
     pointer = finding.location.pointer
     return not pointer or not isinstance(document.value, dict) or pointer[0] in document.value
 

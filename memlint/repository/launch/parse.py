@@ -17,13 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from memlint.formats.base import Launch
+from memlint.formats.base import PROCESS_LAUNCHERS, Launch
 from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_script
 from memlint.repository.launch.snippets import COMMAND, snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options, overrides
 from memlint.repository.scripts.embedded import holds_recipes, recipes
+from memlint.repository.scripts.slurm import Job, job
 from memlint.repository.scripts.values import value_of
-from memlint.repository.scripts.world import visible_devices, world
+from memlint.repository.scripts.world import UNKNOWN, visible_devices, world
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Word
@@ -31,8 +32,6 @@ from memlint.source.shell.tree import Source
 
 MOST_LAUNCHES = 5000  # in one file: commands times the configs that each names
 MOST_FOLDERS = 8  # folders that one file enters with `cd`
-# Launchers whose own options fully determine the engine and the number of GPUs.
-_TELLING = ("accelerate", "torchrun", "deepspeed")
 # Options that change neither the engine nor the number of GPUs (accelerate 1.15 commands/launch.py:156-330,
 # torch 2.13 distributed/run.py, deepspeed 0.19 launcher/runner.py), and those that `scripts.world` evaluates.
 _WITHOUT_EFFECT = frozenset(
@@ -68,12 +67,24 @@ def launches_among(
 ) -> tuple[tuple[str, Launch], ...]:
     """The same of the programs that the file's commands start."""
     text = text.replace("\r\n", "\n")
+    asked = _job(name, text)
+    card = asked.card if asked is not None else ""
+    card_line = _line(text, asked.card_at) if asked is not None and card else 0
     launches = (
-        (config, launch._replace(path=name, line=text.count("\n", 0, one.at.start) + 1))
+        (config, launch._replace(path=name, line=_line(text, one.at.start), card=card, card_line=card_line))
         for one in found
-        for config, launch in launches_of_invocation(one, folders_of(name, one.folder, tracked.root), tracked)
+        for config, launch in launches_of_invocation(one, folders_of(name, one.folder, tracked.root), tracked, asked)
     )
     return tuple(islice(launches, MOST_LAUNCHES))
+
+
+def _line(text: str, at: int) -> int:
+    return text.count("\n", 0, at) + 1
+
+
+def _job(name: str, text: str) -> Job | None:
+    """What a script asks Slurm for. A page may show several jobs."""
+    return job(text) if is_script(name) else None
 
 
 def invocations(
@@ -83,8 +94,9 @@ def invocations(
     default, of one that may launch a config."""
     text = text.replace("\r\n", "\n")
     path = posixpath.join(tracked.root, name)
+    surroundings = _surroundings(name, tracked, read, _job(name, text))
     for sources in _scripts(path, text, start or COMMAND):
-        follower = Interpreter(path, _surroundings(name, tracked, read))
+        follower = Interpreter(path, surroundings)
         follower.follow_all(sources, posixpath.dirname(path))
         yield from follower.invocations
 
@@ -99,8 +111,9 @@ def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[Iterable[
         yield map(Source, snippets(path, text, start))
 
 
-def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
-    """The tracked files as a script's surroundings. The script may be started in its own folder or in one above."""
+def _surroundings(name: str, tracked: TrackedNames, read: Read, asked: Job | None) -> Surroundings:
+    """The tracked files as a script's surroundings, with the variables of its job. The script may be started in its own
+    folder or in one above."""
     start = posixpath.dirname(posixpath.join(tracked.root, name))
     above = _above(posixpath.dirname(name))
 
@@ -110,7 +123,8 @@ def _surroundings(name: str, tracked: TrackedNames, read: Read) -> Surroundings:
         found = next((place for place in places if place in tracked.names), None) if kind != "folder" else None
         return posixpath.join(tracked.root, found) if found is not None else None
 
-    return Surroundings(lambda path: read(posixpath.relpath(path, tracked.root)), find)
+    variables = asked.variables if asked is not None else {}
+    return Surroundings(lambda path: read(posixpath.relpath(path, tracked.root)), find, variables)
 
 
 def _above(folder: str) -> tuple[str, ...]:
@@ -136,16 +150,16 @@ def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
 
 
 def launches_of_invocation(
-    invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
+    invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
 ) -> Iterator[tuple[str, Launch]]:
     """(file, launch) for each config that the program's arguments name; under accelerate also for the program's file.
 
-    The launch has no path and line yet.
+    The launch has no path, line and card yet. `asked`: what the job around it asks for.
     """
     launched = _launched(invocation.words)
     if launched is None or launched.program is None or _is_prose(launched):
         return
-    launch = _described(launched, invocation, folders, tracked)
+    launch = _described(launched, invocation, folders, tracked, asked)
     launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
     configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
     over = launch._replace(options=tuple(_options_over(launched.arguments))) if any(configs.values()) else launch
@@ -187,19 +201,24 @@ def _launched(words: Sequence[Word]) -> LaunchCommand | None:
 
 def _is_prose(launched: LaunchCommand) -> bool:
     """Whether a launch is just prose, such as `torchrun with sft.yaml`: it has neither program nor option."""
-    if launched.launcher not in _TELLING or launched.is_module or launched.program is None:
+    if launched.launcher not in PROCESS_LAUNCHERS or launched.is_module or launched.program is None:
         return False
     words = (launched.program, *(one.flag for one in launched.options), *launched.arguments)
     return not launched.program.text.endswith(".py") and not any(word.text.startswith("--") for word in words)
 
 
 def _described(
-    launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames
+    launched: LaunchCommand, invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
 ) -> Launch:
-    """The launch that the launcher's options describe. It is not clear if another option may change it."""
+    """The launch that the launcher's options describe. It is not clear if another option may change it.
+
+    A program that starts its own processes takes all GPUs that there are: only a job says how many.
+    """
     launcher = launched.launcher
-    if launcher not in _TELLING:
-        return _with_deepspeed(Launch(launcher=launcher), launched, folders, tracked)
+    if launcher not in PROCESS_LAUNCHERS:
+        size = world(launched, invocation.variables, invocation.wrappers, asked) if asked is not None else UNKNOWN
+        own = Launch(launcher=launcher, gpus=size.gpus, gpus_per_node=size.per_node, is_clear=size.gpus > 0)
+        return _with_deepspeed(own, launched, folders, tracked)
     launch = Launch(
         launcher=launcher, visible=visible_devices(invocation.variables), is_clear=_is_clear(launched, launcher)
     )
@@ -207,7 +226,7 @@ def _described(
     if file is not None:
         found = tracked.resolve(file.values[0].text, folders) if file.values else ()
         launch = launch._replace(config_file="".join(found[:1]), is_clear=launch.is_clear and len(found) == 1)
-    launch = _with_gpus(launch, launched, invocation)
+    launch = _with_gpus(launch, launched, invocation, asked)
     launch = _with_deepspeed(launch, launched, folders, tracked)
     is_beyond = launch.is_beyond(launch.gpus_per_node or launch.gpus)
     return launch._replace(is_clear=launch.is_clear and not is_beyond and bool(launch.files or launch.gpus))
@@ -220,12 +239,12 @@ def _is_clear(launched: LaunchCommand, launcher: str) -> bool:
     return is_program and all(one.name in _WITHOUT_EFFECT | _READ[launcher] for one in launched.options)
 
 
-def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation) -> Launch:
+def _with_gpus(launch: Launch, launched: LaunchCommand, invocation: Invocation, job: Job | None) -> Launch:
     """The launch with its number of GPUs. The number in a launch file has priority over the visible devices."""
     asked = [one for one in launched.options if one.name in _READ[launch.launcher] and one.name != "config_file"]
     if launched.option("config_file") is not None and not launched.option("num_processes"):
         return launch._replace(asks_for_gpus=bool(asked))
-    size = world(launched, invocation.variables, (), None)
+    size = world(launched, invocation.variables, invocation.wrappers if job is not None else (), job)
     if not size.gpus:
         return launch._replace(asks_for_gpus=bool(asked))
     return launch._replace(gpus=size.gpus, gpus_per_node=size.per_node)

@@ -76,7 +76,7 @@ def test_memory_is_unknown_where_a_placeholder_says_how_large_images_are(field: 
 
 def test_a_projector_that_trains_alone_is_simulated_as_it_is_estimated() -> None:
     """Its gradient passes through the frozen language model."""
-    config, _ = MODELS["llava"]
+    config, images = MODELS["llava"]
     flags = {"method.freeze_vision_tower": True, "method.freeze_language_model": True}
     run = replace(run_of(config, Step("full", True, "sdpa")), {**flags, **LLAMAFACTORY})
     run = replace(run, {"method.freeze_multi_modal_projector": False, "sequence.images": 1})
