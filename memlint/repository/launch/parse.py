@@ -152,7 +152,7 @@ def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
 def launches_of_invocation(
     invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
 ) -> Iterator[tuple[str, Launch]]:
-    """(file, launch) for each config that the program's arguments name; under accelerate also for the program's file.
+    """(file, launch) for each config that the program's arguments name; under a launcher also for the program's file.
 
     The launch has no path, line and card yet. `asked`: what the job around it asks for.
     """
@@ -166,7 +166,7 @@ def launches_of_invocation(
     for named in configs.values():
         yield from ((config, over._replace(is_clear=launch.is_clear and len(named) == 1)) for config in named)
     name = launched.program.text
-    if launch.launcher != "accelerate" or launched.is_module or not name.endswith(".py"):
+    if launch.launcher not in PROCESS_LAUNCHERS or launched.is_module or not name.endswith(".py"):
         return  # the program's own file says the rest
     programs = tracked.programs(name, folders)
     launch = launch._replace(is_clear=launch.is_clear and len(programs) == 1, names_config=any(configs.values()))
