@@ -168,9 +168,9 @@ bf16: true
 JOB = "#!/bin/bash\n#SBATCH --gres=gpu:a100_80gb:4\nsrun llamafactory-cli train sft.yaml\n"
 
 
-def headline(folder: Path, *more: str) -> str:
-    """How the run of sft.yaml is read when it is asked for alone."""
-    return memlint(folder, "estimate", "sft.yaml", *more).out.partition("\n\n")[0]
+def headline(folder: Path, *more: str, path: str = "sft.yaml") -> str:
+    """How the run of a file is read when it is asked for alone."""
+    return memlint(folder, "estimate", path, *more).out.partition("\n\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -207,3 +207,21 @@ def test_a_job_s_own_variables_count_its_gpus(tmp_path: Path) -> None:
     write(tmp_path, {"sft.yaml": CONFIG, "job.sh": job})
 
     assert headline(tmp_path).endswith("; 4 x A100-80GB\n  launched as in job.sh:3")
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus"),
+    [("torchrun --nproc_per_node 4 train.py", "4 x A100-80GB"), ("deepspeed --num_gpus 2 train.py", "2 x A100-80GB")],
+)
+def test_the_gpus_of_the_command_that_starts_a_program(tmp_path: Path, command: str, gpus: str) -> None:
+    program = """\
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct", torch_dtype="bfloat16")
+SFTTrainer(model=model, args=SFTConfig(output_dir="out", per_device_train_batch_size=1, max_length=4096)).train()
+"""
+    job = JOB.replace("srun llamafactory-cli train sft.yaml", command)
+    write(tmp_path, {"train.py": program, "job.sh": job})
+
+    assert headline(tmp_path, path="train.py").endswith(f"; {gpus}\n  launched as in job.sh:3")
