@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS
+from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS, DTYPES
 from memlint.source.python.calls import LINEAR_NAMES
 from memlint.source.python.members import elements
 from memlint.source.python.values import (
@@ -29,12 +29,6 @@ _METHODS = frozenset({"to", "cuda", "train", "eval", "enable_input_require_grads
 _WRAPPERS = frozenset(  # they hold it
     {"compile", "DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP", "fully_shard"}
 )
-_DTYPES = {
-    **{name: name for name in ("float32", "float16", "bfloat16")},
-    "half": "float16",
-    "float": "float32",
-    "auto": "auto",
-}
 # peft 0.21.2 tuners/lora/config.py: LoraConfig's defaults; its argument -> the key.
 _LORA: Mapping[str, tuple[str, Value]] = {
     "r": ("lora_r", Known(8)),
@@ -349,8 +343,8 @@ def _dtype(value: Value) -> Value:
     """`torch.bfloat16` and the like as the word that a file would have."""
     if isinstance(value, Either):
         return either([_dtype(one) for one in value.values], value.reason)
-    if isinstance(value, External) and value.last in _DTYPES:
-        return Known(_DTYPES[value.last])
+    if isinstance(value, External) and value.last in DTYPES:
+        return Known(DTYPES[value.last])
     if isinstance(value, External):
         return Undetermined(f"`{value.name}` is no dtype that memlint knows")
     return value
