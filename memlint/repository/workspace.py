@@ -477,7 +477,7 @@ def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
     yield path
     for document in documents:
         if document.start is not None:
-            yield from (config.path for config in document.start.values.files.values())
+            yield from (config.path for config in document.start.values.documents())
 
 
 def _last(path: str) -> str:
