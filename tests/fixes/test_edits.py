@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.edits.apply import apply, expected, patches, is_applied
+from memlint.fixes.edits.apply import apply, expected, is_applied, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
 from memlint.source import load
