@@ -203,11 +203,15 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
     autocast_width = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
-    experts = _expert_implementation(run)
-    needs_mask = implementation == "eager"
     liger = liger_layers(run)
     return KernelConfig(
-        *(autocast_width, implementation, not simulated, needs_mask, compute == "bfloat16", liger != "", experts),
+        autocast_width=autocast_width,
+        attention=implementation,
+        kernel_memory=not simulated,
+        mask=implementation == "eager",
+        bfloat16=compute == "bfloat16",
+        liger=liger != "",
+        experts=_expert_implementation(run),
         delta_rule=_delta_rule_implementation(run),
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,

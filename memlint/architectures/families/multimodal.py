@@ -109,7 +109,6 @@ def glm4v(c: ModelConfig) -> Architecture:
 def glm_tower(c: ModelConfig) -> Tower:
     hidden, out, inner = c.integer("hidden_size"), c.integer("out_hidden_size"), c.integer("intermediate_size")
     patch, merge, depth = c.integer("patch_size"), c.integer("spatial_merge_size"), c.integer("temporal_patch_size")
-    bias = c.flag("attention_bias")
     outside = (
         Weight("embeddings.position_embedding.weight", ((c.integer("image_size") // patch) ** 2, hidden), "position"),
         Weight("patch_embed.proj.weight", (hidden, c.integer("in_channels", 3), depth, patch, patch), "conv"),
@@ -118,22 +117,6 @@ def glm_tower(c: ModelConfig) -> Tower:
         Weight("downsample.weight", (out, hidden, merge, merge), "conv"),
         Weight("downsample.bias", (out,), "bias"),
         *norm("post_layernorm", hidden),
-    )
-    weights = (
-        norm("norm1", hidden)
-        + norm("norm2", hidden)
-        + linear("attn.qkv", 3 * hidden, hidden, bias)
-        + linear("attn.proj", hidden, hidden)
-        + linear("mlp.gate_proj", out, hidden)
-        + linear("mlp.up_proj", out, hidden)
-        + linear("mlp.down_proj", hidden, out)
-    )
-    merger = (
-        linear("proj", out, out)
-        + norm("post_projection_norm", out, True)
-        + linear("gate_proj", inner, out)
-        + linear("up_proj", inner, out)
-        + linear("down_proj", out, inner)
     )
     return Tower(
         kind="vision",
@@ -147,12 +130,30 @@ def glm_tower(c: ModelConfig) -> Tower:
         merge_size=merge,
         temporal_patch_size=depth,
         weights=outside,
-        layer_weights=weights,
-        projector_weights=merger,
+        layer_weights=(
+            *norm("norm1", hidden),
+            *norm("norm2", hidden),
+            *linear("attn.qkv", 3 * hidden, hidden, c.flag("attention_bias")),
+            *linear("attn.proj", hidden, hidden),
+            *_glm_mlp("mlp.", hidden, out),
+        ),
+        projector_weights=(
+            *linear("proj", out, out),
+            *norm("post_projection_norm", out, True),
+            *_glm_mlp("", out, inner),
+        ),
         tower_prefix="model.visual",
         projector_prefix="model.visual.merger",
         layer_class="Glm4vVisionBlock",
         activation=c.text("hidden_act", "silu"),
+    )
+
+
+def _glm_mlp(prefix: str, hidden: int, inner: int) -> Weights:
+    return (
+        linear(f"{prefix}gate_proj", inner, hidden)
+        + linear(f"{prefix}up_proj", inner, hidden)
+        + linear(f"{prefix}down_proj", hidden, inner)
     )
 
 

@@ -307,19 +307,25 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if not has_unsloth and not _LENGTHS & keys.keys() and _collates(trainer, arguments):
         collated = Undetermined("the script's own collator makes the batches, and nothing is cut before")
         keys["max_length"] = either(lengths, _SEVERAL_LENGTHS) if lengths else collated
-    call = arguments.source.span if isinstance(arguments, Made) else None
-    beside, state = _unmodelled_features(trainer, model, seen, own)
-    loads_model = not isinstance(model, Known)
+    unmodelled, state = _unmodelled_features(trainer, model, seen, own)
     asks = has_unsloth or TAKES_WHAT_IT_ASKS.search(text) is not None
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
     gone = () if asks else outdated(trainer, framework)
     bounds = {} if has_unsloth else newest(trainer, framework, arguments, seen, gone)
-    later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
-    prepared = _preparation(model is not None and is_prepared(seen, model), text)
-    spreads = model is not None and spreads_layers(_by_name(model, loaded_with))
     texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, bounds, prepared, spreads, later),
+        trainer=trainer.last,
+        arguments=name,
+        keys=keys,
+        source=trainer.source,
+        loads_model=not isinstance(model, Known),
+        arguments_call=arguments.source.span if isinstance(arguments, Made) else None,
+        unmodelled=unmodelled,
+        model_state=state,
+        newest=bounds,
+        quantized_preparation=_preparation(model is not None and is_prepared(seen, model), text),
+        spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
+        set_later=frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset(),
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
         texts_per_sample=texts,
