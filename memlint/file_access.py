@@ -168,7 +168,7 @@ class RealPaths:
         self._folders: dict[str, str] = {}
 
     def of(self, path: str) -> str:
-        found = self._folders.get(path) or self._asked(path)
+        found = self._folders.get(path) or self._real_path(path)
         note("real", path, found)
         return found
 
@@ -178,7 +178,7 @@ class RealPaths:
         note("real", path, found)
         return found
 
-    def _asked(self, path: str) -> str:
+    def _real_path(self, path: str) -> str:
         if not _is_plain(path) or os.path.islink(path):
             return os.path.realpath(path)
         folder, name = os.path.split(path)

@@ -14,10 +14,9 @@ from memlint.architectures.stored import stored_weights, weights_dtype
 Build = Callable[[ModelConfig], Architecture]
 # Modules of families, those that most configs name first: they are imported in this order until one knows the family.
 _MODULES = (
-    *("llama", "gemma", "mixture", "phi3", "multimodal", "gpt", "dense", "experts", "latent", "hybrid"),
-    *("pre_llama", "trust_remote_code", "gemma_n", "vision_language", "phi4_multimodal", "document_readers"),
-    "combined",
-    "encoders",
+    *("llama", "gemma", "mixture", "phi3", "qwen_multimodal", "multimodal", "gemma_multimodal", "llama_multimodal"),
+    *("gpt", "dense", "experts", "latent", "hybrid", "pre_llama", "trust_remote_code", "gemma_n", "vision_language"),
+    *("phi4_multimodal", "document_readers", "combined", "encoders"),
 )
 
 

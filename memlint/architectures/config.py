@@ -60,7 +60,7 @@ class ModelConfig:
         if isinstance(value, float) and value.is_integer():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST_EXTENT:
-            raise UnsupportedConfig(f"`{name}` of this {self.family} config is {_shown(value)}, not a size")
+            raise UnsupportedConfig(f"`{name}` of this {self.family} config is {_abbreviated(value)}, not a size")
         return value
 
     def number(self, name: str, otherwise: float = 0.0) -> float:
@@ -92,7 +92,7 @@ class ModelConfig:
         return count
 
 
-def _shown(value: Any) -> str:
+def _abbreviated(value: Any) -> str:
     if value is None:
         return "missing"
     text = repr(value)

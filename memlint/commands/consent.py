@@ -36,13 +36,13 @@ class Consent:
         if self.is_over or self._all:
             return self._all
         style = style_for(sys.stdout)
-        to_stdout("\n".join(_shown(proposal, tried, style)) + "\n")
+        to_stdout("\n".join(_proposal_lines(proposal, tried, style)) + "\n")
         answer = _answer()
         self._all, self.is_over = answer == "a", answer == "q"
         return answer in ("y", "a")
 
 
-def _shown(proposal: Proposal, tried: Attempt, style: Style) -> list[str]:
+def _proposal_lines(proposal: Proposal, tried: Attempt, style: Style) -> list[str]:
     flat = style._replace(width=0)  # width 0: the finding is printed with its path
     lines = finding_lines(proposal.finding._replace(fixes=(), related=()), {}, flat)
     fix = f"  {style.paint('fix', 'fix')}  {describe_fix(proposal.fix)}"

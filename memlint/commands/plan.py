@@ -35,11 +35,11 @@ def run(program: str, arguments: list[str]) -> int:
     if given.diff:
         return _print_patch(rows, given.diff)
     plain = [row.row for row in rows]
-    to_screen(_shown(plain, given) + "\n", given.format != "json")
+    to_screen(_rendered(plain, given) + "\n", given.format != "json")
     return int(any(map(is_stuck, plain)))
 
 
-def _shown(rows: list[dict[str, Any]], given: options.Options) -> str:
+def _rendered(rows: list[dict[str, Any]], given: options.Options) -> str:
     if given.format == "json":
         return json.dumps({"schema_version": 1, "runs": rows}, indent=2)
     return table.render(rows, style_for(sys.stdout, colour=given.colour))

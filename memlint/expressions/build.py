@@ -205,34 +205,12 @@ _STACK_FIELDS = frozenset({"transformers", "torch", "deepspeed", "peft", "trl", 
 
 def _and(form: Form) -> Evaluate:
     parts = [build(part) for part in form[1:]]
-
-    def evaluate(facts: Facts) -> Any:
-        result: Any = True
-        for part in parts:
-            value = part(facts)
-            if value is False:
-                return False
-            if value is not True:
-                result = UNKNOWN
-        return result
-
-    return evaluate
+    return lambda facts: values.all_of(part(facts) for part in parts)
 
 
 def _or(form: Form) -> Evaluate:
     parts = [build(part) for part in form[1:]]
-
-    def evaluate(facts: Facts) -> Any:
-        result: Any = False
-        for part in parts:
-            value = part(facts)
-            if value is True:
-                return True
-            if value is not False:
-                result = UNKNOWN
-        return result
-
-    return evaluate
+    return lambda facts: values.any_of(part(facts) for part in parts)
 
 
 def _not(form: Form) -> Evaluate:

@@ -74,19 +74,18 @@ def check_finding(tried: Attempt, analysis: Analysis, finding: Finding) -> Attem
 def _in_its_file(document: Document, edit: Edit) -> Edit:
     """The edit of a command's value, made in the config that the command takes it from. A new key goes there too if the
     command gives nothing but the config's name."""
-    files = _files(document)
-    home = files.get(str(edit.pointer[0]), files.get("")) if files and edit.pointer else None
-    return edit if home is None or edit.path != document.path else edit._replace(path=home.path)
-
-
-def _files(document: Document) -> Mapping[str, Document]:
-    return {} if document.start is None else document.start.values.files
+    if document.start is None or not edit.pointer or edit.path != document.path:
+        return edit
+    file = document.start.values.file_of(str(edit.pointer[0]))
+    return edit if file is None else edit._replace(path=file.path)
 
 
 def _documents(analysis: Analysis) -> dict[str, Document]:
     parts = analysis.parsed.documents if analysis.parsed else ()
+    start = analysis.document.start
+    configs = () if start is None else start.values.documents()
     # The launcher's options in a script are a document of the same path: the program's arguments come first.
-    read = (*_files(analysis.document).values(), *reversed(parts), analysis.document)
+    read = (*configs, *reversed(parts), analysis.document)
     return {document.path: document for document in read}
 
 

@@ -86,9 +86,9 @@ def _rows(before: Run, after: Run, fields: Iterable[str] | None) -> Iterator[tup
         if old == new or isinstance(old, Unknown) or isinstance(new, Unknown) or _is_no_cost(field, before, after):
             continue
         for row in rows[field]:
-            if _says(row["from"], old) and _says(row["to"], new):
+            if _allows(row["from"], old) and _allows(row["to"], new):
                 yield row, False
-            elif row["from"] and row["to"] and _says(row["from"], new) and _says(row["to"], old):
+            elif row["from"] and row["to"] and _allows(row["from"], new) and _allows(row["to"], old):
                 yield row, True
 
 
@@ -103,7 +103,7 @@ def _is_no_cost(field: str, before: Run, after: Run) -> bool:
     return another and field.startswith("parallelism.")
 
 
-def _says(values: list[Any] | None, value: Any) -> bool:
+def _allows(values: list[Any] | None, value: Any) -> bool:
     return values is None or value in values
 
 

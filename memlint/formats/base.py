@@ -160,6 +160,8 @@ class Context(NamedTuple):
     `taken_arguments()`: the arguments that the repository's Python takes out of the others before a parser sees them.
     `converts(program, key)`: whether the program makes a number of `key` (`float(args.learning_rate)`).
     `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
+    `own_refusals()`, `own_words()`: messages of errors that argument classes of such copies raise, and (argument, word)
+    for each word that the repository's Python compares an argument with.
     `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's;
     `leaves_deepspeed()`: whether they leave that to Hugging Face's trainers.
     `fills_context()`: whether an agent loop of the repository writes completions until the engine's context is full.
@@ -173,8 +175,8 @@ class Context(NamedTuple):
     `launch_commands(path)`: the repository's commands that launch the config at `path`.
     `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
 
-    The last eleven may search the whole repository. Call them only before reporting something; call `launch_commands`
-    also where a config leaves its engine or the number of GPUs open.
+    All but the first two may search the whole repository. Call them only before reporting something; call
+    `launch_commands` also where a config leaves its engine or the number of GPUs open.
     """
 
     read: Callable[[str, str], Document | MissingFile]

@@ -185,7 +185,7 @@ class Key(NamedTuple):
         return None if value is None else {self.spelling(change): value}
 
 
-def _word(value: Any) -> str | None:
+def _lower_text(value: Any) -> str | None:
     return value.lower() if isinstance(value, str) and value else None
 
 
@@ -210,7 +210,7 @@ _PARSE: Mapping[str, Callable[[Any], Any]] = {
     "flag": as_bool,
     "whole": as_int,
     "number": _number,
-    "word": _word,
+    "word": _lower_text,
     "text": _text,
     "words": _words,
     "any": _any,

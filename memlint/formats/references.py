@@ -90,13 +90,15 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
             if inside(real, root):
                 return real
             return MissingFile(
-                "outside", f"`{_short(reference)}` is a link that leads outside of the linted tree", _shown(tried, cwd)
+                "outside",
+                f"`{_short(reference)}` is a link that leads outside of the linted tree",
+                _relative(tried, cwd),
             )
         folder = folder or place
     if folder:
-        return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _shown(tried, cwd))
+        return MissingFile("not-a-file", f"`{_short(reference)}` is not a file", _relative(tried, cwd))
     return MissingFile(
-        "missing", f"no file `{_short(reference)}`", _shown(tried, cwd), _is_certain(reference, tried, files)
+        "missing", f"no file `{_short(reference)}`", _relative(tried, cwd), _is_certain(reference, tried, files)
     )
 
 
@@ -108,7 +110,7 @@ def _is_certain(reference: str, tried: tuple[str, ...], files: Files) -> bool:
     return "/" in reference.strip("./") and any(files.exists(posixpath.dirname(place)) for place in tried)
 
 
-def _shown(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
+def _relative(places: tuple[str, ...], cwd: str) -> tuple[str, ...]:
     """Paths as messages show them: relative to the working directory where they are below it."""
     below = cwd.rstrip("/") + "/"
     return tuple(place[len(below) :] if place.startswith(below) else place for place in places)

@@ -167,7 +167,7 @@ def _merge_at_once(reports: Iterable[FileReport]) -> tuple[FileReport, ...]:
             best[key] = max(best[key], item, key=_richness) if key in best else item
             own |= {key} if item.location.path == report.path else set()
     by_path: dict[str, list[Finding]] = {path: [] for path in order}
-    repeated = _said_of_programs(order.values(), best.values())
+    repeated = _reported_twice(order.values(), best.values())
     found = (item for key, item in best.items() if key not in repeated)
     own_first = sorted(found, key=lambda item: location_key(item) not in own)
     for item in _without_repetitions(own_first):
@@ -219,11 +219,12 @@ def _commands_of(report: FileReport) -> Iterator[str]:
         yield from (place for place in chain(launched, report.commanded) if _file_of(place) != report.path)
 
 
-def _said_of_programs(reports: Iterable[FileReport], found: Collection[Finding]) -> set[tuple[object, ...]]:
-    """The findings (their location keys) that say of a command and of the program that it launches one and the same.
+def _reported_twice(reports: Iterable[FileReport], found: Collection[Finding]) -> set[tuple[object, ...]]:
+    """The location keys of findings to drop, because one about the same fact stands at a command or at its program.
 
-    A command that has no word for something repeats it at its beginning: it is said of the program, where its word is.
-    Figures of a run that is started by commands alone are said of these, which know the launcher.
+    If a command has no word for the value, its finding is dropped, which would point to the command's beginning; the
+    program's points to the value. Findings about figures are dropped at a program that commands alone start: they stay
+    at these, which know the launcher.
     """
     reports = list(reports)
     files = {report.path: report for report in reports}

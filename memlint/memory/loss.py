@@ -66,14 +66,7 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     # Frameworks leave the last linear layer out of fp8 (accelerate 1.15 utils/ao.py:28).
     kernels = kernels._replace(float8="")
     context = LayerContext(tape, kernels, dict(roles.linears), Value.external("rope", 2), Value.external("rope", 2))
-    x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
-    if loss.streams > 1:
-        x = ops.replace(tape, x, _merged_streams(context, roles, loss, x))
-    normed = ops.replace(tape, x, _final_norm(context, roles, loss, x))
-    if loss.drops_norm:
-        normed = ops.replace(tape, normed, ops.dropout(tape, normed))
-    if loss.scales_input:
-        normed = ops.replace(tape, normed, ops.scale(tape, normed))
+    normed = _head_input(context, roles, loss, mode)
     if loss.stage in ("value", "score"):
         return _value_head(context, loss, normed)
     if "transform" in context.linears:
@@ -82,11 +75,31 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         return _fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
         return _fused_loss(context, loss, normed)
+    return _loss_of_logits(context, loss, normed)
+
+
+def _head_input(context: LayerContext, roles: Roles, loss: LossShape, mode: LayerMode) -> Value:
+    """The last layer's output, with its streams merged, normed, and what some families do to it then."""
+    tape = context.tape
+    x = tape.new("streams" if loss.streams > 1 else "hidden", mode.width, mode.input_needs_gradient)
+    if loss.streams > 1:
+        x = ops.replace(tape, x, _merged_streams(context, roles, loss, x))
+    normed = ops.replace(tape, x, _final_norm(context, roles, loss, x))
+    if loss.drops_norm:
+        normed = ops.replace(tape, normed, ops.dropout(tape, normed))
+    if loss.scales_input:
+        normed = ops.replace(tape, normed, ops.scale(tape, normed))
+    return normed
+
+
+def _loss_of_logits(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """The logits of all tokens and the loss of them. Python holds `normed`, the base model's output, until the forward
+    returns."""
+    tape = context.tape
     logits = project(context, "head", normed, "logits")
-    logits = _capped_and_scaled(tape, loss, logits, kernels.autocast_width)
+    logits = _capped_and_scaled(tape, loss, logits, context.kernels.autocast_width)
     if loss.upcasts_logits:
-        half_logits, logits = logits, ops.cast(tape, logits, FP32_BYTES)
-        tape.drop(half_logits)
+        logits = ops.replace(tape, logits, ops.cast(tape, logits, FP32_BYTES))
     if loss.label_smoothing:
         logits, found = _smoothed(tape, loss, logits)
         tape.drop(normed)
@@ -105,7 +118,7 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         tape.drop(normed)
         return _finish(tape, loss, held, found)
     found = _cross_entropy(context, loss, logits)
-    tape.drop(normed)  # Python holds the base model's output until the forward returns
+    tape.drop(normed)
     return _finish(tape, loss, logits, found)
 
 
@@ -206,16 +219,10 @@ def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value, autocast_widt
         bias = Value.external(logits.extent, FP32_BYTES if autocast_width else logits.width)
         logits = ops.replace(tape, logits, ops.add(tape, logits, bias))
     if loss.softcap:
-        divided = ops.scale(tape, logits)
-        tape.drop(logits)
-        capped = ops.unary_by_result(tape, divided)
-        tape.drop(divided)
-        logits = ops.scale(tape, capped)
-        tape.drop(capped)
+        for operation in (ops.scale, ops.unary_by_result, ops.scale):  # cap * tanh(logits / cap)
+            logits = ops.replace(tape, logits, operation(tape, logits))
     if loss.scales_logits:
-        scaled = ops.scale(tape, logits)
-        tape.drop(logits)
-        logits = scaled
+        logits = ops.replace(tape, logits, ops.scale(tape, logits))
     return logits
 
 

@@ -152,10 +152,10 @@ def _distances_and_mask(step: TrainingStep) -> int:
 
 def beside_another_graph(found: tuple[Phase, ...], peaks: Walk) -> tuple[Phase, ...]:
     """The phases of a step whose forward and backward run while a graph of another, equal forward is alive."""
-    return tuple(_beside(one, peaks) if one.name in ("forward", "backward") else one for one in found)
+    return tuple(_with_saved_of(one, peaks) if one.name in ("forward", "backward") else one for one in found)
 
 
-def _beside(found: Phase, peaks: Walk) -> Phase:
+def _with_saved_of(found: Phase, peaks: Walk) -> Phase:
     parts = dict(found.components)
     parts["logits"] += peaks.saved_logits
     parts["activations"] += peaks.saved_activations - peaks.saved_logits

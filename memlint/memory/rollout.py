@@ -126,14 +126,14 @@ def in_one_step(found: tuple[Phase, ...], learner: Critic) -> tuple[Phase, ...]:
     last["gradients"] += policy["optimizer_step"]["gradients"]
     last |= {name: policy["backward"][name] for name in ("weights", "optimizer_states")}
     merged = {
-        "forward": _beside(policy["forward"], kept),
-        "backward": max((_beside(policy["backward"], kept), last), key=lambda parts: sum(parts.values())),
-        "optimizer_step": _beside(policy["optimizer_step"], others["optimizer_step"]),
+        "forward": _sum_of_both_models(policy["forward"], kept),
+        "backward": max((_sum_of_both_models(policy["backward"], kept), last), key=lambda parts: sum(parts.values())),
+        "optimizer_step": _sum_of_both_models(policy["optimizer_step"], others["optimizer_step"]),
     }
     return tuple(phase(one.name, merged[one.name]) if one.name in merged else one for one in found)
 
 
-def _beside(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+def _sum_of_both_models(mine: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
     """The components of a phase for both models. Weights and optimizer states of both are in the policy's already."""
     return {
         name: size + (0 if name in ("weights", "optimizer_states") else other.get(name, 0))

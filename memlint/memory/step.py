@@ -65,51 +65,68 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     `sequences`: sequences in one forward; 0: those of the run's micro-batch.
     """
     architecture: Architecture = run.model.architecture
-    micro_batch = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
-    length = required_count(run.sequence.length, "sequence.length", "say the longest sequence")
-    if not isinstance(run.checkpointing.mode, str):
-        raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
-    required_count(run.method.texts_per_sample, "method.texts_per_sample", "say how many texts a sample has")
-    per_sample = sequences_per_sample(run)
-    if run.batch.max_tokens != 0 and not sequences:
-        sequences = 1
-        length = required_count(run.batch.max_tokens, "batch.max_tokens", "say how many tokens one forward takes")
-    divisors = parallel.activation_divisors(run)
-    source = architecture.source_positions
-    source = source or required_count(run.sequence.source_length, "sequence.source_length", "say the longest source")
-    tokens = Tokens(sequences or per_sample * micro_batch, -(-length // divisors.tokens), source)
+    tokens = _tokens_of_forward(run, sequences)
     embedding = token_embedding(units[0])
-    vocabulary = embedding.shape[0]
-    counts = elements.of_model(architecture, tokens, vocabulary)
-    counts["source"] = tokens.sequences * tokens.source * architecture.hidden_size
-    counts["source_rows"] = tokens.sequences * tokens.source
-    counts["embedded"] = tokens.count * embedding.shape[-1]
-    counts["logits"] //= divisors.logits
-    labelled = _completion_tokens(run, tokens, 0) if _scores_completions_alone(run) else tokens.count
-    counts[LABELLED] = labelled * architecture.hidden_size
-    rows = chunk_rows(run, labelled, architecture.hidden_size, vocabulary)
-    counts["logits_chunk"] = rows * vocabulary
-    counts["logits_tile"] = rows * TILE_COLUMNS
-    counts[HALF] = counts["logits"] // 2
-    counts[SCORED] = _scored_tokens(run, tokens) * vocabulary // divisors.logits
-    counts[SCORED_ROW] = -(-counts[SCORED] // tokens.sequences)
-    if run.loss.compared_tokens and not run.loss.prompt_logits:
-        counts["logits"] = min(counts["logits"], counts[SCORED])
-    counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
-    counts[REST] = max(0, counts["logits"] - counts[CHUNK])
-    counts["head_tile"] = TILE_COLUMNS * architecture.hidden_size
-    counts["rows_tile"] = rows * architecture.hidden_size
-    if _scores_completions_alone(run):  # and of one token before them (trl 0.15.2 grpo_trainer.py:449)
-        counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
-    counts[LOGITS_BLOCK] = block_elements(-(-labelled // tokens.sequences), vocabulary)
-    counts[LOGITS_ROW] = -(-counts["logits"] // tokens.sequences)
-    counts[LOGITS_ROWS_BEYOND] = max(0, 2 * counts[LOGITS_ROW] - counts["logits"])
+    counts = _counts(run, tokens, embedding)
     kernels = kernel_config(run, simulated)
     width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
     mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
     if kernels.mask and has_streams(architecture) and mask_width != width:
         kernels = kernels._replace(mask_width=mask_width)
-    return TrainingStep(run, architecture, tokens, kernels, width, counts, vocabulary, mask_width)
+    return TrainingStep(run, architecture, tokens, kernels, width, counts, embedding.shape[0], mask_width)
+
+
+def _tokens_of_forward(run: Run, sequences: int) -> Tokens:
+    """The tokens of one forward on one GPU; `sequences` as for `training_step`. Raises `MissingValue`."""
+    micro_batch = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "say the batch size per GPU")
+    length = required_count(run.sequence.length, "sequence.length", "say the longest sequence")
+    if not isinstance(run.checkpointing.mode, str):
+        raise MissingValue("checkpointing.mode", "it is not known whether activations are checkpointed")
+    required_count(run.method.texts_per_sample, "method.texts_per_sample", "say how many texts a sample has")
+    if run.batch.max_tokens != 0 and not sequences:
+        sequences = 1
+        length = required_count(run.batch.max_tokens, "batch.max_tokens", "say how many tokens one forward takes")
+    source = run.model.architecture.source_positions
+    source = source or required_count(run.sequence.source_length, "sequence.source_length", "say the longest source")
+    on_this_gpu = -(-length // parallel.activation_divisors(run).tokens)
+    return Tokens(sequences or sequences_per_sample(run) * micro_batch, on_this_gpu, source)
+
+
+def _counts(run: Run, tokens: Tokens, embedding: Tensor) -> dict[str, int]:
+    """The number of elements by extent: those of the layers, and those of the embedding, the head and the loss."""
+    architecture: Architecture = run.model.architecture
+    hidden, vocabulary = architecture.hidden_size, embedding.shape[0]
+    counts = elements.of_model(architecture, tokens, vocabulary)
+    counts["source"] = tokens.sequences * tokens.source * hidden
+    counts["source_rows"] = tokens.sequences * tokens.source
+    counts["embedded"] = tokens.count * embedding.shape[-1]
+    labelled = _completion_tokens(run, tokens, 0) if _scores_completions_alone(run) else tokens.count
+    counts[LABELLED] = labelled * hidden
+    _count_logits(counts, run, tokens, vocabulary)
+    rows = chunk_rows(run, labelled, hidden, vocabulary)
+    counts["logits_chunk"] = rows * vocabulary
+    counts["logits_tile"] = rows * TILE_COLUMNS
+    counts["head_tile"] = TILE_COLUMNS * hidden
+    counts["rows_tile"] = rows * hidden
+    counts[LOGITS_BLOCK] = block_elements(-(-labelled // tokens.sequences), vocabulary)
+    return counts
+
+
+def _count_logits(counts: dict[str, int], run: Run, tokens: Tokens, vocabulary: int) -> None:
+    """Sets the extents of the logits and of their parts. `counts["logits"]`: those of all tokens on one GPU."""
+    divisor = parallel.activation_divisors(run).logits
+    counts["logits"] //= divisor
+    counts[HALF] = counts["logits"] // 2
+    counts[SCORED] = _scored_tokens(run, tokens) * vocabulary // divisor
+    counts[SCORED_ROW] = -(-counts[SCORED] // tokens.sequences)
+    if run.loss.compared_tokens and not run.loss.prompt_logits:
+        counts["logits"] = min(counts["logits"], counts[SCORED])
+    counts[CHUNK] = min(tokens.count, CHUNK_ROWS) * vocabulary
+    counts[REST] = max(0, counts["logits"] - counts[CHUNK])
+    if _scores_completions_alone(run):  # and of one token before them (trl 0.15.2 grpo_trainer.py:449)
+        counts["logits"] = min(counts["logits"], _completion_tokens(run, tokens, 1) * vocabulary)
+    counts[LOGITS_ROW] = -(-counts["logits"] // tokens.sequences)
+    counts[LOGITS_ROWS_BEYOND] = max(0, 2 * counts[LOGITS_ROW] - counts["logits"])
 
 
 def _stream_width(architecture: Architecture, embedded: int, autocast_width: int) -> int:
@@ -186,11 +203,15 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
     autocast_width = BYTES[compute] if precision.autocast else 0
     if families.of(run.model.architecture).attention.eager_only:
         implementation = "eager"
-    experts = _expert_implementation(run)
-    needs_mask = implementation == "eager"
     liger = liger_layers(run)
     return KernelConfig(
-        *(autocast_width, implementation, not simulated, needs_mask, compute == "bfloat16", liger != "", experts),
+        autocast_width=autocast_width,
+        attention=implementation,
+        kernel_memory=not simulated,
+        mask=implementation == "eager",
+        bfloat16=compute == "bfloat16",
+        liger=liger != "",
+        experts=_expert_implementation(run),
         delta_rule=_delta_rule_implementation(run),
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,

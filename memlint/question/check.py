@@ -54,7 +54,7 @@ def question_of(values: Mapping[str, object]) -> Question:
     named = {field.replace("-", "_"): value for field, value in values.items()}
     for field in named:
         if field not in Question._fields:
-            raise UsageError(f"{option(field)}: no question has it{_meant(field, Question._fields, option)}")
+            raise UsageError(f"{option(field)}: no question has it{_hint(field, Question._fields, option)}")
     question = Question(**{field: _checked(field, value) for field, value in named.items() if value is not None})
     _refuse_contradictions(question)
     return question
@@ -67,7 +67,7 @@ def option(field: str) -> str:
 
 def _checked(field: str, value: object) -> Any:
     default = Question._field_defaults[field]
-    check: Callable[[str, object], object] = _word
+    check: Callable[[str, object], object] = _name_or_choice
     if field in ("inference", "checkpointing", "liger", "packing", "tied"):
         check = _flag
     elif field == "memory_share":
@@ -77,7 +77,7 @@ def _checked(field: str, value: object) -> Any:
     return check(field, value)
 
 
-def _word(field: str, value: object) -> str:
+def _name_or_choice(field: str, value: object) -> str:
     if not isinstance(value, str):
         raise UsageError(f"{option(field)} {value!r}: wants a name")
     if field == "gpu":
@@ -88,7 +88,7 @@ def _word(field: str, value: object) -> str:
         return value.strip()
     word = SAME.get(field, {}).get(value.lower(), value.lower())
     if word not in CHOICES[field]:
-        raise UsageError(f"{option(field)} {value}: not known{_meant(word, CHOICES[field])}")
+        raise UsageError(f"{option(field)} {value}: not known{_hint(word, CHOICES[field])}")
     return word
 
 
@@ -114,7 +114,7 @@ def _whole(field: str, value: object) -> int:
     return value
 
 
-def _meant(word: str, known: tuple[str, ...], shown: Callable[[str], str] = str) -> str:
+def _hint(word: str, known: tuple[str, ...], shown: Callable[[str], str] = str) -> str:
     near = nearest(word, known)
     return f"; did you mean {shown(near)}?" if near else f": one of {', '.join(map(shown, known))}"
 

@@ -13,7 +13,7 @@ from memlint.formats.references import Files
 from memlint.repository.dependents import PATTERNS
 from memlint.repository.discovery import SUFFIXES
 from memlint.repository.git import SAFE, git, git_or_empty, names
-from memlint.repository.workspace import Workspace
+from memlint.repository.workspace import ModelSources, Workspace
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES
 
@@ -61,7 +61,8 @@ class Commit:
 
     def workspace(self, hub: bool = False, exact: bool = False) -> Workspace:
         files = Files(self._is_file, self._exists, self.real, _unset, self._among)
-        return Workspace(self.root, self.root, files, self.read, None, hub, exact, tracked=self._tracked)
+        sources = ModelSources(hub=hub, exact=exact)
+        return Workspace(self.root, self.root, files, self.read, sources, tracked=self._tracked)
 
     def _among(self, folder: str, wanted: frozenset[str]) -> frozenset[str]:
         name = self._name(folder)

@@ -28,9 +28,9 @@ def by_command(config: str, key: str, value: object, pages: Iterable[str]) -> bo
     lines = [re.sub(rf"\S*{re.escape(name)}\S*", " ", line) for line in naming]
     if not lines:
         return False
-    patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _told_apart(key)]
+    patterns = [rf"(?<!\w){re.escape(word)}(?!\w)" for word in _if_specific(key)]
     # `sed s/__RATE__/1/` has marks around the value
-    patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _told_apart(value)]
+    patterns += [rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])" for word in _if_specific(value)]
     saying = {line for pattern in patterns for line in lines if re.search(pattern, line)}
     starting = {line for line in lines if _STARTS.search(line) and not _EDITS.search(line)}
     return any(map(_EDITS.search, saying)) or (bool(starting) and starting <= saying)
@@ -54,7 +54,7 @@ _VARIABLE = re.compile(r"\$\{\w+\}")
 def by_program(key: str, value: object, scripts: Iterable[Script]) -> bool:
     """Whether one of the `scripts`, which load the file, has the key or its value in quotes."""
     texts = [script.text for script in scripts]
-    words = [word.encode("utf-8", "replace") for word in (*_told_apart(key), *_told_apart(value))] if texts else []
+    words = [word.encode("utf-8", "replace") for word in (*_if_specific(key), *_if_specific(value))] if texts else []
     quoted = [rb"""["']%b["']""" % re.escape(word) for word in words]
     return any(re.search(word, text) for text in texts for word in quoted)
 
@@ -83,6 +83,6 @@ _WRITTEN = (
 )
 
 
-def _told_apart(word: object) -> tuple[str, ...]:
+def _if_specific(word: object) -> tuple[str, ...]:
     """The word if it is specific enough to be searched in a text; else nothing."""
     return (word,) if isinstance(word, str) and len(word) >= _SHORTEST else ()

@@ -8,15 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from memlint.repository.pins import FRAMEWORKS, Pin, Version, requirements_in
+from memlint.repository.pip_commands import Line, Word, pip_installs
 from memlint.run import Origin
 
 _NOTEBOOK = ".ipynb"
 _SHELL = (".sh", ".bash", ".slurm", ".sbatch")
-_IN_SHELL = re.compile(r"^[^#]*?\bpip3? +install\b(.*)")
 _IN_CELL = re.compile(r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)")
 _JSON_STRING = re.compile(r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$')
 _UPGRADES = ("-U", "--upgrade")
-_Lines = Iterable[tuple[int, str]]
 
 
 @lru_cache(maxsize=16)  # a file is analysed again for each of its fixes
@@ -25,22 +24,22 @@ def own_installs(path: str, text: str) -> Mapping[str, Pin]:
     upgrades it without a version takes the pin back."""
     if "pip" not in text or not path.endswith((_NOTEBOOK, *_SHELL)):
         return {}
-    is_notebook = path.endswith(_NOTEBOOK)
-    lines, command = (_of_cells(text), _IN_CELL) if is_notebook else (enumerate(text.splitlines(), 1), _IN_SHELL)
+    if path.endswith(_NOTEBOOK):
+        commands = pip_installs(_of_cells(text), _IN_CELL)
+    else:
+        commands = pip_installs(enumerate(text.splitlines(), 1))
     found: dict[str, Pin] = {}
-    for number, line in _joined(lines):
-        match = command.match(line)
-        words = [word.strip("\"'\\;&") for word in match[1].partition(" #")[0].split()] if match else []
-        origin = Origin("setting", path, number, 1, (), "installed here")
-        for name, version in _installed(words):
+    for words in commands:
+        upgrades = any(word in _UPGRADES for _, word in words)
+        for name, version, line in _installed(words):
             if version is not None:
-                found[name] = Pin(version, origin)
-            elif any(word in _UPGRADES for word in words):
+                found[name] = Pin(version, Origin("setting", path, line, 1, (), "installed here"))
+            elif upgrades:
                 found.pop(name, None)
     return found
 
 
-def _of_cells(text: str) -> Iterator[tuple[int, str]]:
+def _of_cells(text: str) -> Iterator[Line]:
     """The lines of a notebook's cells, each with its line in the file: a JSON string of its own, as Jupyter writes
     them, or a part of a cell's only string."""
     if text.count("\n") < 2:
@@ -59,23 +58,10 @@ def _unescaped(string: str) -> list[str]:
         return []
 
 
-def _joined(lines: _Lines) -> Iterator[tuple[int, str]]:
-    """Lines with those that a backslash continues, at the place of the first."""
-    first, begun = 0, ""
-    for number, line in lines:
-        first, begun = first or number, begun + line
-        if line.rstrip().endswith("\\"):
-            begun = begun.rstrip()[:-1] + " "
-            continue
-        yield first, begun
-        first, begun = 0, ""
-    if begun:
-        yield first, begun
-
-
-def _installed(words: list[str]) -> Iterator[tuple[str, Version | None]]:
-    """The frameworks among the words of a command; None is the newest version, or the one that is there."""
-    for word in words:
+def _installed(words: Iterable[Word]) -> Iterator[tuple[str, Version | None, int]]:
+    """(framework, version, line) of each among the words of a command; None is the newest version, or the one that is
+    there."""
+    for line, word in words:
         if word.lower() in FRAMEWORKS:
-            yield word.lower(), None
-        yield from ((name, version) for name, version, _ in requirements_in(word))
+            yield word.lower(), None, line
+        yield from ((name, version, line) for name, version, _ in requirements_in(word))

@@ -19,6 +19,7 @@ from itertools import chain
 
 from memlint._record import NamedTuple
 from memlint.formats.llamafactory.releases import LLAMAFACTORY
+from memlint.repository.pip_commands import pip_installs
 from memlint.run import Origin
 
 Version = tuple[int, ...]
@@ -223,15 +224,9 @@ def _from_swift(content: str) -> Iterator[tuple[str, Version, int]]:
 
 
 def _from_installer(content: str) -> Iterator[tuple[str, Version, int]]:
-    """`pip install transformers==4.34.0 trl==0.14.0`, over several lines too."""
-    goes_on = False
-    for number, line in enumerate(content.splitlines(), 1):
-        bare = line.strip()
-        installs = goes_on or re.search(r"\bpip3? +install\b", bare) is not None
-        goes_on = installs and bare.endswith("\\")
-        if installs and len(bare) <= 2000 and not bare.startswith("#"):
-            for word in bare.partition(" #")[0].split():
-                yield from ((name, version, number) for name, version, _ in requirements_in(word.strip("\"'\\;&")))
+    """`pip install transformers==4.34.0 trl==0.14.0`."""
+    for number, word in chain.from_iterable(pip_installs(enumerate(content.splitlines(), 1))):
+        yield from ((name, version, number) for name, version, _ in requirements_in(word))
 
 
 def _folders_upward(folder: str, root: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import memlint.file_access as file_access
 import memlint.repository.tracked as tracked_by
+from memlint._record import NamedTuple
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
@@ -46,12 +47,26 @@ def read_bytes(path: str) -> bytes:
     return file_access.read_checked(path, MAX_BYTES + 1)
 
 
+class ModelSources(NamedTuple):
+    """Where the architectures of models come from; the fields are those of architectures.resolve.
+
+    `within` (a real path): no model's folder outside of it is read; "" for any folder.
+    """
+
+    models: Mapping[str, Any] = {}
+    hub: bool = False
+    exact: bool = False
+    within: str = ""
+
+    def find(self, name: str, folders: tuple[str, ...]) -> Resolution:
+        return resolve(name, folders, self.models, self.hub, self.exact, self.within)
+
+
 class Workspace:
     """Reads and caches the files of one project.
 
-    `root`: no reference is followed out of this folder. `models`, `hub`, `exact`: as in architectures.resolve.
-    `python` lists the Python files below the root, `tracked` the names of the repository's files there.
-    `models_within` (a real path): no model's folder outside of it is read; "" for any folder.
+    `root`: no reference is followed out of this folder. `python` lists the Python files below the root, `tracked` the
+    names of the repository's files there.
     """
 
     def __init__(
@@ -60,30 +75,22 @@ class Workspace:
         cwd: str,
         files: Files,
         load_bytes: ReadBytes,
-        models: Mapping[str, str | dict[str, Any]] | None = None,
-        hub: bool = False,
-        exact: bool = False,
+        models: ModelSources,
         python: Callable[[], Iterable[str]] = tuple,
         tracked: Callable[[], Iterable[str]] = tuple,
-        models_within: str = "",
     ) -> None:
         self.root = root
         self.cwd = cwd
         self._files = RootedFiles(root, cwd, files._replace(read=self._referenced), load_bytes)
         self._parse: Callable[[bytes, str], tuple[Document, ...]] = load
-        self._models = models or {}
-        self._hub = hub
-        self._exact = exact
-        self._models_within = models_within
+        self._models = models
         self._python = Once(lambda: tuple(python()))  # shared with every overlay
         self._tracked = tracked
         self._modules = parsed_modules()  # shared with every overlay: they go by the text
         self._survey = Once(self._surveyed)  # shared with every overlay
         self._launches = Once(self._launch_index)
         self._sources = Once(self._program_sources)
-        self._programs = Programs(
-            self._files, self._named, self._launches, self._python.get, self._modules, self._installed_commands
-        )
+        self._programs = self._new_programs()
         self._readers = Once(self._config_readers)
         self._launched: dict[str, tuple[Launch, ...]] = {}
         self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
@@ -128,6 +135,11 @@ class Workspace:
             return file
         return self._programs.of_declared(file, self._files.inner(self._files.absolute(path)), keys)
 
+    def _new_programs(self) -> Programs:
+        return Programs(
+            self._files, self._named, self._launches, self._python.get, self._modules, self._installed_commands
+        )
+
     def _named(self, reference: str, folder: str) -> Document | None:
         found = self.context().read(reference, posixpath.join(folder, "-"))
         return None if isinstance(found, MissingFile) else found
@@ -144,8 +156,7 @@ class Workspace:
             return changed[path] if path in changed else original(path)
 
         other = Workspace(
-            *(self.root, self.cwd, self._files.files, load_bytes, self._models, self._hub, self._exact),
-            *(self._python.get, self._tracked, self._models_within),
+            self.root, self.cwd, self._files.files, load_bytes, self._models, self._python.get, self._tracked
         )
         other._parse = load_changed
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
@@ -153,9 +164,7 @@ class Workspace:
         names = set(map(_last, changed))  # a quick test: most paths have none of these names
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches, other._readers = self._launches, self._readers
-        other._programs = Programs(
-            other._files, other._named, other._launches, self._python.get, self._modules, other._installed_commands
-        )
+        other._programs = other._new_programs()
         if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned
         other._documents = {
@@ -190,18 +199,28 @@ class Workspace:
     def context(self, **facts: Any) -> Context:
         """The context of a document: this workspace's functions and other facts (`gpu=`, `gpus=`, ... as in
         `Context`)."""
-        functions: dict[str, Any] = {"find_model": self.find_model, "field_annotations": self.field_annotations}
-        functions |= {"argument_parsers": self.argument_parsers, "config_reader": self.config_reader}
-        functions |= {"filled_arguments": self.filled_arguments, "chat_templates": self.chat_templates}
-        functions |= {"taken_arguments": self.taken_arguments}
-        functions |= {"own_refusals": self.own_refusals, "own_words": self.own_words}
-        functions |= {"converts": self.converts}
-        functions |= {"calls_deepspeed": self.calls_deepspeed, "leaves_deepspeed": self.leaves_deepspeed}
-        functions |= {"is_filled_in": self.is_filled_in}
-        functions["fills_context"] = self.fills_context
-        functions |= {"is_made": self.is_made, "declares": self.declares}
-        functions |= {"launch_commands": self.launch_commands, "launch_files": self.launch_files}
-        return Context(reader(self.cwd, self.root, self._files.files), **{**functions, **facts})
+        context = Context(
+            read=reader(self.cwd, self.root, self._files.files),
+            find_model=self.find_model,
+            field_annotations=self.field_annotations,
+            argument_parsers=self.argument_parsers,
+            filled_arguments=self.filled_arguments,
+            taken_arguments=self.taken_arguments,
+            converts=self.converts,
+            chat_templates=self.chat_templates,
+            own_refusals=self.own_refusals,
+            own_words=self.own_words,
+            calls_deepspeed=self.calls_deepspeed,
+            leaves_deepspeed=self.leaves_deepspeed,
+            fills_context=self.fills_context,
+            is_filled_in=self.is_filled_in,
+            declares=self.declares,
+            is_made=self.is_made,
+            launch_commands=self.launch_commands,
+            launch_files=self.launch_files,
+            config_reader=self.config_reader,
+        )
+        return context._replace(**facts)
 
     def field_annotations(self, key: str, below: str = "") -> str:
         """The annotations with which dataclasses of the repository declare `key`, in files whose path has the folders
@@ -216,10 +235,9 @@ class Workspace:
         """
         folder = posixpath.dirname(self._files.absolute(from_path))
         if models:
-            return resolve(name, (self.cwd, folder), models, self._hub, self._exact, self._models_within)
+            return self._models._replace(models=models).find(name, (self.cwd, folder))
         if (name, folder) not in self._resolutions:
-            found = resolve(name, (self.cwd, folder), self._models, self._hub, self._exact, self._models_within)
-            self._resolutions[name, folder] = found
+            self._resolutions[name, folder] = self._models.find(name, (self.cwd, folder))
         return self._resolutions[name, folder]
 
     def argument_parsers(self) -> frozenset[str]:
@@ -425,7 +443,7 @@ def on_disk(
         _unset,
         file_access.among,
     )
-    return _over(files, read_bytes, root, cwd, models, hub, exact, models_within)
+    return _over(files, read_bytes, root, cwd, ModelSources(models or {}, hub, exact, models_within))
 
 
 def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = False, exact: bool = False) -> Workspace:
@@ -444,22 +462,14 @@ def in_editor(root: str, cwd: str, unsaved: Mapping[str, bytes], hub: bool = Fal
     def among(folder: str, wanted: frozenset[str]) -> frozenset[str]:
         return wanted | file_access.among(folder, wanted)
 
-    return _over(Files(is_file, exists, _realpath, _unset, among), read, root, cwd, None, hub, exact)
+    sources = ModelSources(hub=hub, exact=exact)
+    return _over(Files(is_file, exists, _realpath, _unset, among), read, root, cwd, sources)
 
 
-def _over(
-    files: Files,
-    read: ReadBytes,
-    root: str,
-    cwd: str,
-    models: Mapping[str, Any] | None,
-    hub: bool,
-    exact: bool,
-    models_within: str = "",
-) -> Workspace:
-    inside = _realpath(root)
-    functions = partial(_python_files, inside), partial(_tracked_files, inside, _realpath(cwd))
-    return Workspace(inside, _realpath(cwd), files, read, models, hub, exact, *functions, models_within)
+def _over(files: Files, read: ReadBytes, root: str, cwd: str, models: ModelSources) -> Workspace:
+    """A workspace whose Python and whose tracked files are listed on disk."""
+    root, cwd = _realpath(root), _realpath(cwd)
+    return Workspace(root, cwd, files, read, models, partial(_python_files, root), partial(_tracked_files, root, cwd))
 
 
 def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
@@ -467,7 +477,7 @@ def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
     yield path
     for document in documents:
         if document.start is not None:
-            yield from (config.path for config in document.start.values.files.values())
+            yield from (config.path for config in document.start.values.documents())
 
 
 def _last(path: str) -> str:
@@ -534,9 +544,8 @@ def in_memory(
     files = Files(names.__contains__, {*names, *folders}.__contains__, posixpath.normpath, _unset, among)
     python = [name for name in names if name.endswith(".py")]
     tracked = [name[1:] for name in names]
-    return Workspace(
-        "/", "/", files, read, models, python=python.copy, tracked=tracked.copy, models_within=models_within
-    )
+    sources = ModelSources(models or {}, within=models_within)
+    return Workspace("/", "/", files, read, sources, python.copy, tracked.copy)
 
 
 def _realpath(path: str) -> str:

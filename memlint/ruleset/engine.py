@@ -5,7 +5,7 @@ It reads no files and prints nothing. An exception becomes a finding (MEM000) on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,11 +14,18 @@ from memlint._record import NamedTuple
 from memlint.expressions.facts import Facts, Under
 from memlint.findings import SEVERITIES, Finding
 from memlint.formats import every, recognise
-from memlint.formats.base import Context, Format, Parsed, Recognition, no_launches
+from memlint.formats.base import Context, Format, Issue, Parsed, Recognition, no_launches
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
 from memlint.repository.launch.apply import FORMATS as LAUNCHED
-from memlint.repository.launch.apply import advice, is_in_config, on_machine, with_launch_command, with_launch_origin
+from memlint.repository.launch.apply import (
+    LaunchContext,
+    advice,
+    is_in_config,
+    on_machine,
+    with_launch_command,
+    with_launch_origin,
+)
 from memlint.repository.launch.missing_engine_file import with_stage_readings
 from memlint.repository.launch.unknown_launcher import with_launcher_readings
 from memlint.repository.once import Once
@@ -137,22 +144,17 @@ class Engine:
         document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
-        parsed = with_launch_origin(format_.parse(document, context), launched.launch)
-        parsed = with_launcher_readings(parsed, format_.parse, document, context)
-        parsed = with_stage_readings(parsed, format_.parse, document, context)
+        parsed = _parsed(format_, document, launched)
         found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         parsed, estimates = self._estimated(parsed, format_, document, context, found)
         found.extend(map(Found, issue_findings(parsed)))
         hits: list[Found] = []
         for index, estimate in enumerate(estimates):
             under = self._estimate_under(format_, document, context, index, parsed.runs[index])
-            facts = Facts(
-                parsed.runs[index], estimate, parsed.raw, under, Once(partial(advice, document, launched)).get
-            )
+            launch_advice = Once(partial(advice, document, launched)).get
+            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, launch_advice)
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
-        unknown = [one for one in parsed.issues if one.code == "unknown-key"]
-        misspelled = {f"`{one.suggestion or one.pointer[-1]}`" for one in unknown if one.suggestion or one.pointer}
-        hits = [item for item in hits if not _lacks_a_misspelled_key(item.finding, misspelled)]
+        hits = _without_consequences_of_slips(hits, parsed.issues)
         found.extend(self._under_commands(hits, format_.NAME, document, context))
         parsed = with_files_of_command(parsed, document)
         if template is not None:
@@ -281,10 +283,24 @@ def _recognise(document: Document, format_name: str) -> tuple[Format, Recognitio
     return recognise(document)
 
 
-def _lacks_a_misspelled_key(finding: Finding, keys: Collection[str]) -> bool:
-    """Whether a finding speaks of a key that the file has, misspelled or in the wrong section: the slip is told, the
-    rest follows from it."""
-    return finding.severity != "error" and any(key in finding.message for key in keys)
+def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Parsed:
+    """The document as its format reads it, with the other ways in which it may run."""
+    context = launched.context
+    parsed = with_launch_origin(format_.parse(document, context), launched.launch)
+    parsed = with_launcher_readings(parsed, format_.parse, document, context)
+    return with_stage_readings(parsed, format_.parse, document, context)
+
+
+def _without_consequences_of_slips(hits: Iterable[Found], issues: Iterable[Issue]) -> list[Found]:
+    """The hits without those about a key that the file has, but misspelled or in the wrong section: the issue about
+    that is enough."""
+    unknown = [one for one in issues if one.code == "unknown-key"]
+    misspelled = {f"`{one.suggestion or one.pointer[-1]}`" for one in unknown if one.suggestion or one.pointer}
+
+    def follows_from_slip(finding: Finding) -> bool:
+        return finding.severity != "error" and any(key in finding.message for key in misspelled)
+
+    return [hit for hit in hits if not follows_from_slip(hit.finding)]
 
 
 def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:

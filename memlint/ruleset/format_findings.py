@@ -47,16 +47,16 @@ def _location(documents: dict[str, Document], path: str, pointer: tuple[str | in
 
 
 def _fixes(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
-    """The fixes of an issue: a certain edit is safe, a guess at the intended word (`_meant`) is not."""
+    """The fixes of an issue: a certain edit is safe, a guess at the intended word (`_corrections`) is not."""
     if issue.edit is None:
-        return _meant(issue, documents)
+        return _corrections(issue, documents)
     what = {"remove": "remove the key", "rename": f"rename it to `{issue.edit.value}`"}
     written = issue.suggestion or json.dumps(issue.edit.value)
     title = what.get(issue.edit.action, f"write `{written}`")
     return (Fix(title=title, edits=(issue.edit,), safe=True),)
 
 
-def _meant(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
+def _corrections(issue: Issue, documents: dict[str, Document]) -> tuple[Fix, ...]:
     """The fix that writes the key or value that was probably meant; none if that key exists already."""
     document = documents.get(issue.path)
     if not issue.suggestion or not issue.pointer or document is None:

@@ -46,9 +46,8 @@ def _holder(document: Document, pointer: Path) -> Document:
     launch_file = document.start.machine.launch_file
     if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
         return _holder(launch_file, pointer)
-    files = document.start.values.files
-    home = files.get(str(pointer[0]) if pointer else "", files.get(""))
-    return document if home is None else home
+    file = document.start.values.file_of(str(pointer[0]) if pointer else "")
+    return document if file is None else file
 
 
 def _is_key_of(document: Document, pointer: Path) -> bool:

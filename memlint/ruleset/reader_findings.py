@@ -56,7 +56,7 @@ def _for_command(item: Found, format_: Format, document: Document) -> Found:
     start = document.start
     if start is None:
         return item
-    if any(one.path == item.finding.location.path for one in start.values.files.values()):
+    if any(one.path == item.finding.location.path for one in start.values.documents()):
         item = item._replace(finding=item.finding._replace(fixes=()))
     finding = _with_flag_spelling(item.finding, document)
     if start.program.is_foreign and getattr(format_, "OF_ANY_SCRIPT", False):
@@ -66,7 +66,7 @@ def _for_command(item: Found, format_: Format, document: Document) -> Found:
 
 def with_files_of_command(parsed: Parsed, document: Document) -> Parsed:
     """`parsed` with the files that a command takes values from among its documents."""
-    files = {one.path: one for one in (document.start.values.files.values() if document.start is not None else ())}
+    files = {one.path: one for one in (document.start.values.documents() if document.start is not None else ())}
     known = {part.path for part in parsed.documents}
     others = tuple(one for path, one in files.items() if path not in known)
     return parsed._replace(documents=(*parsed.documents, *others)) if others else parsed

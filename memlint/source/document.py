@@ -147,9 +147,9 @@ class ValueSources(NamedTuple):
     # call that takes the arguments.
     sources: Mapping[Path, tuple[int, int]] = {}
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
-    # Key -> the Document that its value is taken from, for commands that name a config; under "" if all values are.
-    files: Mapping[str, Any] = {}
-    config: str = ""  # the config that a command starts as it stands: the run is the config's
+    files: Mapping[str, Any] = {}  # key -> the Document that its value is taken from, for commands that name a config
+    lone_config: Any = None  # that Document, if the command gives nothing else: the place of a key without a value yet
+    config: str = ""  # the path of a config that a command starts as it stands: the run is the config's
     # Locates a file that the program gets by name: its absolute path, the Document that the script writes there, or
     # None. It reads nothing: the file may change while the script's document stays.
     located: Callable[[str], Any] | None = None
@@ -159,6 +159,14 @@ class ValueSources(NamedTuple):
     in_other_file: Mapping[str, bool] = {}
     is_commanded: bool = False  # a command of the repository passes options to a Python script: others give other runs
     commanded_at: str = ""  # in Python: the command of the repository that starts the script so: "train.sh:3"
+
+    def file_of(self, key: str) -> Any:
+        """The Document with the value of `key`, or where a value would be set; None if that is the command itself."""
+        return self.files.get(key, self.lone_config)
+
+    def documents(self) -> tuple[Any, ...]:
+        """The configs that the command takes values from; one may stand here several times."""
+        return (*self.files.values(), *((self.lone_config,) if self.lone_config is not None else ()))
 
 
 class AcceptedArguments(NamedTuple):

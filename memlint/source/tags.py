@@ -46,7 +46,9 @@ def tagged(tag: str, raw: str, plain: bool, resolve: Callable[[str], Scalar]) ->
     if name in ("str", "timestamp"):
         return raw, None
     if name not in _KINDS:
-        return raw, ScalarProblem("custom-tag", f"yaml.safe_load, which frameworks use, refuses the tag {_shown(tag)}")
+        return raw, ScalarProblem(
+            "custom-tag", f"yaml.safe_load, which frameworks use, refuses the tag {_short_form(tag)}"
+        )
     value, problem = _resolved(raw, resolve)
     if problem is None and not _fits(value, name):
         return _converted(tag, raw, name)
@@ -61,7 +63,7 @@ def _converted(tag: str, raw: str, name: str) -> tuple[Any, ScalarProblem | None
     try:
         return _CONVERSIONS[name](raw), None
     except (KeyError, ValueError):
-        return raw, ScalarProblem("bad-tag", f"the tag {_shown(tag)} does not fit the value; remove it")
+        return raw, ScalarProblem("bad-tag", f"the tag {_short_form(tag)} does not fit the value; remove it")
 
 
 def _fits(value: Scalar, name: str) -> bool:
@@ -75,5 +77,5 @@ def _resolved(raw: str, resolve: Callable[[str], Scalar]) -> tuple[Scalar, Scala
         return raw, problem
 
 
-def _shown(tag: str) -> str:
+def _short_form(tag: str) -> str:
     return "!!" + tag[len(_PREFIX) :] if tag.startswith(_PREFIX) else tag

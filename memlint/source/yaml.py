@@ -12,10 +12,9 @@ from typing import Any
 import yaml
 from yaml.events import (
     AliasEvent,
-    MappingEndEvent,
+    DocumentEndEvent,
     MappingStartEvent,
     ScalarEvent,
-    SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
     StreamStartEvent,
@@ -70,6 +69,33 @@ def trees(text: str, dialect: str, lines: Lines) -> Iterator[Tree]:
     yield failed((*builder.problems, problem) if builder else (problem,))
 
 
+class _Collection:
+    """A mapping or a sequence that is being filled.
+
+    `entries`: where its values are (`layout.Entry`). `nodes_before`: how many nodes the document had before it. `key`
+    and its offsets: the key whose value comes next. `merges`: the values of its keys `<<`.
+    """
+
+    def __init__(self, event: Any, start: int, nodes_before: int) -> None:
+        is_mapping = event.__class__ is MappingStartEvent
+        self.container: Any = {} if is_mapping else []
+        self.entries: Any = {} if is_mapping else []
+        self.anchor: str | None = event.anchor
+        self.is_flow: bool = event.flow_style
+        self.start = self.last_end = start
+        self.nodes_before = nodes_before
+        self.key: Any = _NO_KEY
+        self.key_start = self.key_end = 0
+        self.merges: list[tuple[Any, Any, int]] = []
+
+    def expects_key(self) -> bool:
+        return self.key is _NO_KEY and self.container.__class__ is dict
+
+    def next_place(self) -> Any:
+        """The key or the index of the value that comes next."""
+        return self.key if self.container.__class__ is dict else len(self.container)
+
+
 class _TreeBuilder:
     """Builds the values of one document and their offsets from the parser's events, without recursion."""
 
@@ -83,98 +109,108 @@ class _TreeBuilder:
         self.lines = lines
         self.problems: list[Problem] = []
         self.aliases: list[Path] = []
-        self.anchors: dict[str, Any] = {}
-        self.merges: dict[int, list[tuple[Any, Any, int]]] = {}
+        self.anchors: dict[str, Any] = {}  # name -> (value, entries below it, number of nodes), or _UNFINISHED
+        self.nodes = 0
         self.aliased = 0
         self.must_reload = False
-        # The collections around the current one: container, entries, key, key start, key end, start, flow style,
-        # anchor, and how many nodes came before.
-        self.stack: list[tuple[Any, Any, Any, int, int, int, bool, str | None, int]] = []
+        # The open collections, the innermost last. The first is not in the text: its one item is the document's value.
+        self.stack = [_Collection(SequenceStartEvent(None, None, True), 0, 0)]
 
     def document(self) -> Tree:
-        """The document up to its end event. Raises `RefusedDocument`.
+        """The document up to its end event. Raises `RefusedDocument`."""
+        root = self.stack[0]
+        while (event := self.get()).__class__ is not DocumentEndEvent:
+            self.nodes += 1
+            if self.nodes > MAX_NODES:
+                raise RefusedDocument("too-many-nodes", TOO_MANY_NODES, event.start_mark.index)
+            kind = event.__class__
+            if kind is ScalarEvent:
+                self.scalar(event)
+            elif kind is AliasEvent:
+                self.alias(event)
+            elif kind is MappingStartEvent or kind is SequenceStartEvent:
+                self.open_collection(event)
+            else:
+                self.close_collection(event)
+        return Tree(root.container[0], root.entries[0], tuple(self.problems), tuple(self.aliases), self.must_reload)
 
-        One loop with the state in local variables: a call per event would double its time. Each event either opens a
-        collection, closes one, or gives a value, which is then put into the innermost collection.
-        """
-        get, resolve, stack, no_key, max_nodes = self.get, self.resolve, self.stack, _NO_KEY, MAX_NODES
-        scalar, mapping, sequence = ScalarEvent, MappingStartEvent, SequenceStartEvent
-        root: list[Any] = []
-        root_entries: list[Entry] = []
-        container: Any = root
-        entries: Any = root_entries
-        key: Any = no_key
-        nodes = key_start = key_end = last_end = 0
-        while True:
-            event = get()
-            event_type = event.__class__
-            nodes += 1
-            is_plain = False
-            children: Any = None
-            if event_type is scalar:
-                start, end = event.start_mark.index, event.end_mark.index
-                value = event.value
-                if event.tag is not None:
-                    value = self.tagged(event, start, end)
-                elif event.implicit[0]:
-                    is_plain = True
-                    try:
-                        value = resolve(value)
-                    except ScalarProblem as problem:
-                        is_key = key is no_key and container.__class__ is dict
-                        value = self.unreadable(problem, value, start, end, is_key)
-                if event.anchor is not None:
-                    start = min(self.anchor(event.anchor, start), end)
-                    self.anchors[event.anchor] = (value, None, 1)
-            elif event_type is mapping or event_type is sequence:
-                start = event.start_mark.index
-                is_key = key is no_key and container.__class__ is dict
-                if is_key or len(stack) >= MAX_DEPTH or nodes > max_nodes:
-                    self.refuse_collection(start, is_key, nodes)
-                if event.anchor is not None:
-                    start = self.anchor(event.anchor, start)
-                if event.tag is not None:
-                    self.collection_tag(event, start)
-                nodes_before = nodes + self.aliased
-                flow, anchor = event.flow_style, event.anchor
-                stack.append((container, entries, key, key_start, key_end, start, flow, anchor, nodes_before))
-                container, entries = ({}, {}) if event_type is mapping else ([], [])
-                key, last_end = no_key, start
-                continue
-            elif event_type is MappingEndEvent or event_type is SequenceEndEvent:
-                if self.merges and id(container) in self.merges:
-                    self.merge(container, entries)
-                value, children = container, entries
-                container, entries, key, key_start, key_end, start, flow, anchor, nodes_before = stack.pop()
-                end = event.end_mark.index if flow else max(last_end, start)  # a block's end mark is the next token's
-                if anchor is not None:
-                    self.anchors[anchor] = (value, children, nodes + self.aliased - nodes_before + 1)
-            elif event_type is AliasEvent:
-                start, end = event.start_mark.index, event.end_mark.index
-                value, children = self.alias(event.anchor, start, end, container, key)
-            else:
-                break
-            # Put the value into the innermost collection: as an item, a key, a merge or the value of a key.
-            last_end = end
-            if container.__class__ is list:
-                container.append(value)
-                entries.append((-1, -1, start, end, is_plain, children))
-            elif key is no_key:
-                if value.__class__ is dict or value.__class__ is list:
-                    self.refuse_collection(start, True, nodes)
-                key, key_start, key_end = value, start, end
-            elif key is _MERGE:
-                self.merges.setdefault(id(container), []).append((value, children, start))
-                key = no_key
-            else:
-                if key in entries:
-                    self.duplicate(key, entries[key], key_start, key_end)
-                container[key] = value
-                entries[key] = (key_start, key_end, start, end, is_plain, children)
-                key = no_key
-            if nodes > max_nodes:
-                self.refuse_collection(start, False, nodes)
-        return Tree(root[0], root_entries[0], tuple(self.problems), tuple(self.aliases), self.must_reload)
+    def scalar(self, event: Any) -> None:
+        start, end, value = event.start_mark.index, event.end_mark.index, event.value
+        is_plain = event.tag is None and event.implicit[0]
+        if event.tag is not None:
+            value = self.tagged(event, start, end)
+        elif is_plain:
+            try:
+                value = self.resolve(value)
+            except ScalarProblem as problem:
+                value = self.unreadable(problem, value, start, end)
+        if event.anchor is not None:
+            start = min(self.anchor(event.anchor, start), end)
+            self.anchors[event.anchor] = (value, None, 1)
+        self.put(value, start, end, is_plain, None)
+
+    def open_collection(self, event: Any) -> None:
+        start = event.start_mark.index
+        if self.stack[-1].expects_key():
+            self.refuse_key(start)
+        if len(self.stack) > MAX_DEPTH:
+            raise RefusedDocument("too-deep", TOO_DEEP, start)
+        if event.anchor is not None:
+            start = self.anchor(event.anchor, start)
+        if event.tag is not None:
+            self.collection_tag(event, start)
+        self.stack.append(_Collection(event, start, self.nodes + self.aliased))
+
+    def close_collection(self, event: Any) -> None:
+        closed = self.stack.pop()
+        if closed.merges:
+            self.merge(closed)
+        value, children, start = closed.container, closed.entries, closed.start
+        if closed.anchor is not None:
+            self.anchors[closed.anchor] = (value, children, self.nodes + self.aliased - closed.nodes_before + 1)
+        # A block's end mark is at the next token.
+        end = event.end_mark.index if closed.is_flow else max(closed.last_end, start)
+        self.put(value, start, end, False, children)
+
+    def alias(self, event: Any) -> None:
+        """Puts the value of an anchor once more. Raises `RefusedDocument`."""
+        name, start, end = event.anchor, event.start_mark.index, event.end_mark.index
+        target = self.anchors.get(name)
+        if target is None:
+            raise RefusedDocument(
+                "undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end
+            )
+        if target is _UNFINISHED:
+            raise RefusedDocument("alias-cycle", f"*{name} refers to a value that contains it", start, end)
+        value, children, nodes = target
+        self.aliased += nodes
+        if self.aliased > MAX_ALIASED:
+            raise RefusedDocument("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
+        self.must_reload = True
+        path = [collection.next_place() for collection in self.stack[1:]]
+        if _NO_KEY not in path and _MERGE not in path:
+            self.aliases.append(tuple(path))
+        self.put(value, start, end, False, children)
+
+    def put(self, value: Any, start: int, end: int, is_plain: bool, children: Any) -> None:
+        """Puts a value into the innermost collection: as an item, a key, a merge or the value of a key."""
+        into = self.stack[-1]
+        into.last_end = end
+        key, into.key = into.key, _NO_KEY
+        if into.container.__class__ is list:
+            into.container.append(value)
+            into.entries.append((-1, -1, start, end, is_plain, children))
+        elif key is _NO_KEY:
+            if value.__class__ is dict or value.__class__ is list:
+                self.refuse_key(start)
+            into.key, into.key_start, into.key_end = value, start, end
+        elif key is _MERGE:
+            into.merges.append((value, children, start))
+        else:
+            if key in into.entries:
+                self.duplicate(key, into.entries[key], into.key_start, into.key_end)
+            into.container[key] = value
+            into.entries[key] = (into.key_start, into.key_end, start, end, is_plain, children)
 
     def problem(self, code: str, message: str, start: int, end: int, severity: str = "error") -> None:
         self.report(Problem(code, message, self.lines.span(start, end), severity=severity))
@@ -185,10 +221,10 @@ class _TreeBuilder:
             raise RefusedDocument("too-many-problems", f"more than {MAX_PROBLEMS} problems", problem.span.start)
         self.problems.append(problem)
 
-    def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int, is_key: bool) -> Any:
+    def unreadable(self, problem: ScalarProblem, raw: str, start: int, end: int) -> Any:
         """The value of a plain scalar that has none in this dialect: the merge key, or text with a problem."""
         self.must_reload = True
-        if problem.code == "special-key" and is_key:
+        if problem.code == "special-key" and self.stack[-1].expects_key():
             return _MERGE if raw == "<<" else raw
         self.problem(problem.code, str(problem), start, end)
         return raw
@@ -224,26 +260,6 @@ class _TreeBuilder:
             start += 1
         return start
 
-    def alias(self, name: str, start: int, end: int, container: Any, key: Any) -> tuple[Any, Any]:
-        """The value of an alias and the entries below it. Raises `RefusedDocument`."""
-        target = self.anchors.get(name)
-        if target is None:
-            raise RefusedDocument(
-                "undefined-alias", f"*{name} refers to an anchor that is not defined above it", start, end
-            )
-        if target is _UNFINISHED:
-            raise RefusedDocument("alias-cycle", f"*{name} refers to a value that contains it", start, end)
-        value, children, nodes = target
-        self.aliased += nodes
-        if self.aliased > MAX_ALIASED:
-            raise RefusedDocument("alias-expansion", f"aliases expand to more than {MAX_ALIASED:,} values", start, end)
-        self.must_reload = True
-        keys = [frame[2] if frame[0].__class__ is dict else len(frame[0]) for frame in self.stack]
-        keys.append(key if container.__class__ is dict else len(container))
-        if _NO_KEY not in keys and _MERGE not in keys:
-            self.aliases.append(tuple(keys[1:]))
-        return value, children
-
     def duplicate(self, key: Any, first: Entry, start: int, end: int) -> None:
         """Reports a key that the mapping has already. `first`: the entry of its first place."""
         refused = self.dialect == "omegaconf" and isinstance(key, str)  # OmegaConf looks at string keys only
@@ -254,12 +270,13 @@ class _TreeBuilder:
         severity = "error" if refused else "warning"
         self.report(Problem("duplicate-key", message, span(start, end), span(first[0], first[1]), severity=severity))
 
-    def merge(self, container: dict[Any, Any], entries: dict[Any, Entry]) -> None:
+    def merge(self, collection: _Collection) -> None:
         """Adds the mappings that `<<` names. Later merge keys win; in a list the first mapping wins."""
+        container, entries = collection.container, collection.entries
         own_values, own_entries = dict(container), dict(entries)
         container.clear()
         entries.clear()
-        for value, children, start in self.merges.pop(id(container)):
+        for value, children, start in collection.merges:
             mappings = [(value, children)]
             if isinstance(value, list):
                 mappings = [(item, entry[5]) for item, entry in zip(value, children)][::-1]
@@ -282,12 +299,8 @@ class _TreeBuilder:
             last = "PyYAML takes the first one up to 6.0.3, and since 6.0.4 the last one"
             self.problem("merge-order", f"several mappings of this list have {key!r}: {last}", start, start + 1, "info")
 
-    def refuse_collection(self, start: int, is_key: bool, nodes: int) -> None:
-        """Raises `RefusedDocument` for a collection that is too deep, beyond the limit, or a key."""
-        if nodes > MAX_NODES:
-            raise RefusedDocument("too-many-nodes", TOO_MANY_NODES, start)
-        if not is_key:
-            raise RefusedDocument("too-deep", TOO_DEEP, start)
+    def refuse_key(self, start: int) -> None:
+        """Raises `RefusedDocument` for a collection that is a key: often a template that nobody rendered."""
         # In a value the inner brace would be the key, in a key the outer one.
         template = self.text.find("{{", max(0, start - 1), start + 2)
         if template >= 0:

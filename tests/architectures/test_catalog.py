@@ -40,7 +40,7 @@ PUBLISHED = {
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
 }
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in families()]
-THINKERS = {"qwen2_5_omni", "qwen3_omni_moe"}  # memlint counts their thinkers alone, see families/multimodal.py
+THINKERS = {"qwen2_5_omni", "qwen3_omni_moe"}  # memlint counts their thinkers alone, see families/qwen_multimodal.py
 NEED_TIMM = {"gemma3n"}  # its class builds a tower of a library that is not installed: test_families.py counts it
 COMPARED = referee.CLASSES.keys() - THINKERS - NEED_TIMM
 # Step-3.7's configuration that is its language model's own: transformers would add a tower of default size.

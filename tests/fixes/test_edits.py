@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memlint.findings import Edit
-from memlint.fixes.edits.apply import apply, expected, patches, stands
+from memlint.fixes.edits.apply import apply, expected, is_applied, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
 from memlint.source import load
@@ -334,7 +334,7 @@ OPEN = {
 def test_an_edit_stands_where_nothing_would_change(case: str) -> None:
     value, pointer, action, wanted = {**STANDING, **OPEN}[case]
 
-    assert stands(value, Edit("x.yaml", pointer, action, wanted)) is (case in STANDING)
+    assert is_applied(value, Edit("x.yaml", pointer, action, wanted)) is (case in STANDING)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.families import llama
-from memlint.architectures.families.multimodal import Build, language_model, nested, projected, whole
+from memlint.architectures.families.composite import Build, language_model, nested, projected, whole
 from memlint.architectures.model import Architecture, Tower, Weight
 
 

@@ -7,17 +7,8 @@ from memlint.architectures.blocks import Weights, gated, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.families import qwen_vision
-from memlint.architectures.families.multimodal import (
-    Build,
-    glm4v,
-    glm_tower,
-    internvl,
-    language_model,
-    llava,
-    nested,
-    projected,
-    whole,
-)
+from memlint.architectures.families.composite import Build, language_model, nested, projected, whole
+from memlint.architectures.families.multimodal import glm4v, glm_tower, internvl, llava
 from memlint.architectures.families.vision_language import omni_audio
 from memlint.architectures.model import Architecture, Tower, Weight
 

@@ -16,77 +16,83 @@ def _layer_kinds(c: ModelConfig, every: int) -> list[bool]:
 
 
 def gemma3n_text(c: ModelConfig) -> Architecture:
-    hidden, heads, dim = c.integer("hidden_size"), c.integer("num_attention_heads"), c.integer("head_dim")
-    kv, count, narrow = c.integer("num_key_value_heads"), c.layers(), c.integer("hidden_size_per_layer_input")
-    streams, rank = c.integer("altup_num_inputs"), c.integer("laurel_rank")
+    """Several residual streams, of which a layer runs one; late layers read earlier keys and values."""
+    hidden, count, narrow = c.integer("hidden_size"), c.layers(), c.integer("hidden_size_per_layer_input")
     sharing = count - c.integer("num_kv_shared_layers", 0, 0)
     sizes = c.items("intermediate_size") or [c.integer("intermediate_size")] * count
-    window = c.integer("sliding_window")
-
     sparse = _sparse_layers(c, count)
-
-    def make(key: tuple[bool, bool, int, bool]) -> DecoderLayer:
-        full, owns, size, sparse_gate = key
-        attention = (
-            linear("self_attn.q_proj", heads * dim, hidden)
-            + linear("self_attn.o_proj", hidden, heads * dim)
-            + norm("self_attn.q_norm", dim)
-        )
-        if owns:
-            attention += linear("self_attn.k_proj", kv * dim, hidden) + linear("self_attn.v_proj", kv * dim, hidden)
-            attention += norm("self_attn.k_norm", dim)
-        mixer = TokenMixer(
-            heads=heads,
-            kv_heads=kv,
-            head_dim=dim,
-            qk_norm="head",
-            sliding_window=0 if full else window,
-            shares_kv=not owns,
-            value_norm=True,
-        )
-        weights = (
-            attention
-            + gated(c, size=size)[1]
-            + norms(hidden, *FOUR_NORMS)
-            + _altup(hidden, streams, rank)
-            + _per_layer(hidden, narrow)
-        )
-        return DecoderLayer(
-            mixer,
-            Mlp("gated", size, activation(c), sparse_gate=sparse_gate),
-            "rms_gemma",
-            4,
-            class_name="Gemma3nTextDecoderLayer",
-            weights=weights,
-            per_layer_size=narrow,
-            streams=streams,
-        )
-
-    extra: Weights = (
-        Weight(
-            "model.embed_tokens_per_layer.weight",
-            (c.integer("vocab_size_per_layer_input"), count * narrow),
-            "embedding",
-        ),
-        *linear("model.per_layer_model_projection", count * narrow, hidden),
-        *norm("model.per_layer_projection_norm", narrow),
-        *(
-            weight
-            for name in ("altup_projections", "altup_unembed_projections")
-            for index in range(streams - 1)
-            for weight in linear(f"model.{name}.{index}", hidden, hidden)
-        ),
+    streams = tuple(
+        weight
+        for name in ("altup_projections", "altup_unembed_projections")
+        for index in range(c.integer("altup_num_inputs") - 1)
+        for weight in linear(f"model.{name}.{index}", hidden, hidden)
     )
-    keys = [(full, index < sharing, int(sizes[index]), sparse[index]) for index, full in enumerate(_layer_kinds(c, 5))]
     return decoder(
         c,
         "Gemma3nForCausalLM",
-        make,
-        keys,
-        extra=extra,
+        lambda key: _gemma3n_layer(c, *key),
+        [(full, index < sharing, int(sizes[index]), sparse[index]) for index, full in enumerate(_layer_kinds(c, 5))],
+        extra=_embeddings_per_layer(c, narrow) + streams,
         embedding_scale=True,
         logits_softcap=True,
         per_layer_embedding_size=narrow,
+    )
+
+
+def _gemma3n_layer(c: ModelConfig, full: bool, owns: bool, size: int, sparse_gate: bool) -> DecoderLayer:
+    """`full`: it attends to the whole sequence. `owns`: it has keys and values of its own."""
+    hidden, narrow = c.integer("hidden_size"), c.integer("hidden_size_per_layer_input")
+    streams = c.integer("altup_num_inputs")
+    mixer, attention = _gemma3n_attention(c, full, owns)
+    weights = (
+        attention
+        + gated(c, size=size)[1]
+        + norms(hidden, *FOUR_NORMS)
+        + _altup(hidden, streams, c.integer("laurel_rank"))
+        + _per_layer(hidden, narrow)
+    )
+    return DecoderLayer(
+        mixer,
+        Mlp("gated", size, activation(c), sparse_gate=sparse_gate),
+        "rms_gemma",
+        4,
+        class_name="Gemma3nTextDecoderLayer",
+        weights=weights,
+        per_layer_size=narrow,
+        streams=streams,
+    )
+
+
+def _gemma3n_attention(c: ModelConfig, full: bool, owns: bool) -> tuple[TokenMixer, Weights]:
+    hidden, dim = c.integer("hidden_size"), c.integer("head_dim")
+    heads, kv = c.integer("num_attention_heads"), c.integer("num_key_value_heads")
+    weights = (
+        linear("self_attn.q_proj", heads * dim, hidden)
+        + linear("self_attn.o_proj", hidden, heads * dim)
+        + norm("self_attn.q_norm", dim)
+    )
+    if owns:
+        weights += linear("self_attn.k_proj", kv * dim, hidden) + linear("self_attn.v_proj", kv * dim, hidden)
+        weights += norm("self_attn.k_norm", dim)
+    mixer = TokenMixer(
+        heads=heads,
+        kv_heads=kv,
+        head_dim=dim,
+        qk_norm="head",
+        sliding_window=0 if full else c.integer("sliding_window"),
+        shares_kv=not owns,
+        value_norm=True,
+    )
+    return mixer, weights
+
+
+def _embeddings_per_layer(c: ModelConfig, narrow: int) -> Weights:
+    """A second embedding, of `narrow` numbers for each layer, and what projects the first one to as many."""
+    wide = c.layers() * narrow
+    return (
+        Weight("model.embed_tokens_per_layer.weight", (c.integer("vocab_size_per_layer_input"), wide), "embedding"),
+        *linear("model.per_layer_model_projection", wide, c.integer("hidden_size")),
+        *norm("model.per_layer_projection_norm", narrow),
     )
 
 
@@ -127,23 +133,12 @@ def gemma4_text(c: ModelConfig) -> Architecture:
     full = _layer_kinds(c, 6)
     full[-1] = True
     sharing = count - c.integer("num_kv_shared_layers", 0, 0)
-    extra: Weights = ()
-    if narrow:
-        extra = (
-            Weight(
-                "model.embed_tokens_per_layer.weight",
-                (c.integer("vocab_size_per_layer_input"), count * narrow),
-                "embedding",
-            ),
-            *linear("model.per_layer_model_projection", count * narrow, c.integer("hidden_size")),
-            *norm("model.per_layer_projection_norm", narrow),
-        )
     return decoder(
         c,
         f"{_gemma4_name(c)}ForCausalLM",
         lambda key: _gemma4_layer(c, *key),
         [(kind, index < sharing) for index, kind in enumerate(full)],
-        extra=extra,
+        extra=_embeddings_per_layer(c, narrow) if narrow else (),
         embedding_scale=True,
         logits_softcap=c.get("final_logit_softcapping") is not None,
         per_layer_embedding_size=narrow,

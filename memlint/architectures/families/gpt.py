@@ -16,7 +16,7 @@ from memlint.architectures.blocks import (
     plain,
 )
 from memlint.architectures.config import ModelConfig
-from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
 
 def _positions(c: ModelConfig, name: str, count: int) -> Weights:
@@ -33,10 +33,17 @@ def gpt2(c: ModelConfig) -> Architecture:
     qkv = conv1d("attn.c_attn", hidden, 3 * hidden) + conv1d("attn.c_proj", hidden, hidden)
     mlp = Mlp("plain", inner, activation(c), dropout=c.number("resid_pdrop"))
     fc = conv1d("mlp.c_fc", hidden, inner) + conv1d("mlp.c_proj", inner, hidden)
+    normed = norms(hidden, "ln_1", "ln_2", bias=True)
+    block = layer("GPT2Block", (mixer, qkv), (mlp, fc), normed, norm="layer")
+    return _of_gpt2_blocks(c, "GPT2LMHeadModel", block)
+
+
+def _of_gpt2_blocks(c: ModelConfig, class_name: str, block: DecoderLayer) -> Architecture:
+    """`block` for every layer, between GPT-2's embeddings of tokens and positions and its last norm."""
     return decoder(
         c,
-        "GPT2LMHeadModel",
-        lambda _: layer("GPT2Block", (mixer, qkv), (mlp, fc), norms(hidden, "ln_1", "ln_2", bias=True), norm="layer"),
+        class_name,
+        lambda _: block,
         prefix="transformer.",
         embedding="wte",
         final_norm="ln_f",
@@ -61,18 +68,8 @@ def gpt_bigcode(c: ModelConfig) -> Architecture:
         dropout=c.number("attn_pdrop"),
     )
     mlp = plain(c, "mlp.c_fc", "mlp.c_proj", size=size, dropout=c.number("resid_pdrop"))
-    return decoder(
-        c,
-        "GPTBigCodeForCausalLM",
-        lambda _: layer("GPTBigCodeBlock", (mixer, qkv), mlp, norms(hidden, "ln_1", "ln_2", bias=True), norm="layer"),
-        prefix="transformer.",
-        embedding="wte",
-        final_norm="ln_f",
-        final_bias=True,
-        extra=_positions(c, "transformer.wpe.weight", c.integer("n_positions")),
-        learned_positions=True,
-        embedding_dropout=c.number("embd_pdrop"),
-    )
+    block = layer("GPTBigCodeBlock", (mixer, qkv), mlp, norms(hidden, "ln_1", "ln_2", bias=True), norm="layer")
+    return _of_gpt2_blocks(c, "GPTBigCodeForCausalLM", block)
 
 
 def gpt_neo(c: ModelConfig) -> Architecture:

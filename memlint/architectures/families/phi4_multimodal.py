@@ -9,7 +9,7 @@ from __future__ import annotations
 from memlint.architectures import towers
 from memlint.architectures.blocks import Weights, linear, norm
 from memlint.architectures.config import ModelConfig
-from memlint.architectures.families.multimodal import nested, projected, whole
+from memlint.architectures.families.composite import nested, projected, whole
 from memlint.architectures.families.phi3 import phi3
 from memlint.architectures.model import Architecture, Tower, Weight
 

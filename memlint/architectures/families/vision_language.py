@@ -8,7 +8,8 @@ from memlint.architectures import towers
 from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.families import qwen_vision
-from memlint.architectures.families.multimodal import glm_tower, language_model, nested, projected, whole
+from memlint.architectures.families.composite import language_model, nested, projected, whole
+from memlint.architectures.families.multimodal import glm_tower
 from memlint.architectures.model import Architecture, Tower, Weight
 
 

@@ -55,7 +55,7 @@ class _EditedText:
         if any(_is_within(edit.pointer, other.pointer) for other, _ in self.waiting):
             self.settle()
         _refuse_unsafe(self.current, edit)
-        if stands(self.current.value, edit):
+        if is_applied(self.current.value, edit):
             return
         patch = _placed(self.current, edit)
         if any(patch.start < other.end and other.start < patch.end for _, other in self.waiting):
@@ -94,7 +94,7 @@ def _is_in_place(document: Document, edit: Edit, patch: Patch) -> bool:
 
 def _at_one_place(document: Document, edits: tuple[Edit, ...]) -> Patch | None:
     """The one place of a script that makes all edits, where there is one."""
-    if document.syntax != "shell" or all(stands(document.value, edit) for edit in edits):
+    if document.syntax != "shell" or all(is_applied(document.value, edit) for edit in edits):
         return None
     from memlint.fixes.edits import shell as shell_edits
 
@@ -124,7 +124,7 @@ def _reread(document: Document, text: str, wanted: Any) -> Document:
     return found._replace(newline=document.newline)
 
 
-def stands(value: Any, edit: Edit) -> bool:
+def is_applied(value: Any, edit: Edit) -> bool:
     """Whether `value` already says what `edit` wants."""
     current = at(value, edit.pointer)
     if edit.action == "remove":

@@ -54,7 +54,7 @@ def _keys(node: Any, path: KeyPath, lines: list[str]) -> Iterator[tuple[KeyPath,
         for key in node:
             place = node.lc.data.get(key) if node.lc.data else None
             if place is not None:  # keys that come from a merge have none
-                yield (*path, key), (_plain(node[key]), _beside(node, key), _above(lines, place[0]))
+                yield (*path, key), (_plain(node[key]), _comment_beside(node, key), _above(lines, place[0]))
                 yield from _keys(node[key], (*path, key), lines)
     elif isinstance(node, CommentedSeq):
         for index, item in enumerate(node):
@@ -66,7 +66,7 @@ def _plain(value: Any) -> Any:
     return type(value).__name__ if isinstance(value, (CommentedMap, CommentedSeq)) else repr(value)
 
 
-def _beside(node: CommentedMap, key: Any) -> str:
+def _comment_beside(node: CommentedMap, key: Any) -> str:
     tokens: list[Any] = list(node.ca.items.get(key) or ())
     token = tokens[2] if len(tokens) > 2 else None
     first = str(token.value).split("\n", 1)[0] if token is not None else ""

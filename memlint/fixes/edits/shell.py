@@ -222,13 +222,13 @@ def _rename(document: Document, edit: Edit) -> Patch:
 def _words(value: Any, old: str) -> str:
     """A value as words of a shell. `old`: the text that it replaces, whose quotes and spelling of truth are kept."""
     if isinstance(value, (list, tuple)):
-        return " ".join(_word(one, "") for one in value)
+        return " ".join(_as_shell_word(one, "") for one in value)
     if isinstance(value, dict):
         return shlex.quote(json.dumps(value))
-    return _word(value, old)
+    return _as_shell_word(value, old)
 
 
-def _word(value: Any, old: str) -> str:
+def _as_shell_word(value: Any, old: str) -> str:
     if value is None:
         raise CannotEdit("a flag cannot say null")
     if isinstance(value, bool):

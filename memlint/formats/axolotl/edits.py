@@ -33,7 +33,9 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     own = _edits(config, place, written)
     section = parsed.raw.get("deepspeed")
     follows = _RANKS if "parallelism.context_parallel_size" in changes else ""
-    behind = {field: value for field, value in changes.items() if field != follows and _is_behind(section, field)}
+    behind = {
+        field: value for field, value in changes.items() if field != follows and _is_set_in_deepspeed(section, field)
+    }
     more = _deepspeed(parsed, run, behind) if behind else ()
     return None if more is None else (*own, *more)
 
@@ -41,7 +43,7 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
 _RANKS = "parallelism.data_parallel_size"  # what is left of the cards for data parallelism
 
 
-def _is_behind(section: Any, field: str) -> bool:
+def _is_set_in_deepspeed(section: Any, field: str) -> bool:
     """Whether DeepSpeed's section says the field, alone or as well."""
     return not KEYS.can_set(field) or repeats(section, field)
 

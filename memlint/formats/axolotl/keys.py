@@ -20,7 +20,14 @@ from memlint.formats.axolotl.method import (
     write_adapter,
     write_frozen_modules,
 )
-from memlint.formats.axolotl.model import read_attention, read_dtypes, read_model, read_quantization, write_attention
+from memlint.formats.axolotl.model import (
+    ATTENTION_FLAGS,
+    read_attention,
+    read_dtypes,
+    read_model,
+    read_quantization,
+    write_attention,
+)
 from memlint.formats.axolotl.parallel import degree, read_world, write_context, write_fsdp_option
 from memlint.formats.axolotl.training import (
     batch_size,
@@ -174,14 +181,7 @@ MODEL = (
     ),
     *(
         Key(flag, "flag", about=f"The way before Axolotl 0.12 to say `attn_implementation: {name}`.")
-        for flag, name in (
-            ("xformers_attention", "xformers"),
-            ("sage_attention", "sage"),
-            ("flex_attention", "flex_attention"),
-            ("flash_attention", "flash_attention_2"),
-            ("sdp_attention", "sdpa"),
-            ("eager_attention", "eager"),
-        )
+        for flag, name in ATTENTION_FLAGS
     ),
     Key(
         "reinit_weights",

@@ -12,7 +12,7 @@ from memlint.formats.keys import FieldChange, Written
 from memlint.run import UNKNOWN, Origin, Quantization
 
 # utils/schemas/enums.py: LEGACY_ATTN_FLAG_TO_IMPL, the most particular first.
-FLAGS = (
+ATTENTION_FLAGS = (
     ("xformers_attention", "xformers"),
     ("sage_attention", "sage"),
     ("flex_attention", "flex_attention"),
@@ -171,7 +171,7 @@ def _requested_attention(config: AxolotlConfig) -> tuple[str, str]:
     word = config.text("attn_implementation")
     if word:
         return word.split(":")[0].split("@")[0], "attn_implementation"
-    key, name = next(((key, name) for key, name in FLAGS if config.own.flag(key)), ("", ""))
+    key, name = next(((key, name) for key, name in ATTENTION_FLAGS if config.own.flag(key)), ("", ""))
     return name, key
 
 
@@ -200,7 +200,7 @@ def write_attention(change: FieldChange) -> Written | None:
         key, value = _WRITABLE_FLAGS.get(change.value, ""), True
     else:
         key, value = "attn_implementation" if change.value in _WRITABLE else "", change.value
-    return {key: value, **{flag: None for flag, _ in FLAGS if flag != key}} if key else None
+    return {key: value, **{flag: None for flag, _ in ATTENTION_FLAGS if flag != key}} if key else None
 
 
 def fsdp_version(config: AxolotlConfig) -> int:

@@ -32,7 +32,7 @@ _ON_CPU = {
 def read_optimizer(fields: Fields, view: DeepSpeedConfig) -> None:
     kind = view.raw("optimizer.type")
     if isinstance(kind, str):
-        _own(fields, view, kind)
+        _read_section(fields, view, kind)
     elif view.arguments is not None:
         _from_arguments(fields, view)
 
@@ -47,7 +47,7 @@ def _offloaded(fields: Fields) -> bool:
     return str(fields.get("offload.optimizer", "none")) != "none"
 
 
-def _own(fields: Fields, view: DeepSpeedConfig, kind: str) -> None:
+def _read_section(fields: Fields, view: DeepSpeedConfig, kind: str) -> None:
     """An `optimizer` section: the training arguments' `optim` is not used (transformers makes a DummyOptim)."""
     origin = view.origin("optimizer.type")
     word = kind.lower()

@@ -19,7 +19,7 @@ from memlint.run import Run
 _FOLLOW = ("method.reference_model", "rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size") + (
     "model.quantization.method",
 )
-_WORDS = {(0, "none", "none"): "zero0", (1, "none", "none"): "zero1", (2, "none", "none"): "zero2"} | {
+_SHIPPED = {(0, "none", "none"): "zero0", (1, "none", "none"): "zero1", (2, "none", "none"): "zero2"} | {
     (3, "none", "none"): "zero3",
     (2, "cpu", "none"): "zero2_offload",
     (3, "cpu", "cpu"): "zero3_offload",
@@ -91,7 +91,7 @@ def _engine_edits(
     now = config.get("deepspeed")
     is_word = isinstance(now, str) and shipped_deepspeed(now) is not None
     if now is None or is_word:
-        word = _word(run, changes)
+        word = _shipped_config(run, changes)
         return (Edit(path, (*pointer, "deepspeed"), "set", word),) if word not in ("", now) else None
     place = parsed.raw_places.get("deepspeed")
     return deepspeed_edits(parsed.raw.get("deepspeed"), place, changes) if place is not None else None
@@ -106,7 +106,7 @@ def _fsdp_in_host_memory(now: Any, changes: Mapping[str, Any]) -> str:
     return json.dumps({**preset, "fsdp": f"{preset['fsdp']} offload"})
 
 
-def _word(run: Run, changes: Mapping[str, Any]) -> str:
+def _shipped_config(run: Run, changes: Mapping[str, Any]) -> str:
     """The name of the file that has these settings; "" where none has."""
     stage = changes.get("parallelism.zero.stage", run.parallelism.zero.stage)
     optimizer = changes.get("offload.optimizer", run.offload.optimizer)
@@ -116,4 +116,4 @@ def _word(run: Run, changes: Mapping[str, Any]) -> str:
     follows = {field for field in changes if field.startswith("parallelism.zero.") and section}
     if set(changes) - known - follows - {"offload.optimizer_pinned", "offload.parameters_pinned"}:
         return ""
-    return _WORDS.get((stage, optimizer, parameters), "")
+    return _SHIPPED.get((stage, optimizer, parameters), "")

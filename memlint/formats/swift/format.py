@@ -34,7 +34,7 @@ def parse(document: Document, context: Context) -> Parsed:
     translated = as_trainer(config)
     read = trainer.read(translated, context)
     fields = read.fields
-    _own(fields, config)
+    _read_own_keys(fields, config)
     run = fields.run(NAME, document.path, read.related, "train")
     raw = {**read.raw, "config": document.value}
     issues = () if config.is_megatron else (*swift_issues(config), *read.fields.issues)
@@ -51,7 +51,7 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 _LAST_RELEASE_2 = (2, 6)  # of the releases before 3.0
 
 
-def _own(fields: Fields, config: SwiftConfig) -> None:
+def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     """What ms-swift itself decides, over what the Trainer's table read."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     stated = config.context.versions.get(NAME)

@@ -119,8 +119,8 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
     """Keys and words that nothing reads as they stand, each with what was probably meant."""
     yield from _keys(config)
     if config.trl:
-        yield from _word(config, "dtype", _DTYPES, _DTYPE_ALIASES)
-    yield from _word(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
+        yield from _invalid_value(config, "dtype", _DTYPES, _DTYPE_ALIASES)
+    yield from _invalid_value(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
     yield from _names(config, "report_to", REPORTS, "transformers")
     if config.trl:
         for key, known in _WORDS_OF_TASK.get(config.stage, {}).items():
@@ -184,7 +184,9 @@ def _respelt(key: str, known: Mapping[str, Any]) -> str:
     return next((word for word in short if distance(plain, word, 2) == 1), "")
 
 
-def _word(config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapping[str, str]) -> Iterator[Issue]:
+def _invalid_value(
+    config: TrainerConfig, key: str, known: tuple[str, ...], aliases: Mapping[str, str]
+) -> Iterator[Issue]:
     """The value of `key`, where no library takes it."""
     value = config.section.value.get(key)
     if not isinstance(value, str) or value in known or not value or interpolated(value) or "/" in value:

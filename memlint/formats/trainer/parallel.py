@@ -80,22 +80,22 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
     if deepspeed is not None:
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
-        return _taken(deepspeed, launcher)
+        return _without_none(deepspeed, launcher)
     if _wants_fsdp(config) and is_loop(config.section.document.start):
         apply_own_fsdp(fields, config.section.below("fsdp_config"), config.section.origin("fsdp"))
         return ()
     if _wants_fsdp(config):
         fsdp.apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
-        return _taken(launcher)
+        return _without_none(launcher)
     named = None
     if launcher is not None:
         named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
     if "parallelism.engine" not in fields.values:
         _single_or_ddp(fields, config.section.document.start)
-    return _taken(named, launcher)
+    return _without_none(named, launcher)
 
 
-def _taken(*sections: Section | None) -> tuple[Section, ...]:
+def _without_none(*sections: Section | None) -> tuple[Section, ...]:
     return tuple(section for section in sections if section is not None)
 
 

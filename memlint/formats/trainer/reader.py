@@ -218,7 +218,7 @@ def _has_own_trainer(document: Document, context: Context) -> bool:
     start = document.start
     if start is not None and start.program.has_own_trainer:
         return True
-    file = document if start is None else start.values.files.get("")
+    file = document if start is None else start.values.lone_config
     return isinstance(file, Document) and reader_of(file, context).has_own_trainer
 
 

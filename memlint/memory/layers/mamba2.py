@@ -84,10 +84,12 @@ def _scan(context: LayerContext, value: Value, b: Value, c: Value, raw_dt: Value
     tape.drop(b_heads, c_heads)
     b_heads, c_heads = padded
     decay = ops.scale(tape, dt)
+    # What the positions of a chunk add to each other.
     mask = _segment_sum(tape, decay)
     product = _einsum(context, c_heads, b_heads, PAIRS, ("a", "b"))
     mixed = ops.multiply(tape, product, mask)
     within_chunk = _einsum(context, mixed, values, INNER, ("b",))
+    # The state that each chunk hands on to the next.
     decay_to_end = ops.unary_by_result(tape, decay)
     decayed_b = ops.multiply_by_row(tape, b_heads, decay_to_end)
     states = _einsum(context, decayed_b, values, STATES, ("a", "b"))
@@ -95,6 +97,7 @@ def _scan(context: LayerContext, value: Value, b: Value, c: Value, raw_dt: Value
     tape.drop(states)
     carried_states = _einsum(context, decay, chunk_states, CARRIED, ("b",))
     entered_states = ops.slice_of(tape, carried_states, STATES)
+    # What earlier chunks add to the positions of a chunk.
     state_output = _einsum(context, c_heads, entered_states, INNER, ("a", "b"))
     decay_from_start = ops.unary_by_result(tape, decay)
     from_earlier_chunks = ops.multiply_by_row(tape, state_output, decay_from_start)
@@ -102,22 +105,8 @@ def _scan(context: LayerContext, value: Value, b: Value, c: Value, raw_dt: Value
     output = ops.copy(tape, both)
     tape.drop(both)
     found = ops.add(tape, output, skip)
-    tape.drop(
-        output,
-        skip,
-        within_chunk,
-        from_earlier_chunks,
-        state_output,
-        decay_from_start,
-        carried_states,
-        entered_states,
-        chunk_states,
-        decay_to_end,
-        decayed_b,
-        mixed,
-        product,
-        mask,
-    )
+    tape.drop(output, skip, within_chunk, from_earlier_chunks, state_output, decay_from_start, carried_states)
+    tape.drop(entered_states, chunk_states, decay_to_end, decayed_b, mixed, product, mask)
     tape.drop(decay, b_heads, c_heads, values, dt)
     return found
 

@@ -57,13 +57,13 @@ class LaunchIndex:
         self._open = frozenset(name for name, data in self._texts.items() if may_launch_any(name, data))
         self._by_page: dict[str, dict[str, list[Launch]]] = {}
         self._starts: dict[str, tuple[ProgramStart, ...]] = {}
-        self._followed: dict[str, tuple[Invocation, ...]] = {}  # of scripts, see `_invocations`
         self._read = read
         self._load = load
         self._has_word = has_word
         self._others: dict[str, bytes] | None = None
         self._naming = lru_cache(MOST_KEPT)(lambda name: tuple(self.pages_with(name)))
         self._on_pages = lru_cache(MOST_KEPT)(self._launches_on_pages)
+        self._of_script = lru_cache(MOST_KEPT)(self._script_invocations)  # asked for launches, and for starts
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
         self._ends: frozenset[str] | None = None  # of the tracked files: see `_ends`
@@ -192,16 +192,17 @@ class LaunchIndex:
         return self._by_page[page]
 
     def _invocations(self, page: str, text: str, start: re.Pattern[str] | None = None) -> Iterable[Invocation]:
-        """The programs that a page's commands start. `start`: as for `parse.invocations`. A script is followed once for
-        its launches and its starts: who asks second takes them away."""
+        """The programs that a page's commands start. `start`: as for `parse.invocations`; a script needs none."""
         from memlint.repository.launch.parse import invocations
 
-        if not is_script(page):
-            return invocations(page, text, self._names, self._text, start)
-        found = self._followed.pop(page, None)
-        if found is None:
-            found = self._followed[page] = tuple(invocations(page, text, self._names, self._text))
-        return found
+        return (
+            self._of_script(page, text) if is_script(page) else invocations(page, text, self._names, self._text, start)
+        )
+
+    def _script_invocations(self, page: str, text: str) -> tuple[Invocation, ...]:
+        from memlint.repository.launch.parse import invocations
+
+        return tuple(invocations(page, text, self._names, self._text))
 
 
 def _ends(path: str) -> tuple[str, ...]:

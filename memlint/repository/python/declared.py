@@ -20,7 +20,12 @@ def declared_document(file: Document, path: str, keys: DeclaredKeys, repository:
     found = {name: _value(values, file, one, whole) for name, one in keys.arguments.items()}
     given = {name: value for name, value in found.items() if value is not None}
     run = PythonRun(
-        *(trainer_of(keys.arguments_class), keys.arguments_class, given, whole, True), unmodelled=keys.unmodelled
+        trainer=trainer_of(keys.arguments_class),
+        arguments=keys.arguments_class,
+        keys=given,
+        source=whole,
+        loads_model=True,
+        unmodelled=keys.unmodelled,
     )
     made = document_of(run, path, file.text, repository)
     assert made.start is not None  # `document_of` always sets it

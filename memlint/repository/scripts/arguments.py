@@ -21,7 +21,7 @@ _TELLING = frozenset({*MAY_BE_PASSED, "model_name_or_path", "learning_rate", "nu
 
 
 def arguments(launch: ScriptLaunch) -> tuple[Values, Mapping[str, Document]]:
-    """(the values of the program's arguments, the files of those that a config of the command gives, `_files`)."""
+    """(the values of the program's arguments; key -> the config of the command, for each value that it gives)."""
     given: Iterable[Placed] = completed(
         launch.command,
         launch.definitions,
@@ -51,19 +51,22 @@ def config(launch: ScriptLaunch) -> Document | None:
     return None if is_other else in_dialect(file, _DIALECTS.get(launch.format_name, file.dialect))
 
 
-def whole_config(launch: ScriptLaunch) -> str:
-    """The path of the config that the command starts as it stands, whose run is the command's: `sft.py --config a.yaml`
-    without any other word. "" without one, or if the script writes the file itself."""
+def _kept_config(launch: ScriptLaunch) -> Document | None:
+    """`config`, if it can be edited: None for a file that the script writes itself."""
     word = config_word(launch.command, launch.format_name)
-    file = config(launch)
-    if word is None or file is None or launch.files.is_written(word.text) or not _gives_all(launch):
-        return ""
+    return None if word is None or launch.files.is_written(word.text) else config(launch)
+
+
+def lone_config(launch: ScriptLaunch) -> Document | None:
+    """The config of a command that gives its program nothing else: `sft.py --config a.yaml` without any other word.
+    None without one, or if the script writes the file itself."""
+    word, file = config_word(launch.command, launch.format_name), _kept_config(launch)
     named, others = options(launch.command.arguments)
     is_alone = all(one.name in CONFIG_OPTIONS for one in named) and all(one is word for one in others)
-    return file.path if is_alone else ""
+    return file if is_alone else None
 
 
-def _gives_all(launch: ScriptLaunch) -> bool:
+def takes_all_from_config(launch: ScriptLaunch) -> bool:
     """Whether the program takes its arguments from one config, as far as its code was followed."""
     if launch.run is None:
         return launch.format_name in _WITH_FILES
@@ -72,26 +75,16 @@ def _gives_all(launch: ScriptLaunch) -> bool:
 
 def _with_config(launch: ScriptLaunch, given: list[Placed]) -> tuple[list[Placed], Mapping[str, Document]]:
     """The values in the order in which they count: what the program sets itself, the config of the command, and
-    the command's own; and `_files`."""
+    the command's own; and the files of those from a config, by key."""
     said = [one for one in given if one.key is not None]
     taken = list(_of_config(launch, given))
     found = [*(one for one in given if one.key is None), *taken, *said]
     found += worked_out(launch.definitions, found) if launch.format_name == "trainer" else ()
-    return found, _files(launch, taken, said)
+    file = _kept_config(launch)
+    return found, {} if file is None else {str(one.path[0]): file for one in taken}
 
 
 def _of_config(launch: ScriptLaunch, given: list[Placed]) -> Iterator[Placed]:
     word = config_word(launch.command, launch.format_name) if launch.format_name in _WITH_FILES else None
     if word is not None:
         yield from of_file(word, config(launch), {str(one.path[0]) for one in given if one.key is not None})
-
-
-def _files(launch: ScriptLaunch, taken: list[Placed], said: list[Placed]) -> dict[str, Document]:
-    """Key -> file of each of the `taken` values; under "" if the command itself gives nothing (`said`) but the
-    file's name. Empty if the script writes the file itself."""
-    word = config_word(launch.command, launch.format_name)
-    file = config(launch)
-    if word is None or file is None or launch.files.is_written(word.text):
-        return {}
-    others = [one for one in said if one.path[0] not in CONFIG_OPTIONS]
-    return {str(one.path[0]): file for one in taken} | ({} if others else {"": file})

@@ -17,7 +17,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.runs import PythonRun
 from memlint.repository.scripts import slurm
-from memlint.repository.scripts.arguments import arguments, config, whole_config
+from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.commands import LaunchCommand, command, options
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values
@@ -243,7 +243,12 @@ class _Reader:
             placed = Values(self.path, invocation.at)
             options_of_launcher = launch_file(launched, placed, self.display, self.text, files.document)
         started = start(launch, size, self.job, options_of_launcher, self.asks_for_gpus)
-        sources = started.values._replace(files=given_by, config=whole_config(launch))
+        alone = lone_config(launch)
+        sources = started.values._replace(
+            files=given_by,
+            lone_config=alone if launch.run is None else None,
+            config=alone.path if alone is not None and takes_all_from_config(launch) else "",
+        )
         started = started._replace(values=sources)
         return values.document(self.display, self.text, started)
 

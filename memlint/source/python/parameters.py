@@ -58,7 +58,7 @@ def _command_options(reader: Reader, function: PythonFunction, outer: Frame) -> 
         {one: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults) if value is not None}
     )
     for parameter in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        said = _said(reader, _typer_flags(parameter.annotation, defaults.get(parameter)))
+        said = _flag_value(reader, _typer_flags(parameter.annotation, defaults.get(parameter)))
         if said is not None:
             yield parameter.arg, said
 
@@ -69,7 +69,7 @@ def _of_click(reader: Reader, option: ast.Call, outer: Frame) -> Iterator[tuple[
     keywords = {keyword.arg: keyword.value for keyword in option.keywords}
     plain = [name for name in names if not name.startswith("-")]
     name = plain[0] if plain else max(names, key=len, default="").split("/")[0].lstrip("-").replace("-", "_")
-    said = reader.option(name) or _said(reader, [one for one in names if one.startswith("-")])
+    said = reader.option(name) or _flag_value(reader, [one for one in names if one.startswith("-")])
     if said is not None:
         yield name, said
     elif "default" in keywords:
@@ -88,7 +88,7 @@ def _typer_flags(*places: ast.expr | None) -> list[str]:
     return [text for text in texts if isinstance(text, str) and text.startswith("-")]
 
 
-def _said(reader: Reader, flags: Sequence[str]) -> Value | None:
+def _flag_value(reader: Reader, flags: Sequence[str]) -> Value | None:
     """What the command line says under one of these flags: `--bf16/--no-bf16` is on or off; None for nothing."""
     for flag in flags:
         on, _, off = flag.partition("/")

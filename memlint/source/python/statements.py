@@ -81,11 +81,11 @@ def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
     test = evaluate(reader, node.test, frame)
     known = operations.truth(test)
     if known is not None:
-        return _taken(reader, node, known, frame)
+        return _follow_branch(reader, node, known, frame)
     return _follow_branches(reader, (node.body, node.orelse), frame, reason_of(test))
 
 
-def _taken(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
+def _follow_branch(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
     """Follows the branch that is taken, but not one that ends in an exception: it is assumed that the script works (a
     token is in the environment, a file that the repository lacks exists)."""
     before = dict(frame.scope.names)

@@ -52,7 +52,7 @@ def _basename(words: list[str], given: Text | None) -> Printed:
     return literal(base[: -len(suffix)] if suffix and base.endswith(suffix) and base != suffix else base)
 
 
-def _real(words: list[str], given: Text | None) -> Printed:
+def _realpath(words: list[str], given: Text | None) -> Printed:
     names = [word for word in words if not word.startswith("-")]
     return literal(posixpath.normpath(names[0])) if len(names) == 1 else None
 
@@ -204,8 +204,8 @@ _READERS = frozenset(("tr", "wc", "cut", "awk", "head", "tail", "sort", "uniq", 
 _FILTERS: dict[str, Callable[[list[str], Text | None], Printed]] = {
     "dirname": _dirname,
     "basename": _basename,
-    "realpath": _real,
-    "readlink": _real,
+    "realpath": _realpath,
+    "readlink": _realpath,
     "seq": _seq,
     "expr": _expr,
     "tr": _tr,

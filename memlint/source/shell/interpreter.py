@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from memlint._record import NamedTuple
 from memlint.source.shell import builtins, patterns
 from memlint.source.shell.branches import bind_case, case_body, if_branches
 from memlint.source.shell.conditions import Conditions, negated
@@ -48,7 +49,21 @@ MOST_STARTS = 3
 MOST_ROUNDS = 16  # iterations of one loop
 MOST_INVOCATIONS = 1_000
 MOST_CALLS = 24  # of one other script: a sweep calls it for each point of its grid
+MOST_WRAPPERS = 8  # around one program
 States = list[State]
+
+
+class _Command(NamedTuple):
+    """A simple command of expanded words.
+
+    `own_variables`: those that are set only for it (`V=1 train`). `wrappers`: the words of the commands that start it
+    (`srun`, `nohup`), outermost first. `is_outside`: it runs in a container or on another machine.
+    """
+
+    words: tuple[Word, ...]
+    own_variables: Mapping[str, Text] = {}
+    wrappers: tuple[tuple[Word, ...], ...] = ()
+    is_outside: bool = False
 
 
 class Interpreter:
@@ -391,27 +406,21 @@ class Interpreter:
         for child in assigned:
             variable, value = builtins.assigned(self.expander, child, source, state)
             own_variables[variable] = value
-        states = self.command(words, own_variables, state)
+        states = self.command(_Command(words, own_variables), state)
         for one in states if strings else ():
             one.input = None
         return states
 
-    def command(
-        self,
-        words: tuple[Word, ...],
-        own_variables: dict[str, Text],
-        state: State,
-        wrappers: tuple[tuple[Word, ...], ...] = (),
-        is_outside: bool = False,
-    ) -> States:
-        """Follows a simple command of expanded words. `own_variables`: those that are set only for it (`V=1 train`)."""
+    def command(self, command: _Command, state: State) -> States:
+        """Follows a simple command of expanded words."""
+        words = command.words
         if not words:
             return [state]
         name = words[0].known or ""
         if name in state.functions:
-            return self._called(name, words, own_variables, state)
+            return self._called(name, command, state)
         handler = builtins.BUILTINS.get(name)
-        if handler is not None and not wrappers:
+        if handler is not None and not command.wrappers:
             handler(self, words, state)
             return [state]
         if name in ("eval", "source", "."):
@@ -421,26 +430,22 @@ class Interpreter:
             state.status = self.conditions.words([word.pieces for word in tested], state)
             return [state]
         found = inner(words)
-        if found is not None and len(wrappers) < 8:
-            kept = (*wrappers, words[: len(words) - len(found.words)] if found.words else words[:1])
-            return self._wrapped(found, words, own_variables, state, kept, is_outside or found.is_outside)
-        self._program(words, own_variables, state, wrappers, is_outside)
+        if found is not None and len(command.wrappers) < MOST_WRAPPERS:
+            return self._wrapped(found, command, state)
+        self._program(command, state)
         return [state]
 
-    def _wrapped(
-        self,
-        found: Inner,
-        words: tuple[Word, ...],
-        own_variables: dict[str, Text],
-        state: State,
-        wrappers: tuple[tuple[Word, ...], ...],
-        is_outside: bool,
-    ) -> States:
+    def _wrapped(self, found: Inner, command: _Command, state: State) -> States:
+        """Follows what a wrapper starts (`srun`, `nohup`, `env V=1`, `bash -c`)."""
+        own_variables = command.own_variables
         for word in found.variables:
             variable = word.text.partition("=")[0]
             own_variables = {**own_variables, variable: word.after(len(variable) + 1).pieces}
         if found.script is None:
-            return self.command(found.words, own_variables, state, wrappers, is_outside)
+            words = command.words
+            wrapper = words[: len(words) - len(found.words)] if found.words else words[:1]
+            is_outside = command.is_outside or found.is_outside
+            return self.command(_Command(found.words, own_variables, (*command.wrappers, wrapper), is_outside), state)
         one = state.copy()
         one.exported |= frozenset(own_variables)
         for variable, text in own_variables.items():
@@ -497,7 +502,7 @@ class Interpreter:
         path = path_in(state.folder, script.pieces)
         source = self._file(path)
         if source is None or path is None:
-            self._record((Word(literal("bash")), script, *arguments), {}, state, (), False)
+            self._record(_Command((Word(literal("bash")), script, *arguments)), state)
             return
         if not arguments and not state.files and self._says_by_itself(source.text, state):
             return
@@ -524,11 +529,11 @@ class Interpreter:
         text = self.surroundings.read(real) if real else None
         return None if text is None or real is None else Source.of_file(real, text)
 
-    def _called(self, name: str, words: tuple[Word, ...], own_variables: dict[str, Text], state: State) -> States:
+    def _called(self, name: str, command: _Command, state: State) -> States:
         function = state.functions[name]
         arguments, takes_more, local = state.arguments, state.takes_more, state.local
-        state.arguments, state.takes_more, state.local = (arguments[0], *words[1:]), False, {}
-        for variable, value in own_variables.items():
+        state.arguments, state.takes_more, state.local = (arguments[0], *command.words[1:]), False, {}
+        for variable, value in command.own_variables.items():
             builtins.make_local(variable, state)
             state.set(variable, value)
         self._depth += 2
@@ -542,15 +547,9 @@ class Interpreter:
             one.arguments, one.takes_more, one.local = arguments, takes_more, local
         return states
 
-    def _program(
-        self,
-        words: tuple[Word, ...],
-        own_variables: dict[str, Text],
-        state: State,
-        wrappers: tuple[tuple[Word, ...], ...],
-        is_outside: bool,
-    ) -> None:
+    def _program(self, command: _Command, state: State) -> None:
         """Handles a program: prints its output, if that is known, and records the invocation."""
+        words = command.words
         name = posixpath.basename(words[0].known or "")
         state.status = Truth(None, is_command=True)
         path = path_in(state.folder, words[0].pieces)
@@ -559,7 +558,7 @@ class Interpreter:
             return
         if state.output is not None:
             state.print(self._output(name, words, state))
-        self._record(words, own_variables, state, wrappers, is_outside)
+        self._record(command, state)
 
     def _output(self, name: str, words: tuple[Word, ...], state: State) -> Text:
         lists = lists_gpus(name, words)
@@ -571,28 +570,20 @@ class Interpreter:
             return unknown("${GPUS}", NUMBER_OF_GPUS)
         return literal("GPU\n" * number if lists else f"{number}\n")
 
-    def _record(
-        self,
-        words: tuple[Word, ...],
-        own_variables: dict[str, Text],
-        state: State,
-        wrappers: tuple[tuple[Word, ...], ...],
-        is_outside: bool,
-    ) -> None:
+    def _record(self, command: _Command, state: State) -> None:
         if len(self.invocations) >= MOST_INVOCATIONS:
             return
-        variables = {**state.environment(), **own_variables}
         self.invocations.append(
             Invocation(
-                words,
-                self._at,
-                variables,
-                state.folder,
-                wrappers,
-                dict(state.files),
-                state.conditions,
-                is_outside,
-                self._scripts > 0,
+                words=command.words,
+                at=self._at,
+                variables={**state.environment(), **command.own_variables},
+                folder=state.folder,
+                wrappers=command.wrappers,
+                files=dict(state.files),
+                conditions=state.conditions,
+                is_outside=command.is_outside,
+                is_of_script=self._scripts > 0,
             )
         )
 

@@ -98,7 +98,7 @@ class State:
         """The exported variables."""
         return {name: self.variables[name].value for name in self.exported if name in self.variables}
 
-    def says(self, names: Collection[str]) -> tuple[object, ...]:
+    def comparable(self, names: Collection[str]) -> tuple[object, ...]:
         """The part of the state that must be equal for two states to count as equal, without places and reasons.
         `names`: of variables that may differ."""
         variables = frozenset(
@@ -119,7 +119,7 @@ def distinct(states: Sequence[State]) -> list[State]:
     first, *others = (one.variables for one in states)
     every = {name for variables in (first, *others) for name in variables}
     names = {name for name in every if any(one.get(name) is not first.get(name) for one in others)}
-    return list({one.says(names): one for one in reversed(states)}.values())[::-1]
+    return list({one.comparable(names): one for one in reversed(states)}.values())[::-1]
 
 
 def merged(states: Iterable[State], line: int) -> State:

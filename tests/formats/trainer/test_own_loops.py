@@ -87,6 +87,11 @@ def test_fsdp_of_a_loop(engine: str, changes: dict[str, Any]) -> None:
     assert fsdp.version == (2 if "fully_shard(" in engine else 1)
 
 
+def test_half_is_another_name_of_float16() -> None:
+    engine = FSDP1.replace("param_dtype=torch.bfloat16", "param_dtype=torch.half").replace("{more}", "")
+    assert run_of(engine).parallelism.fsdp.param_dtype == "float16"
+
+
 @pytest.mark.parametrize(
     "engine",
     [

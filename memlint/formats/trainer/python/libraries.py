@@ -47,7 +47,12 @@ MAY_BE_PASSED = (
     *("per_device_train_batch_size", "gradient_accumulation_steps", "gradient_checkpointing", "bf16", "fp16", "optim"),
     *("max_length", "packing", "eval_strategy"),
 )
-_DTYPES = frozenset({"float32", "float16", "bfloat16", "half", "float"})
+# The dtypes that weights are loaded, cast and sharded in: names in `torch` -> the usual one.
+DTYPES = {
+    **{name: name for name in ("float32", "float16", "bfloat16")},
+    "half": "float16",
+    "float": "float32",
+}
 _CASTS = {"half": "float16", "bfloat16": "bfloat16", "float": "float32"}  # methods of a module
 
 
@@ -138,7 +143,7 @@ def _cast(reader: Reader, given: Call) -> Value | None:
     """`model.to(torch.bfloat16)`, `model.to(device, dtype=torch.float16)`."""
     found = _same(reader, given)
     kinds = (given.named.get("dtype"), *given.positional)
-    dtype = next((one for one in kinds if isinstance(one, External) and one.last in _DTYPES), None)
+    dtype = next((one for one in kinds if isinstance(one, External) and one.last in DTYPES), None)
     if isinstance(found, Made) and found is given.owner and dtype is not None:
         reader.set(found.attributes, found, CAST, dtype)
     return found
@@ -476,7 +481,7 @@ def _processes(reader: Reader, given: Call) -> Value:
 
 _WHOLE_NUMBERS = ("uint8", "int8", "int16", "int32", "int64", "long", "int", "short", "bool")
 CONSTANTS: Mapping[str, Value] = {
-    **{f"torch.{name}.is_floating_point": Known(True) for name in _DTYPES},
+    **{f"torch.{name}.is_floating_point": Known(True) for name in DTYPES},
     **{f"torch.{name}.is_floating_point": Known(False) for name in _WHOLE_NUMBERS},
 }
 LIBRARIES: Mapping[str, Library] = {

@@ -95,7 +95,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
-    beside = _beside(seen, models, optimizers, text)
+    beside = _unmodelled_contents(seen, models, optimizers, text)
     return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen, trained))
 
 
@@ -395,7 +395,7 @@ def _generates(seen: list[Made], text: str) -> bool:
     return any(made.last == "generate" for made in seen) and _REINFORCES.search(text) is not None
 
 
-def _beside(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
+def _unmodelled_contents(seen: list[Made], models: list[Made], optimizers: list[Made], text: str) -> str:
     """What else the script keeps on the card besides the model that it trains; "" where nothing is seen."""
     if _generates(seen, text):
         return GENERATES

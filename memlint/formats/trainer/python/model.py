@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS
+from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS, DTYPES
 from memlint.source.python.calls import LINEAR_NAMES
 from memlint.source.python.members import elements
 from memlint.source.python.values import (
@@ -29,12 +29,6 @@ _METHODS = frozenset({"to", "cuda", "train", "eval", "enable_input_require_grads
 _WRAPPERS = frozenset(  # they hold it
     {"compile", "DistributedDataParallel", "DDP", "DataParallel", "FullyShardedDataParallel", "FSDP", "fully_shard"}
 )
-_DTYPES = {
-    **{name: name for name in ("float32", "float16", "bfloat16")},
-    "half": "float16",
-    "float": "float32",
-    "auto": "auto",
-}
 # peft 0.21.2 tuners/lora/config.py: LoraConfig's defaults; its argument -> the key.
 _LORA: Mapping[str, tuple[str, Value]] = {
     "r": ("lora_r", Known(8)),
@@ -77,7 +71,7 @@ def model_keys(model: Value) -> Keys:
     if isinstance(model, Undetermined):
         return {"model_name_or_path": model}
     if isinstance(model, Made):
-        return _of_made(model)
+        return _keys_of_call(model)
     if isinstance(model, Instance):
         return {
             "model_name_or_path": Undetermined(f"`{model.of.name}` is a model of the repository's own", model.source)
@@ -101,7 +95,7 @@ def merged(ways: list[Keys], reason: str) -> Keys:
     return {name: either([keys.get(name) or Undetermined(reason) for keys in ways], reason) for name in names}
 
 
-def _of_made(model: Made) -> Keys:
+def _keys_of_call(model: Made) -> Keys:
     last = model.last
     if last in ("get_peft_model", "inject_adapter_in_model"):
         keys = _adapted(model)
@@ -118,7 +112,7 @@ def _of_made(model: Made) -> Keys:
     elif last in _WRAPPERS and model.positional:
         keys = model_keys(model.positional[0])
     else:
-        keys = {"model_name_or_path": Undetermined(_not_known(model), model.source)}
+        keys = {"model_name_or_path": Undetermined(_reason_unknown(model), model.source)}
     if CHECKPOINTS in model.attributes:
         keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
     if CAST in model.attributes:
@@ -178,7 +172,7 @@ def _is_made_by_its_class(model: Made) -> bool:
     return model.last.endswith(_LANGUAGE_MODELS) and model.base is None and bool(model.positional or model.arguments)
 
 
-def _not_known(model: Made) -> str:
+def _reason_unknown(model: Made) -> str:
     """Why a model is not known that something made which is not read: a function of a module that is not there."""
     module = model.name.rpartition(".")[0].lstrip(".")
     of = f" of `{module}`" if module and model.base is None else ""
@@ -292,7 +286,7 @@ def _loaded(model: Made) -> Keys:
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
     if model.is_open and "quantization_config" not in model.arguments:
-        keys.setdefault("load_in_4bit", _not_seen(model))
+        keys.setdefault("load_in_4bit", _unseen_arguments(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
 
 
@@ -327,13 +321,15 @@ def _unsloth(model: Made) -> Keys:
     """unsloth 2026.8 models/loader.py, FastLanguageModel.from_pretrained: 4 bits and 2048 tokens unless said; without a
     dtype bfloat16 on every card that has it (unsloth 2026.3.4 models/llama.py:2314). `fast_inference` starts vLLM with
     half of the card unless said."""
-    length = _argument(model, 1, "max_seq_length") or (_not_seen(model) if model.is_open else Known(2048, model.source))
+    length = _argument(model, 1, "max_seq_length") or (
+        _unseen_arguments(model) if model.is_open else Known(2048, model.source)
+    )
     keys: Keys = {"use_unsloth": Known(True, model.source), "max_length": length}
     if "fast_inference" in model.arguments:
         keys["fast_inference"] = model.arguments["fast_inference"]
         keys["gpu_memory_utilization"] = model.arguments.get("gpu_memory_utilization") or Known(0.5, model.source)
         keys |= {name: model.arguments[name] for name in (STANDBY,) if name in model.arguments}
-    four = _not_seen(model) if model.is_open else Known(not _trains_all(model), model.source)
+    four = _unseen_arguments(model) if model.is_open else Known(not _trains_all(model), model.source)
     keys["load_in_4bit"] = model.arguments.get("load_in_4bit") or four
     if is_on(model.arguments.get("load_in_fp8")):
         keys["load_in_4bit"] = Undetermined(
@@ -349,8 +345,8 @@ def _dtype(value: Value) -> Value:
     """`torch.bfloat16` and the like as the word that a file would have."""
     if isinstance(value, Either):
         return either([_dtype(one) for one in value.values], value.reason)
-    if isinstance(value, External) and value.last in _DTYPES:
-        return Known(_DTYPES[value.last])
+    if isinstance(value, External) and value.last in DTYPES:
+        return Known(DTYPES[value.last])
     if isinstance(value, External):
         return Undetermined(f"`{value.name}` is no dtype that memlint knows")
     return value
@@ -439,7 +435,7 @@ def adapter_keys(config: Value) -> Keys:
 def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
     keys: Keys = {"use_peft": Known(True, made.source)}
     for argument, (key, default) in table.items():
-        value = made.arguments.get(argument) or (_not_seen(made) if made.is_open else _placed(default, made))
+        value = made.arguments.get(argument) or (_unseen_arguments(made) if made.is_open else _placed(default, made))
         if argument == "target_modules":
             keys.update(_targets(value))
         elif not (isinstance(value, Known) and value.value is None):
@@ -465,7 +461,7 @@ def _targets(value: Value) -> Keys:
     return {**keys, "finetune_vision_layers": Known(False, value.source)} if leaves_tower else keys
 
 
-def _not_seen(made: Made) -> Undetermined:
+def _unseen_arguments(made: Made) -> Undetermined:
     return Undetermined("the script passes on arguments that memlint does not see", made.source)
 
 

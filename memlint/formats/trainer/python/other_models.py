@@ -31,7 +31,7 @@ def reinforces(trainer: Made) -> bool:
 
 def keys_of_others(trainer: Made) -> Keys:
     """The keys of the one frozen model that the trainer gets, its name and its dtype."""
-    found = list(_given(trainer))
+    found = list(_frozen_models(trainer))
     if len(found) != 1:
         return {}
     ((key, model),) = found
@@ -43,7 +43,7 @@ def keys_of_others(trainer: Made) -> Keys:
 
 def unmodelled_others(trainer: Made) -> str:
     """Why the figure cannot count the frozen models that the trainer gets; "" where it can."""
-    found = [model_keys(model) for _, model in _given(trainer)]
+    found = [model_keys(model) for _, model in _frozen_models(trainer)]
     if len(found) > 1:
         return "scores completions with several models"
     packs = any(is_on(keys.get(name)) for keys in found for name in _PACKS)
@@ -53,7 +53,7 @@ def unmodelled_others(trainer: Made) -> str:
 def handed_over(trainer: Made, model: Value | None) -> list[object]:
     """Where the models are loaded that the trainer gets and that are counted: those of keys, and a reference with the
     weights of `model`."""
-    counted = [model for _, model in _given(trainer)]
+    counted = [model for _, model in _frozen_models(trainer)]
     reference = trainer.arguments.get("ref_model")
     if isinstance(reference, Made) and model is not None and _is_same(model_keys(model), model_keys(reference)):
         counted.append(reference)
@@ -68,7 +68,7 @@ def _is_same(model: Keys, reference: Keys) -> bool:
     return not packs and all(isinstance(a, Known) and isinstance(b, Known) and a.value == b.value for a, b in pairs)
 
 
-def _given(trainer: Made) -> Iterator[tuple[str, Value]]:
+def _frozen_models(trainer: Made) -> Iterator[tuple[str, Value]]:
     """The key of each frozen model that the trainer gets, and the model."""
     position = _POSITIONS.get(trainer.last)
     for name in _TRAINERS.get(trainer.last, ()):

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint.formats.trainer.python.libraries import CERTAIN
+from memlint.formats.trainer.python.libraries import CERTAIN, DTYPES
 from memlint.formats.trainer.python.model import Keys, origin_of
 from memlint.source.python.values import External, Items, Known, Made, Table, Undetermined, Value
 
 VERSION_1 = ("FullyShardedDataParallel", "FSDP")
 VERSION_2 = "fully_shard"
-_DTYPES = frozenset({"float32", "float16", "bfloat16"})
 _NOTHING = Known(None)
 # Arguments that change no memory of a step, or that are read here. Positions: module, process_group, sharding_strategy,
 # cpu_offload, auto_wrap_policy, backward_prefetch, mixed_precision, ...
@@ -205,6 +204,6 @@ def _is_given(value: Value | None) -> bool:
 
 
 def _dtype(value: Value) -> str:
-    if isinstance(value, External) and value.last in _DTYPES:
-        return value.last
+    if isinstance(value, External) and value.last in DTYPES:
+        return DTYPES[value.last]
     raise _NotSeenError("in which precision")

@@ -293,7 +293,7 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     """The run of a trainer. `lengths`: those that the script tokenizes to; `seen`: all its calls; `text`: its code."""
     arguments, model = _arguments_of(trainer), _model_of(trainer)
     # TRL's trainers before 0.13 take `model_init_kwargs` themselves (0.12.2 trainer/sft_trainer.py:143).
-    loaded_with = trainer.arguments.get("model_init_kwargs") or _said_by(arguments).get("model_init_kwargs")
+    loaded_with = trainer.arguments.get("model_init_kwargs") or _argument_values(arguments).get("model_init_kwargs")
     name, own = _own_arguments(arguments, model)
     keys = _keys_of(trainer, model, loaded_with, own)
     has_unsloth = "use_unsloth" in keys
@@ -307,19 +307,25 @@ def _run(trainer: Made, lengths: list[Value], seen: list[Made], text: str) -> Py
     if not has_unsloth and not _LENGTHS & keys.keys() and _collates(trainer, arguments):
         collated = Undetermined("the script's own collator makes the batches, and nothing is cut before")
         keys["max_length"] = either(lengths, _SEVERAL_LENGTHS) if lengths else collated
-    call = arguments.source.span if isinstance(arguments, Made) else None
-    beside, state = _beside(trainer, model, seen, own)
-    loads_model = not isinstance(model, Known)
+    unmodelled, state = _unmodelled_features(trainer, model, seen, own)
     asks = has_unsloth or TAKES_WHAT_IT_ASKS.search(text) is not None
     framework = "trl" if trainer.last in _TRL else "transformers" if trainer.last in _TRANSFORMERS else ""
     gone = () if asks else outdated(trainer, framework)
     bounds = {} if has_unsloth else newest(trainer, framework, arguments, seen, gone)
-    later = frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset()
-    prepared = _preparation(model is not None and is_prepared(seen, model), text)
-    spreads = model is not None and spreads_layers(_by_name(model, loaded_with))
     texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
     return PythonRun(
-        *(trainer.last, name, keys, trainer.source, loads_model, call, beside, state, bounds, prepared, spreads, later),
+        trainer=trainer.last,
+        arguments=name,
+        keys=keys,
+        source=trainer.source,
+        loads_model=not isinstance(model, Known),
+        arguments_call=arguments.source.span if isinstance(arguments, Made) else None,
+        unmodelled=unmodelled,
+        model_state=state,
+        newest=bounds,
+        quantized_preparation=_preparation(model is not None and is_prepared(seen, model), text),
+        spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
+        set_later=frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset(),
         frozen=frozen,
         keeps_logits=_keeps_logits(trainer, arguments),
         texts_per_sample=texts,
@@ -393,7 +399,7 @@ def _cuts_nothing(trainer: Made, seen: list[Made]) -> bool:
 def _collates(trainer: Made, arguments: Value | None) -> bool:
     """Whether TRL's trainer leaves the data as they are, so that a collator of the script's own alone decides about
     lengths (trl 1.16 trainer/sft_trainer.py:1252 and 1571: samples are cut where the data set is prepared)."""
-    given = _said_by(arguments).get("dataset_kwargs")
+    given = _argument_values(arguments).get("dataset_kwargs")
     skips = isinstance(given, Table) and is_on(given.values.get("skip_prepare_dataset"))
     own = isinstance(trainer.arguments.get("data_collator"), (PythonFunction, Instance))
     return trainer.last == "SFTTrainer" and skips and own
@@ -424,14 +430,14 @@ def _preparation(is_prepared: bool, text: str) -> str:
     return "qlora" if _CASTS_BACK.search(text) is not None else "peft"
 
 
-def _beside(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
+def _unmodelled_features(trainer: Made, model: Value | None, seen: list[Made], arguments: Keys) -> tuple[str, str]:
     """What the script does that no key says, and what that leaves of the model state (`PythonRun.model_state`)."""
     added = _second_model(trainer) or _scores(trainer, seen)
     if added:
         return added, "all"
     if trainer.last in OF_EMBEDDINGS:
         return other_than_texts(trainer), "headless"
-    other = _of_its_own(trainer, model) if model is not None else ""
+    other = _unknown_model_class(trainer, model) if model is not None else ""
     if other or model is None:
         return other, "headless" if other.endswith(_CLASSIFIER) else "all" if _extends(model) else ""
     converted, state = _converted(model)
@@ -452,7 +458,7 @@ def _model_of_trainer(model: Value, given: Value | None) -> Keys:
     return keys
 
 
-def _said_by(arguments: Value | None) -> Mapping[str, Value]:
+def _argument_values(arguments: Value | None) -> Mapping[str, Value]:
     if isinstance(arguments, Instance):
         return arguments.attributes
     return {**arguments.arguments, **arguments.attributes} if isinstance(arguments, Made) else {}
@@ -467,7 +473,7 @@ def _keeps_logits(trainer: Made, arguments: Value | None) -> bool:
     metrics, smaller = (trainer.arguments.get(name) for name in ("compute_metrics", "preprocess_logits_for_metrics"))
     is_given = isinstance(metrics, (PythonFunction, Made, Instance))
     is_whole = smaller is None or (isinstance(smaller, Known) and smaller.value is None)
-    by_batch = "batch_eval_metrics" in _said_by(arguments)
+    by_batch = "batch_eval_metrics" in _argument_values(arguments)
     return trainer.last in _EVALUATES_LOGITS and is_given and is_whole and not by_batch
 
 
@@ -501,7 +507,7 @@ _SCORING = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionA
 _SEVERAL_TEXTS = "ForMultipleChoice"  # a sample is as many texts as it has choices
 
 
-def _of_its_own(trainer: Made, model: Value) -> str:
+def _unknown_model_class(trainer: Made, model: Value) -> str:
     """A class of model whose memory is not known: one of the repository, a classifier of several texts or under a
     condition; "" for others."""
     found = (_own_class(trainer, one) for one in origins_of(model))
@@ -607,14 +613,14 @@ def argument_keys(arguments: Value | None) -> tuple[str, Keys]:
         return ways[0][0], merged([keys for _, keys in ways], arguments.reason)
     if isinstance(arguments, Made):
         keys = _plain({**arguments.arguments, **arguments.attributes})
-        return arguments.last, {**_not_seen(arguments, keys), **keys}
+        return arguments.last, {**_hidden_in_kwargs(arguments, keys), **keys}
     if isinstance(arguments, Instance):
         bases = external_bases(arguments.of)
         return (bases[0].last if bases else arguments.of.name), _plain(arguments.attributes)
     return "", {"per_device_train_batch_size": _unknown(arguments), "gradient_accumulation_steps": _unknown(arguments)}
 
 
-def _not_seen(arguments: Made, keys: Keys) -> Keys:
+def _hidden_in_kwargs(arguments: Made, keys: Keys) -> Keys:
     """Keys that `**kwargs` of unknown content may hold beside those that are seen."""
     if not arguments.is_open:
         return {}

@@ -51,7 +51,7 @@ def _version(text: str) -> Version:
 
 def outdated(trainer: Made, framework: str) -> tuple[OutdatedArguments, ...]:
     """What a trainer is given that newer releases do not take. A class of the repository may take more by itself."""
-    given, known = _given(trainer), _of_class(trainer.last)
+    given, known = _argument_names(trainer), _of_class(trainer.last)
     found = []
     last = _TOKENIZER_OF_TRANSFORMERS if framework == "transformers" else known.get("tokenizer", _ALWAYS).last
     if last and "tokenizer" in given:
@@ -76,7 +76,7 @@ def _configuration(trainer: Made) -> str:
     return f"{trainer.last.removesuffix('Trainer')}Config"
 
 
-def _given(trainer: Made) -> frozenset[str]:
+def _argument_names(trainer: Made) -> frozenset[str]:
     """The names of what TRL's or transformers' own class is given."""
     own = trainer.attributes.get(HANDED_ON)
     return frozenset({str(plain(name)) for name in own.values} if isinstance(own, Items) else trainer.arguments)
@@ -92,7 +92,7 @@ def _of_configuration(arguments: Value | None) -> Iterator[tuple[str, str, Taken
 def no_release(trainer: Made, arguments: Value | None) -> NoRelease | None:
     """What a trainer and its arguments are given that no release takes together."""
     known = _of_class(trainer.last)
-    of_trainer = ((trainer.last, name, known[name]) for name in sorted(_given(trainer)) if name in known)
+    of_trainer = ((trainer.last, name, known[name]) for name in sorted(_argument_names(trainer)) if name in known)
     found = [*of_trainer, *_of_configuration(arguments)]
     gone = min((one for one in found if one[2].last), key=lambda one: one[2].last, default=None)
     new = max((one for one in found if one[2].first), key=lambda one: one[2].first, default=None)
