@@ -47,6 +47,8 @@ _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", 
 # ms-swift 4.6.0 cli/main.py:36: its options come in front of those of the command.
 _FILE_COMES_FIRST = ("llamafactory", "axolotl", "swift")
 WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
+_VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
+_HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 # Keys of a LLaMA-Factory run that its other programs (such as scripts/vllm_infer.py) do not accept.
 _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
@@ -149,8 +151,11 @@ def is_openrlhf(command: LaunchCommand) -> bool:
 
 
 def is_verl(command: LaunchCommand) -> bool:
-    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
+    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer. A command that
+    names a file needs none."""
     text = command.program.text if command.program is not None else ""
+    if _VERL_PROGRAM.search(text) and any(one.name in _HYDRA_NAMES for one in options(command.arguments)[0]):
+        return True
     words = [word.text.lstrip("+~") for word in command.arguments]
     sections = {word.partition(".")[0] for word in words if "=" in word}
     if "actor_rollout_ref" in sections:
