@@ -1,5 +1,5 @@
-"""The files that Hydra composes under a command's overrides or under a file: the one that `--config-name` names, and the
-trainer's own."""
+"""The files that Hydra composes under a command's overrides or under a file: the one that `--config-name` names, and
+the trainer's own."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
-from memlint.formats.verl.model import find_model
+from memlint.formats.verl.model import find_model, read_towers
 from memlint.formats.verl.recognise import (
     NAME,
     SCHEMA,
@@ -94,6 +94,8 @@ def _fill(fields: Fields, config: VerlConfig) -> None:
     fields.behave(*behaviour.FSDP, *(() if config.is_sft else behaviour.ENGINE))
     fields.put("method.stage", "sft", Origin("inferred", detail="verl's SFT trainer"))
     apply_hardware(fields, config.context)
+    if config.is_sft:
+        read_towers(fields, config)
     (SFT_KEYS if config.is_sft else KEYS).read(fields, config, config)
     read_start(fields, config.own.document, SFT_KEYS if config.is_sft else KEYS)
     fields.issues.clear()

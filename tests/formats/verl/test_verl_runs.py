@@ -670,3 +670,31 @@ def test_what_a_file_that_is_not_there_says_is_not_known(name: str, is_known: bo
     run = command(f"--config-name={name} actor_rollout_ref.model.path=some/model")
     assert (run.sequence.length is not UNKNOWN) is is_known
     assert is_known or "`my_agent`, a file that is not in the repository" in run.origins["sequence.length"].detail
+
+
+@pytest.mark.parametrize(
+    ("keys", "release", "trains"),
+    [
+        ({}, (), True),
+        ({ACTOR + "freeze_vision_tower": True}, (0, 5), False),
+        ({ACTOR + "freeze_vision_tower": True}, (), False),
+        ({ACTOR + "freeze_vision_tower": True}, (0, 9, 1), True),
+        ({"actor_rollout_ref__model__lora_rank": 8}, (), True),
+        (
+            {"actor_rollout_ref__model__lora_rank": 8, "actor_rollout_ref__model__exclude_modules": ".*visual.*"},
+            *((), False),
+        ),
+    ],
+)
+def test_a_tower_trains_unless_it_is_left_out(keys: dict[str, Any], release: tuple[int, ...], trains: bool) -> None:
+    sees = in_memory({}).context().find_model("Qwen/Qwen2.5-VL-7B-Instruct", "/")
+    around = known(versions={"verl": release} if release else {})._replace(find_model=lambda name, path: sees)
+    run = run_of(verl.parse(document(changed(GRPO, **keys)), around))
+    assert run.method.freeze_vision_tower is not trains
+    assert run.method.freeze_multi_modal_projector is not trains
+
+
+def test_the_sft_trainer_trains_a_tower() -> None:
+    sees = in_memory({}).context().find_model("Qwen/Qwen2.5-VL-7B-Instruct", "/")
+    run = run_of(verl.parse(document(SFT), known()._replace(find_model=lambda name, path: sees)))
+    assert not run.method.freeze_vision_tower
