@@ -20,7 +20,7 @@ _BASES = {
     False: ("verl/trainer/config/ppo_trainer.yaml", "verl/verl/trainer/config/ppo_trainer.yaml"),
     True: ("verl/trainer/config/sft_trainer.yaml", "verl/verl/trainer/config/sft_trainer.yaml"),
 }
-_ABOVE = ("", "../", "../../", "../../../")
+ABOVE = ("", "../", "../../", "../../../")
 # What verl and its recipes call their files, which differ from `ppo_trainer.yaml` in the engine: where the repository
 # has none of that name, the defaults of verl stand for it.
 _OF_VERL = re.compile(r"(?:\w*_)?(?:ppo|dapo|sft)(?:_megatron|_veomni|_torchtitan)?_trainer(?:_engine)?")
@@ -54,14 +54,14 @@ def composed(document: Document, context: Context, sft: bool) -> Composed:
 
 def _trainers_file(path: str, context: Context, sft: bool) -> Section | None:
     """The trainer's own file, where the repository has it."""
-    return _first((above + name for above in _ABOVE for name in _BASES[sft]), path, context)
+    return first_file((above + name for above in ABOVE for name in _BASES[sft]), path, context)
 
 
 def _named(name: str, document: Document, context: Context) -> Section | None:
     """The file `--config-name` in the folder `--config-path`, which is absolute or counts from the program's file
     (hydra 1.3 _internal/utils.py `compute_search_path_dir`); `--config-dir` counts from where the command runs."""
-    return _first(
-        (f"{above}{folder}/{_stem(name)}.yaml" for folder in dict.fromkeys(_folders(document)) for above in _ABOVE),
+    return first_file(
+        (f"{above}{folder}/{_stem(name)}.yaml" for folder in dict.fromkeys(_folders(document)) for above in ABOVE),
         document.path,
         context,
     )
@@ -74,8 +74,13 @@ def _folders(document: Document) -> Iterator[str]:
     for beside in (own, f"verl/{own}") if own else ():
         yield posixpath.join(beside, folder) if not folder.startswith(("/", "$")) else beside
     if isinstance(given, str):
-        parts = [part for part in given.split("/") if part not in ("", ".") and not part.startswith("$")]
-        yield from ("/".join(parts[index:]) for index in range(len(parts)))
+        yield from tails(given)
+
+
+def tails(path: str) -> Iterator[str]:
+    """The path, and what is left of it where folders in front are an author's own: `/home/me/repo/a/b`, `${ROOT}/a/b`."""
+    parts = [part for part in path.split("/") if part not in ("", ".") and not part.startswith("$")]
+    return ("/".join(parts[index:]) for index in range(len(parts)))
 
 
 def _option(document: Document, *names: str) -> Any:
@@ -95,7 +100,8 @@ def _stem(name: str) -> str:
     return name.removesuffix(".yaml").removesuffix(".yml")
 
 
-def _first(names: Iterator[str], path: str, context: Context) -> Section | None:
+def first_file(names: Iterator[str], path: str, context: Context) -> Section | None:
+    """The first of the files that the repository has, as one below `path`."""
     found = (context.read(name, path) for name in names)
     files = (one for one in found if not isinstance(one, MissingFile) and isinstance(one.value, dict))
     return next((root(one, "companion") for one in files), None)

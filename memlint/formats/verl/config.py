@@ -40,9 +40,13 @@ _BEFORE: Mapping[str, tuple[tuple[int, ...], bool]] = {
 class VerlConfig:
     """The values of `keys` in `own`, else in the files of the repository that it lies over (`files`: the one that a
     command names, then the trainer's), else verl's own defaults: `KeyValues` of formats/keys.py. `architecture` is None
-    where the model is not known."""
+    where the model is not known. The attributes of the class are what a fork has of its own."""
 
     __slots__ = ("_layers", "_missing", "architecture", "base", "context", "is_sft", "keys", "named", "own")
+    source = SOURCE
+    model_keys = MODEL_PATHS
+    decisive = _DECISIVE
+    names_file = "`--config-name`"
 
     def __init__(self, own: Section, files: Composed, keys: Keys, context: Context, is_sft: bool) -> None:
         self.own = own
@@ -52,7 +56,7 @@ class VerlConfig:
         self.is_sft = is_sft
         self.architecture: Any = None
         sections = tuple(one for one in (own, files.named, files.base) if one is not None)
-        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, SOURCE) for one in sections)
+        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, self.source) for one in sections)
 
     def _layer(self, key: str) -> SectionKeys | None:
         return next((layer for layer in self._layers if layer.written(key) is not None), None)
@@ -70,13 +74,13 @@ class VerlConfig:
     def get(self, key: str) -> Any:
         """The value in force; UNKNOWN for a placeholder, None where there is neither a value nor a default."""
         value = self.raw(key)
-        if interpolated(value, key in MODEL_PATHS) or value == "???" or (value is None and self._is_left_out(key)):
+        if interpolated(value, key in self.model_keys) or value == "???" or (value is None and self._is_left_out(key)):
             return UNKNOWN
         return self._default(key) if value is None else value
 
     def _is_left_out(self, key: str) -> bool:
         """Whether a file that nobody sees may give the key: everybody's files do."""
-        return bool(self._missing) and key in _DECISIVE
+        return bool(self._missing) and key in self.decisive
 
     def _default(self, key: str) -> Any:
         """The key's default in the release that somebody states, else in the newest."""
@@ -91,10 +95,10 @@ class VerlConfig:
         layer = self._layer(key)
         if layer is None and self._is_left_out(key):
             return Origin(
-                "unknown", detail=f"`--config-name` names `{self._missing}`, a file that is not in the repository"
+                "unknown", detail=f"{self.names_file} names `{self._missing}`, a file that is not in the repository"
             )
         if layer is None:
-            return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else SOURCE)
+            return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else self.source)
         start = self.own.document.start
         path = path_of(layer.written(key) or key)
         if start is not None and path in start.values.unknown:

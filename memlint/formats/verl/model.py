@@ -7,7 +7,7 @@ import re
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.target_patterns import put_targets
-from memlint.formats.verl.config import MODEL_PATHS, VerlConfig
+from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
 from memlint.formats.vision_towers import apply_towers
 from memlint.run import UNKNOWN, Origin
@@ -21,7 +21,7 @@ PLACEHOLDER = "~/models/deepseek-llm-7b-chat"  # what verl's own file has, for o
 
 
 def model_key(config: VerlConfig) -> str:
-    return MODEL_PATHS[1] if config.is_sft else MODEL_PATHS[0]
+    return config.model_keys[config.is_sft]
 
 
 def find_model(config: VerlConfig) -> None:

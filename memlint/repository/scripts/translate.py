@@ -46,7 +46,7 @@ _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", 
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
 # ms-swift 4.6.0 cli/main.py:36: its options come in front of those of the command.
 _FILE_COMES_FIRST = ("llamafactory", "axolotl", "swift")
-WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
+WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -90,6 +90,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "axolotl" if config_word(command, "axolotl") else ""
     if is_verl(command):
         return "verl"
+    if is_easyr1(command):
+        return "easyr1"
     if is_openrlhf(command):
         return "openrlhf"
     names = {one.name for one in options(command.arguments)[0]}
@@ -161,6 +163,21 @@ def is_verl(command: LaunchCommand) -> bool:
     if "actor_rollout_ref" in sections:
         return len(sections & _VERL_SECTIONS) > 1 and not any(word in text for word in ("eval", "generation"))
     return "sft_trainer" in text and {"data", "model", "trainer"} <= sections
+
+
+_EASYR1_PROGRAM = re.compile(r"(?:^|[./])verl[./]trainer[./]main(?:\.py)?$")
+_EASYR1_SECTIONS = frozenset(("worker", "data", "trainer", "algorithm"))
+
+
+def is_easyr1(command: LaunchCommand) -> bool:
+    """Whether the program accepts EasyR1's overrides: `verl.trainer.main` of EasyR1 or of a fork, or a program with
+    overrides of its section `worker`."""
+    text = command.program.text if command.program is not None else ""
+    names = {word.text.partition("=")[0] for word in command.arguments if "=" in word.text}
+    sections = {name.partition(".")[0] for name in names if "." in name}
+    if _EASYR1_PROGRAM.search(text):
+        return "config" in names or bool(sections & _EASYR1_SECTIONS)
+    return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:
