@@ -1,4 +1,4 @@
-"""Whether a document is EasyR1's: by the section `worker`, which holds the roles that verl has in `actor_rollout_ref`."""
+"""Whether a document is EasyR1's: by the section `worker`, with the roles that verl has in `actor_rollout_ref`."""
 
 from __future__ import annotations
 

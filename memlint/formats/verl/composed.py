@@ -78,7 +78,7 @@ def _folders(document: Document) -> Iterator[str]:
 
 
 def tails(path: str) -> Iterator[str]:
-    """The path, and what is left of it where folders in front are an author's own: `/home/me/repo/a/b`, `${ROOT}/a/b`."""
+    """The path, and what is left of it where the first folders are an author's own: `/home/me/repo/a/b`."""
     parts = [part for part in path.split("/") if part not in ("", ".") and not part.startswith("$")]
     return ("/".join(parts[index:]) for index in range(len(parts)))
 
