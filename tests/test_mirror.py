@@ -68,8 +68,7 @@ COVERED = {
         *("formats.verl.composed", "formats.verl.recognise", "formats.verl.rollout"),
     ),
     "tests/formats/easyr1/test_easyr1_runs.py": (
-        *("formats.easyr1.config", "formats.easyr1.edits", "formats.easyr1.format", "formats.easyr1.keys"),
-        *("formats.easyr1.reading", "formats.easyr1.behaviour"),
+        *("formats.easyr1.format", "formats.easyr1.keys", "formats.easyr1.reading"),
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
