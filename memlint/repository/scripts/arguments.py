@@ -10,7 +10,14 @@ from memlint.repository.scripts.document import Placed, Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
 from memlint.repository.scripts.launch import ScriptLaunch
-from memlint.repository.scripts.translate import CONFIG_OPTIONS, completed, config_word, of_file, option_file, worked_out
+from memlint.repository.scripts.translate import (
+    CONFIG_OPTIONS,
+    completed,
+    config_word,
+    of_file,
+    option_file,
+    worked_out,
+)
 from memlint.source import in_dialect
 from memlint.source.document import Document
 from memlint.source.python.values import source_of
