@@ -180,8 +180,6 @@ def _unknown(name: str) -> Resolution:
 
 _OWN_FOLDERS = ("/", "./", "../", "~")
 _ADVICE_OF_FOLDER = "put the model's config.json there, or map it to a model under `models:` in memlint's settings"
-    "put the model's config.json there, or map it to a model's name under `models:` in memlint's settings"
-)
 
 
 def _is_own_folder(name: str) -> bool:
