@@ -65,7 +65,10 @@ COVERED = {
             "formats.verl.model",
             "formats.verl.parallel",
         ),
-        *("formats.verl.recognise", "formats.verl.rollout"),
+        *("formats.verl.composed", "formats.verl.recognise", "formats.verl.rollout"),
+    ),
+    "tests/formats/easyr1/test_easyr1_runs.py": (
+        *("formats.easyr1.format", "formats.easyr1.keys", "formats.easyr1.reading"),
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 _PLACEHOLDERS = frozenset(
     (
         "",
@@ -20,6 +22,8 @@ _PLACEHOLDERS = frozenset(
         "/",
     )
 ) | {"???"}  # OmegaConf's, for a value that a command must give
+# A variable's name, where somebody forgot the `$` or writes what goes there: `config_path`, `base_model_with_template`.
+_VARIABLE = re.compile(r"(?:[a-z]+_)*(?:model|path|dir|name|config|checkpoint|ckpt)(?:_[a-z]+)*")
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)
 _SLASHES = str.maketrans("-_ ", "///")
@@ -29,6 +33,8 @@ def is_placeholder(name: str) -> bool:
     """Whether `name` stands for a name ("path/to/model", "${MODEL}", "<your model>")."""
     text = name.strip().lower()
     if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
+        return True
+    if "_" in text and _VARIABLE.fullmatch(name.strip()):
         return True
     return (text.startswith("<") and text.endswith(">")) or _is_placeholder_folder(text)
 

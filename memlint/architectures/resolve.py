@@ -173,7 +173,18 @@ def _unknown(name: str) -> Resolution:
     shown = name if len(name) <= 120 else name[:117] + "..."
     if is_placeholder(name):
         return Resolution(name, "unknown", None, reason=f"`{shown}` is a placeholder, not a model: give --model")
+    if _is_own_folder(name):
+        return Resolution(name, "unknown", None, reason=f"`{shown}` is a folder that is not here: {_ADVICE_OF_FOLDER}")
     return Resolution(name, "unknown", None, reason=f"`{shown}` is not in memlint's catalog: {_ADVICE}")
+
+
+_OWN_FOLDERS = ("/", "./", "../", "~")
+_ADVICE_OF_FOLDER = "put the model's config.json there, or map it to a model under `models:` in memlint's settings"
+
+
+def _is_own_folder(name: str) -> bool:
+    """Whether a name is a folder of the author's or one that a training writes: the hub has no name of three parts."""
+    return name.startswith(_OWN_FOLDERS) or name.strip("/").count("/") > 1
 
 
 def _joined(first: str, second: str) -> str:

@@ -15,6 +15,7 @@ ABOUT = {
     "axolotl": "Axolotl's YAML",
     "swift": "ms-swift's YAML",
     "verl": "verl's YAML (Hydra)",
+    "easyr1": "EasyR1's YAML (OmegaConf)",
     "openrlhf": "OpenRLHF's flags",
     "trainer": "arguments of Trainer and TRL in a YAML or JSON file",
     "deepspeed": "DeepSpeed's JSON",

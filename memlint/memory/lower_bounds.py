@@ -63,6 +63,7 @@ def _least(field: str, value: object, words: str) -> tuple[str, _Least]:
 _FROZEN = _Least(
     "frozen weights", ({"method.kind": "ia3", "method.targets": (), "method.rank": 0, "method.dropout": 0.0},)
 )
+_MANY = 1024
 _LEAST: Mapping[str, _Least] = {
     **dict(
         (
@@ -86,6 +87,10 @@ _LEAST: Mapping[str, _Least] = {
     ),
     "method.kind": _FROZEN,
     "method.targets": _FROZEN,
+    # GPUs share what one holds alone; buffers for what they send each other may make the other way of it less.
+    "parallelism.world_size": _Least(
+        f"{_MANY:,} GPUs", ({"parallelism.world_size": 1}, {"parallelism.world_size": _MANY})
+    ),
     # Autocast keeps copies of weights in fp32, which fp32 alone does not have.
     "precision.compute": _Least(
         "16 or 32 bits",

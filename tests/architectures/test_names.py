@@ -90,7 +90,17 @@ def test_quantised_variants_say_how_weights_are_stored(name: str, expected: tupl
 def test_a_name_that_no_rule_covers_stays_unknown(name: str) -> None:
     resolution = resolve(name)
     assert (resolution.source, resolution.architecture) == ("unknown", None)
-    assert "--hub" in resolution.reason or "placeholder" in resolution.reason
+    assert "placeholder" in resolution.reason or "`models:` in memlint's settings" in resolution.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder"),
+    [("./training/sft/merged", True), ("/data/own/last", True), ("saves/full/sft", True), ("someone/own-model", False)],
+)
+def test_of_an_authors_folder_the_hub_is_not_asked(name: str, is_folder: bool) -> None:
+    reason = resolve(name).reason
+    assert ("is a folder that is not here" in reason) is is_folder
+    assert ("--hub" in reason) is not is_folder
 
 
 @pytest.mark.parametrize("name", ["axolotl-ai-co/gpt-oss-120b-dequantized", "unsloth/gpt-oss-20b-BF16"])

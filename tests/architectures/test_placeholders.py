@@ -13,6 +13,7 @@ PLACEHOLDERS = [
     *("", "  ", ".", "./", "/", "none", "NULL", "TODO", "model", "model_path", "base_model", "xxx", "XXXXXX"),
     *("path/to/model", "/path/to/my-llama", "path_to_model", "PATH-TO-MODEL", "pathto/model", "my/path/to/it"),
     *("???", "${BASE_MODEL}", "models/${size}", "{{ model }}", "<your model>", "<MODEL>"),
+    *("config_path", "base_model_with_chat_template", "sft_checkpoint_dir"),
     *("your-model", "your_org/your_model", "/your/model", "Your Model"),
 ]
 NAMES = [

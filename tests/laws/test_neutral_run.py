@@ -23,6 +23,7 @@ FRAMEWORKS = {
     "torchtune",
     "swift",
     "openrlhf",
+    "easyr1",
 }
 
 

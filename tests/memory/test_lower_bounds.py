@@ -40,6 +40,17 @@ def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
     assert not estimate(replace(run(), bits)).unknown
 
 
+@pytest.mark.parametrize("stage", [2, 3])
+def test_gpus_that_nobody_counts_hold_no_less_than_those_of_many(stage: int) -> None:
+    shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=stage))
+    found = estimate(run(parallelism=shared))
+    assert found.unknown[0].field == "parallelism.world_size"
+    assert found.unknown[0].reason.endswith(" GiB with 1,024 GPUs")
+    for gpus in (1, 2, 8, 64):
+        known = estimate(run(parallelism=shared._replace(world_size=gpus)))
+        assert 0 < (found.allocated_low_bytes or 0) <= (known.allocated_low_bytes or known.allocated_bytes or 0)
+
+
 def test_several_are_named_together_and_the_first_is_the_reason() -> None:
     found = estimate(run_without("sequence.length", "batch.micro_batch_size"))
     (missing,) = found.unknown

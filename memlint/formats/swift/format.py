@@ -8,7 +8,7 @@ from typing import Any
 import memlint.formats.trainer.format as trainer
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
-from memlint.formats.fields import Fields, as_bool, root
+from memlint.formats.fields import Fields, as_bool, interpolated, root
 from memlint.formats.keys import read_start
 from memlint.formats.swift.behaviour import PLANNING
 from memlint.formats.swift.config import SwiftConfig
@@ -69,7 +69,7 @@ def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF under `ENV`")
     read_start(fields, config.section.document, KEYS)
     tuner = config.raw("tuner_type")
-    if tuner is not None and str(tuner).lower() not in MODELLED_TUNERS:
+    if tuner is not None and not interpolated(tuner) and str(tuner).lower() not in MODELLED_TUNERS:
         fields.unknown("method.kind", f"the tuner `{tuner}` is not modelled")
     if spreads_layers(config, fields):
         reason = "more visible cards than NPROC_PER_NODE says: each process spreads the layers over several"

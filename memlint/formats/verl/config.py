@@ -10,12 +10,23 @@ from memlint.formats.base import Context
 from memlint.formats.fields import Section, as_bool, as_int, interpolated, value_at
 from memlint.formats.keys import Keys
 from memlint.formats.section_keys import SectionKeys, path_of
+from memlint.formats.verl.composed import Composed
 from memlint.run import UNKNOWN, Origin
 
 SOURCE = "verl 0.9.1"
 MODEL_PATHS = ("actor_rollout_ref.model.path", "model.path")  # of the policy, of SFT's model
 # `${a.b}`, `${oc.select:a.b,default}` (OmegaConf), with a leading dot for the section that holds it.
 _REFERENCE = re.compile(r"\$\{(?:oc\.select:)?\s*(\.*[\w.]+)\s*(?:,\s*([^${}]*))?\}")
+# What a file of one's own is written for, beside the engine: its values decide what is counted.
+_DECISIVE = frozenset(
+    {
+        *MODEL_PATHS,
+        *("actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu", "actor_rollout_ref.actor.use_dynamic_bsz"),
+        *("actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu", "data.micro_batch_size_per_gpu"),
+        *("data.max_prompt_length", "data.max_response_length", "data.max_length"),
+        *("trainer.n_gpus_per_node", "trainer.nnodes"),
+    }
+)
 _MOST_STEPS = 8  # of references that lead to references
 # Key -> the release that changed its default, and the default before (verl v0.1, v0.2 and v0.6.1
 # trainer/config/ppo_trainer.yaml and model/hf_model.yaml, v0.7.0 model/hf_model.yaml).
@@ -27,20 +38,25 @@ _BEFORE: Mapping[str, tuple[tuple[int, ...], bool]] = {
 
 
 class VerlConfig:
-    """The values of `keys` in `own`, else in `base` (the file in the repository that overrides are for), else verl's
-    own defaults: `KeyValues` of formats/keys.py. `architecture` is None where the model is not known."""
+    """The values of `keys` in `own`, else in the files of the repository that it lies over (`files`: the one that a
+    command names, then the trainer's), else verl's own defaults: `KeyValues` of formats/keys.py. `architecture` is None
+    where the model is not known. The attributes of the class are what a fork has of its own."""
 
-    __slots__ = ("_layers", "architecture", "base", "context", "is_sft", "keys", "own")
+    __slots__ = ("_layers", "_missing", "architecture", "base", "context", "is_sft", "keys", "named", "own")
+    source = SOURCE
+    model_keys = MODEL_PATHS
+    decisive = _DECISIVE
+    names_file = "`--config-name`"
 
-    def __init__(self, own: Section, base: Section | None, keys: Keys, context: Context, is_sft: bool) -> None:
+    def __init__(self, own: Section, files: Composed, keys: Keys, context: Context, is_sft: bool) -> None:
         self.own = own
-        self.base = base
+        self.named, self.base, self._missing = files
         self.keys = keys
         self.context = context
         self.is_sft = is_sft
         self.architecture: Any = None
-        sections = (own,) if base is None else (own, base)
-        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, SOURCE) for one in sections)
+        sections = tuple(one for one in (own, files.named, files.base) if one is not None)
+        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, self.source) for one in sections)
 
     def _layer(self, key: str) -> SectionKeys | None:
         return next((layer for layer in self._layers if layer.written(key) is not None), None)
@@ -58,9 +74,13 @@ class VerlConfig:
     def get(self, key: str) -> Any:
         """The value in force; UNKNOWN for a placeholder, None where there is neither a value nor a default."""
         value = self.raw(key)
-        if interpolated(value, key in MODEL_PATHS) or value == "???":
+        if interpolated(value, key in self.model_keys) or value == "???" or (value is None and self._is_left_out(key)):
             return UNKNOWN
         return self._default(key) if value is None else value
+
+    def _is_left_out(self, key: str) -> bool:
+        """Whether a file that nobody sees may give the key: everybody's files do."""
+        return bool(self._missing) and key in self.decisive
 
     def _default(self, key: str) -> Any:
         """The key's default in the release that somebody states, else in the newest."""
@@ -73,8 +93,12 @@ class VerlConfig:
     def origin(self, key: str) -> Origin:
         """Where `get(key)` comes from; why it is not known, for a placeholder."""
         layer = self._layer(key)
+        if layer is None and self._is_left_out(key):
+            return Origin(
+                "unknown", detail=f"{self.names_file} names `{self._missing}`, a file that is not in the repository"
+            )
         if layer is None:
-            return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else SOURCE)
+            return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else self.source)
         start = self.own.document.start
         path = path_of(layer.written(key) or key)
         if start is not None and path in start.values.unknown:

@@ -40,7 +40,7 @@ def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
         return edits_of(config, place, new_values)
     bases = (one.value for one in parsed.documents[1:])
     given = (config, *bases)
-    return _overrides(place, new_values) if all(_is_known(name, given) for name in new_values) else None
+    return overrides(place, new_values) if all(_is_known(name, given) for name in new_values) else None
 
 
 def _is_known(name: str, given: Sequence[Any]) -> bool:
@@ -66,7 +66,7 @@ def _reads_a_divided_head(run: Run, changes: Mapping[str, Any]) -> bool:
     return fused and version == 2 and not getattr(run.model.architecture, "tied_embeddings", True)
 
 
-def _overrides(place: tuple[str, Any], new_values: Mapping[str, Any]) -> tuple[Edit, ...]:
+def overrides(place: tuple[str, Any], new_values: Mapping[str, Any]) -> tuple[Edit, ...]:
     """Each key as an override of its own: sections need not be there."""
     path, pointer = place
     return tuple(Edit(path, (*pointer, *name.split(".")), "set", value) for name, value in new_values.items())

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.base import Context, MissingFile, Parsed
-from memlint.formats.fields import Fields, Section, root
+from memlint.formats.base import Context, Parsed
+from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.verl import behaviour
+from memlint.formats.verl.composed import composed
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
-from memlint.formats.verl.model import find_model
+from memlint.formats.verl.model import find_model, read_towers
 from memlint.formats.verl.recognise import (
     NAME,
     SCHEMA,
@@ -37,13 +38,6 @@ __all__ = ["DIALECT", "NAME", "RESOLVES_REFERENCES", "SCHEMA", "edits", "parse",
 DIALECT = "omegaconf"
 RESOLVES_REFERENCES = True  # Hydra's OmegaConf
 _VERL_PROGRAM_RULES = ("VER", "ROL004")
-# Where main_ppo and the SFT trainer find their file, from the folder that a command runs in or one above: the package
-# itself, or a clone that `pip install -e ./verl` installs.
-_BASES = {
-    False: ("verl/trainer/config/ppo_trainer.yaml", "verl/verl/trainer/config/ppo_trainer.yaml"),
-    True: ("verl/trainer/config/sft_trainer.yaml", "verl/verl/trainer/config/sft_trainer.yaml"),
-}
-_ABOVE = ("", "../", "../../", "../../../")
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -57,9 +51,9 @@ def parse(document: Document, context: Context) -> Parsed:
     find_model(config)
     fields = Fields()
     _fill(fields, config)
-    related = (config.base.document.path,) if config.base is not None else ()
-    run = fields.run(NAME, document.path, related)
-    documents = (document, *((config.base.document,) if config.base is not None else ()))
+    below = tuple(section.document for section in (config.named, config.base) if section is not None)
+    run = fields.run(NAME, document.path, tuple(one.path for one in below))
+    documents = (document, *below)
     raw, places = {"config": value}, {"config": (document.path, ())}
     return Parsed(NAME, (run,), (*verl_issues(config), *fields.issues), documents, raw, places)
 
@@ -82,8 +76,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 
 def config_of(document: Document, context: Context) -> VerlConfig:
     sft = _is_sft(document)
-    base = _base(document, context, sft) or _composed(document, context)
-    return VerlConfig(root(document), base, SFT_KEYS if sft else KEYS, context, sft)
+    files = composed(document, context, sft)
+    return VerlConfig(root(document), files, SFT_KEYS if sft else KEYS, context, sft)
 
 
 def _is_sft(document: Document) -> bool:
@@ -94,34 +88,14 @@ def _is_sft(document: Document) -> bool:
     return not is_reinforcement(value)
 
 
-def _base(document: Document, context: Context, sft: bool) -> Section | None:
-    """The file that a command's overrides are for, where the repository has it."""
-    if document.start is None or "config_name" in document.value:
-        return None
-    found = (context.read(above + name, document.path) for above in _ABOVE for name in _BASES[sft])
-    files = (one for one in found if not isinstance(one, MissingFile) and isinstance(one.value, dict))
-    return next((root(one, "companion") for one in files), None)
-
-
-def _composed(document: Document, context: Context) -> Section | None:
-    """The file of the same folder that a file's `defaults` list (Hydra's) puts its own values over."""
-    listed = document.value.get("defaults") if document.start is None else None
-    names = (one for one in listed if isinstance(one, str) and one != "_self_") if isinstance(listed, list) else ()
-    found = (context.read(f"./{name}.yaml", document.path) for name in names)
-    files = (one for one in found if not isinstance(one, MissingFile))
-    return next((root(one, "companion") for one in files if _is_base(one)), None)
-
-
-def _is_base(found: Document) -> bool:
-    return isinstance(found.value, dict) and is_reinforcement(found.value)
-
-
 def _fill(fields: Fields, config: VerlConfig) -> None:
     """Put all fields: verl's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.FSDP, *(() if config.is_sft else behaviour.ENGINE))
     fields.put("method.stage", "sft", Origin("inferred", detail="verl's SFT trainer"))
     apply_hardware(fields, config.context)
+    if config.is_sft:
+        read_towers(fields, config)
     (SFT_KEYS if config.is_sft else KEYS).read(fields, config, config)
     read_start(fields, config.own.document, SFT_KEYS if config.is_sft else KEYS)
     fields.issues.clear()

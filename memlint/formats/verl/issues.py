@@ -32,19 +32,19 @@ def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:
     start = config.own.document.start
     if start is None or not start.program.entry.startswith(_VERL_PROGRAMS):
         return
-    base = config.base.value if config.base is not None else {}
-    yield from _slips(config.own, compiled_schema(fragment).schema, base)
+    bases = tuple(section.value for section in (config.named, config.base) if section is not None)
+    yield from _slips(config.own, compiled_schema(fragment).schema, bases)
 
 
-def _slips(section: Section, schema: Mapping[str, Any], base: Mapping[str, Any]) -> Iterator[Issue]:
-    """An error for each override below `section` whose key is neither in `schema` nor in `base`, the file that it is
+def _slips(section: Section, schema: Mapping[str, Any], bases: tuple[Mapping[str, Any], ...]) -> Iterator[Issue]:
+    """An error for each override below `section` whose key is neither in `schema` nor in `bases`, the files that it is
     for, and misspells a key of the schema."""
     known = schema.get("properties", {})
     for key, value in section.value.items():
         if isinstance(value, dict):
-            below = base.get(key)
-            yield from _slips(section.below(key), known.get(key, {}), below if isinstance(below, dict) else {})
-        elif key not in known and key not in base and not _adds(section, key):
+            below = tuple(base[key] for base in bases if isinstance(base.get(key), dict))
+            yield from _slips(section.below(key), known.get(key, {}), below)
+        elif key not in known and not any(key in base for base in bases) and not _adds(section, key):
             near = slip_of(key, known, section.value)
             if near:
                 name = ".".join((*map(str, section.pointer), near))

@@ -216,6 +216,18 @@ KEYS = Keys(
         write=_write_targets,
     ),
     Key(
+        *(f"{ACTOR}.freeze_vision_tower", "flag", "method.freeze_vision_tower", False),
+        about="Keep the vision tower of a model that sees as it is. Releases since 0.8 train it whatever this says.",
+        also=("method.freeze_multi_modal_projector",),
+        read=model.read_towers,
+        read_only=True,
+    ),
+    Key(
+        *(f"{MODEL}.exclude_modules", "any"),
+        about="Modules that get no adapter: a pattern or names.",
+        read_with=f"{ACTOR}.freeze_vision_tower",
+    ),
+    Key(
         *(f"{MODEL}.enable_gradient_checkpointing", "flag", "checkpointing.mode", True),
         about="Recompute each layer in the backward pass instead of keeping its activations.",
         values={True: "full", False: "none"},

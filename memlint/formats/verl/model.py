@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.target_patterns import put_targets
-from memlint.formats.verl.config import MODEL_PATHS, VerlConfig
+from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
+from memlint.formats.vision_towers import apply_towers
 from memlint.run import UNKNOWN, Origin
 
 DTYPES = {
@@ -18,7 +21,7 @@ PLACEHOLDER = "~/models/deepseek-llm-7b-chat"  # what verl's own file has, for o
 
 
 def model_key(config: VerlConfig) -> str:
-    return MODEL_PATHS[1] if config.is_sft else MODEL_PATHS[0]
+    return config.model_keys[config.is_sft]
 
 
 def find_model(config: VerlConfig) -> None:
@@ -65,6 +68,26 @@ def read_targets(fields: Fields, config: VerlConfig) -> None:
         put_targets(fields, value, config.origin(key), config.architecture)
     else:
         fields.put("method.targets", ("all-linear",), Origin("default", detail="verl: all-linear"))
+
+
+_FROZEN = "actor_rollout_ref.actor.freeze_vision_tower"
+_EXCLUDED = "actor_rollout_ref.model.exclude_modules"
+_FREEZES_UNTIL = (0, 8)
+_OF_TOWER = re.compile(r"visual|vision")
+
+
+def read_towers(fields: Fields, config: VerlConfig) -> None:
+    """A vision tower trains with the rest unless the actor's `freeze_vision_tower` says otherwise, which the engines
+    since 0.8 do not read (0.7.0 workers/fsdp_workers.py; 0.9.1 has it in workers/config/actor.py alone). An adapter
+    leaves out what `exclude_modules` names (0.9.1 workers/engine/fsdp/transformer_impl.py:365)."""
+    if config.is_sft:
+        apply_towers(fields, config.architecture, False, Origin("inferred", detail="verl freezes no tower"))
+        return
+    reads = () <= config.context.versions.get("verl", ()) < _FREEZES_UNTIL
+    if fields.get("method.kind") == "lora" and _OF_TOWER.search(str(config.raw(_EXCLUDED))):
+        apply_towers(fields, config.architecture, True, config.origin(_EXCLUDED))
+    else:
+        apply_towers(fields, config.architecture, reads and config.flag(_FROZEN), config.origin(_FROZEN))
 
 
 def trains_adapter(config: VerlConfig) -> bool:

@@ -32,7 +32,7 @@ def read_world(fields: Fields, config: VerlConfig) -> None:
 def strategy(config: VerlConfig) -> str:
     """fsdp, fsdp2, or an engine that is not modelled. A config file of another engine says so by its name, as does a
     choice of Hydra's group `model_engine` (trainer/config/model_engine)."""
-    names = (config.own.value.get(key) for key in ("config_name", "model_engine"))
+    names = (config.own.value.get(key) for key in ("config_name", "cn", "model_engine"))
     text = " ".join(name for name in names if isinstance(name, str))
     named = next((one for one in _OTHER_ENGINES if one in text), "")
     given = next((one for one in _OTHER_ENGINES if config.has("actor_rollout_ref", "actor", one)), "")

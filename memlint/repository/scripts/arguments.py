@@ -10,7 +10,14 @@ from memlint.repository.scripts.document import Placed, Values, flags
 from memlint.repository.scripts.environment import environment
 from memlint.repository.scripts.followed import corrected
 from memlint.repository.scripts.launch import ScriptLaunch
-from memlint.repository.scripts.translate import CONFIG_OPTIONS, completed, config_word, of_file, worked_out
+from memlint.repository.scripts.translate import (
+    CONFIG_OPTIONS,
+    completed,
+    config_word,
+    of_file,
+    option_file,
+    worked_out,
+)
 from memlint.source import in_dialect
 from memlint.source.document import Document
 from memlint.source.python.values import source_of
@@ -78,13 +85,22 @@ def _with_config(launch: ScriptLaunch, given: list[Placed]) -> tuple[list[Placed
     the command's own; and the files of those from a config, by key."""
     said = [one for one in given if one.key is not None]
     taken = list(_of_config(launch, given))
-    found = [*(one for one in given if one.key is None), *taken, *said]
+    own = [one for one in given if one.key is None]
+    found = [*own, *said, *taken] if _file_counts(launch) else [*own, *taken, *said]
     found += worked_out(launch.definitions, found) if launch.format_name == "trainer" else ()
     file = _kept_config(launch)
     return found, {} if file is None else {str(one.path[0]): file for one in taken}
 
 
+def _file_counts(launch: ScriptLaunch) -> bool:
+    """Whether the file's values come after the command's own: `option_file`."""
+    named, _ = options(launch.command.arguments)
+    word = config_word(launch.command, launch.format_name)
+    return launch.format_name == "swift" and word is not None and word is option_file(named)
+
+
 def _of_config(launch: ScriptLaunch, given: list[Placed]) -> Iterator[Placed]:
     word = config_word(launch.command, launch.format_name) if launch.format_name in _WITH_FILES else None
     if word is not None:
-        yield from of_file(word, config(launch), {str(one.path[0]) for one in given if one.key is not None})
+        said = {str(one.path[0]) for one in given if one.key is not None}
+        yield from of_file(word, config(launch), said, launch.format_name)

@@ -136,7 +136,7 @@ def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:
 def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]]:
     """(options of a program with argparse, words that belong to no option, such as `config.yaml`, `key=value`).
 
-    All words up to the next option belong to an option.
+    All words up to the next option belong to an option, but for those of Hydra's that take one.
     """
     found: list[Option] = []
     others: list[Word] = []
@@ -146,11 +146,20 @@ def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]
             name, joined, _ = text.lstrip("-").partition("=")
             values = (word.after(text.index("=") + 1),) if joined else ()
             found.append(Option(name.replace("-", "_"), word, values, bool(joined)))
-        elif found and not found[-1].is_joined:
+        elif found and not found[-1].is_joined and not _is_filled(found[-1], text):
             found[-1] = found[-1]._replace(values=(*found[-1].values, word))
         else:
             others.append(word)
     return tuple(found), tuple(others)
+
+
+# hydra 1.3 _internal/utils.py `get_args_parser`: options with one value, before or between the overrides.
+_OF_HYDRA = frozenset(("config_name", "config_path", "config_dir", "cn", "cp", "cd"))
+
+
+def _is_filled(option: Option, text: str) -> bool:
+    """Whether the word after an option's value is an override: `--config-name grpo data.max_length=4096`."""
+    return option.name in _OF_HYDRA and bool(option.values) and "=" in text
 
 
 def is_open(arguments: Sequence[Word]) -> bool:

@@ -109,12 +109,22 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     model = keys.get("model_name_or_path")
     if isinstance(model, Undetermined):
         said = (*_first(placed), *keys)
-        is_adapted = any(name.startswith(_ADAPTERS) for name in said)
+        by_default = {str(path[0]) for path, one in placed.items() if one.key is None}
+        by_default |= {name for name, value in keys.items() if source_of(value).how == "default"}
+        is_adapted = any(name.startswith(_ADAPTERS) and not _is_mere_size(name, by_default) for name in said)
         says_dtype = any(name in ("dtype", "torch_dtype") for name in said)
         for name in (*(() if is_adapted else ("use_peft",)), *(() if says_dtype else ("dtype",))):
             yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
     elif knows_model and _only_flags_suggest_adapters(placed, keys):
         yield Placed(("use_peft",), False)
+
+
+_SIZES = ("lora_r", "lora_rank", "lora_dim", "lora_alpha", "lora_dropout", "lora_bias", "lora_weight_path")
+
+
+def _is_mere_size(name: str, by_default: set[str]) -> bool:
+    """Whether a flag has the size of an adapter by default alone: that is no word on whether one is made."""
+    return name in _SIZES and name in by_default
 
 
 def _only_flags_suggest_adapters(placed: Iterable[Path], keys: Iterable[str]) -> bool:

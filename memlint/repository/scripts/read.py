@@ -29,7 +29,7 @@ from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
 from memlint.repository.scripts.start import start
-from memlint.repository.scripts.translate import config_word, format_of, is_verl
+from memlint.repository.scripts.translate import config_word, format_of, is_easyr1, is_verl
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
 from memlint.source.document import Document
@@ -256,7 +256,8 @@ class _Reader:
         self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
     ) -> ScriptLaunch | None:
         entry = files.program(launched)
-        asked = entry if not is_verl(launched) else None  # verl takes Hydra overrides: its code defines no flags
+        takes_overrides = is_verl(launched) or is_easyr1(launched)  # Hydra's, OmegaConf's: the code defines no flags
+        asked = entry if not takes_overrides else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
 from memlint.formats.trainer.recognise import is_training_arguments
-from memlint.repository.scripts.commands import LaunchCommand, is_open, options
+from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, keys_of, not_known
 from memlint.repository.scripts.handed_on import value_of
@@ -46,7 +46,9 @@ _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", 
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
 # ms-swift 4.6.0 cli/main.py:36: its options come in front of those of the command.
 _FILE_COMES_FIRST = ("llamafactory", "axolotl", "swift")
-WHOLE_PROGRAMS = ("verl", "openrlhf", "axolotl")
+WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl")
+_VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
+_HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
 # Keys of a LLaMA-Factory run that its other programs (such as scripts/vllm_infer.py) do not accept.
 _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
@@ -88,6 +90,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "axolotl" if config_word(command, "axolotl") else ""
     if is_verl(command):
         return "verl"
+    if is_easyr1(command):
+        return "easyr1"
     if is_openrlhf(command):
         return "openrlhf"
     names = {one.name for one in options(command.arguments)[0]}
@@ -107,19 +111,34 @@ def is_axolotl(command: LaunchCommand) -> bool:
 def config_word(command: LaunchCommand, format_name: str) -> Word | None:
     """The word that names the file with the run's values: the first argument, or for TRL and scripts with such a parser
     the value of `--config` or a file."""
+    named, others = options(command.arguments)
     if format_name in _FILE_COMES_FIRST:
         first = command.arguments[0] if command.arguments else None
-        return first if first is not None and first.text.endswith((".yaml", ".yml", ".json")) else None
-    named, others = options(command.arguments)
+        if first is not None and first.text.endswith((".yaml", ".yml", ".json")):
+            return first
+        return option_file(named) if format_name == "swift" else None
     found = [one.values[0] for one in named if one.name in CONFIG_OPTIONS and one.values]
     files = [one for one in others if one.text.endswith((".yaml", ".yml", ".json"))]
     return next(iter([*found[-1:], *files]), None)
 
 
+def option_file(named: Iterable[Option]) -> Word | None:
+    """The file that ms-swift 3 and 4.0 take from `--config`; its values come after the command's own, and count (3.12.6
+    cli/main.py, `prepare_config_args`)."""
+    return next((one.values[0] for one in named if one.name == "config" and one.values), None)
+
+
 CONFIG_OPTIONS = frozenset({"config", "config_file", "config_path", "cfg"})
 
 
-def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Placed]:
+# What a file of a format says besides, under names of its own.
+_OF_FORMAT: Mapping[str, tuple[str, ...]] = {
+    "swift": ("model", "tuner_type", "lora_rank", "max_length", "torch_dtype", "quant_bits"),
+    "llamafactory": ("model_name_or_path", "finetuning_type", "lora_rank", "cutoff_len", "quantization_bit"),
+}
+
+
+def of_file(word: Word, file: Document | None, given: set[str], format_name: str) -> Iterator[Placed]:
     """The values of the file that a command names, which the command may override. If the file cannot be read, the
     values that matter to memory are unknown."""
     if file is not None:
@@ -127,7 +146,7 @@ def of_file(word: Word, file: Document | None, given: set[str]) -> Iterator[Plac
         yield from (Placed((key,), deepcopy(value)) for key, value in file.value.items() if isinstance(key, str))
         return
     reason = f"`{word.text}` says it, which is not there or {NOT_READ}"
-    for key in (*MAY_BE_PASSED, "model_name_or_path"):
+    for key in (*MAY_BE_PASSED, *_OF_FORMAT.get(format_name, ("model_name_or_path",))):
         if key not in given:
             yield Placed((key,), f"${{{key}}}", unknown=reason)
 
@@ -149,13 +168,31 @@ def is_openrlhf(command: LaunchCommand) -> bool:
 
 
 def is_verl(command: LaunchCommand) -> bool:
-    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer."""
+    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer. A command that
+    names a file needs none."""
     text = command.program.text if command.program is not None else ""
+    if _VERL_PROGRAM.search(text) and any(one.name in _HYDRA_NAMES for one in options(command.arguments)[0]):
+        return True
     words = [word.text.lstrip("+~") for word in command.arguments]
     sections = {word.partition(".")[0] for word in words if "=" in word}
     if "actor_rollout_ref" in sections:
         return len(sections & _VERL_SECTIONS) > 1 and not any(word in text for word in ("eval", "generation"))
     return "sft_trainer" in text and {"data", "model", "trainer"} <= sections
+
+
+_EASYR1_PROGRAM = re.compile(r"(?:^|[./])verl[./]trainer[./]main(?:\.py)?$")
+_EASYR1_SECTIONS = frozenset(("worker", "data", "trainer", "algorithm"))
+
+
+def is_easyr1(command: LaunchCommand) -> bool:
+    """Whether the program accepts EasyR1's overrides: `verl.trainer.main` of EasyR1 or of a fork, or a program with
+    overrides of its section `worker`."""
+    text = command.program.text if command.program is not None else ""
+    names = {word.text.partition("=")[0] for word in command.arguments if "=" in word.text}
+    sections = {name.partition(".")[0] for name in names if "." in name}
+    if _EASYR1_PROGRAM.search(text):
+        return "config" in names or bool(sections & _EASYR1_SECTIONS)
+    return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:

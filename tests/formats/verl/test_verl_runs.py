@@ -625,3 +625,76 @@ def test_prime_trains_a_model_that_its_own_file_switches_on() -> None:
     run = read(changed(GRPO, reward_model__model__update="before"))
     assert run.stack.unmodelled_adds and "reward model" in run.stack.unmodelled
     assert not read(GRPO).stack.unmodelled
+
+
+OVERRIDES = "data.micro_batch_size_per_gpu=1 trainer.nnodes=1"
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ("--config-path configs/sft --config-name own.yaml", "/configs/sft/own.yaml"),
+        ("--config-path=../configs --config-name=own", "/verl/configs/own.yaml"),
+        ('--config-path="$PWD/configs" -cn own', "/configs/own.yaml"),
+        ("--config-name own", "/verl/trainer/config/own.yaml"),
+        ("--config-dir configs --config-name own", "/configs/own.yaml"),
+    ],
+)
+def test_overrides_lie_over_the_file_that_the_command_names(options: str, place: str) -> None:
+    """Each of Hydra's options takes one word: what comes after it are overrides."""
+    own = "data: {micro_batch_size_per_gpu: 8, max_length: 12000, train_batch_size: 16}\n"
+    own += "model: {partial_pretrain: Qwen/Qwen3-4B}\ntrainer: {n_gpus_per_node: 8}\n"
+    script = f"torchrun --nproc_per_node=4 -m verl.trainer.fsdp_sft_trainer {options} {OVERRIDES}\n"
+    workspace = in_memory({"/run.sh": script, place: own})
+    (found,) = workspace.documents("run.sh")
+    run = run_of(verl.parse(found, workspace.context()))
+    assert (run.model.name, run.batch.micro_batch_size, run.sequence.length) == ("Qwen/Qwen3-4B", 1, 12000)
+    assert [path.lstrip("/") for path in run.related] == [place.lstrip("/")]
+
+
+def test_a_named_file_lies_over_the_trainers_that_a_searchpath_finds() -> None:
+    own = "hydra: {searchpath: ['file://verl/trainer/config']}\ndefaults: [ppo_trainer, _self_]\n"
+    own += "data: {max_prompt_length: 1024}\nactor_rollout_ref: {actor: {ppo_micro_batch_size_per_gpu: 3}}\n"
+    theirs = json.dumps(changed(GRPO, data__max_prompt_length=100))
+    script = "python3 -m verl.trainer.main_ppo --config-path=$PWD/examples/config --config-name='multiturn' a.b=1\n"
+    files = {"/examples/config/multiturn.yaml": own, "/verl/trainer/config/ppo_trainer.yaml": theirs}
+    workspace = in_memory({"/run.sh": script, **files})
+    (found,) = workspace.documents("run.sh")
+    run = run_of(verl.parse(found, workspace.context()))
+    assert (run.batch.micro_batch_size, run.sequence.length) == (3, 1024 + 1536)
+
+
+@pytest.mark.parametrize(("name", "is_known"), [("my_agent", False), ("ppo_megatron_trainer", True)])
+def test_what_a_file_that_is_not_there_says_is_not_known(name: str, is_known: bool) -> None:
+    """verl's own names stand for its defaults."""
+    run = command(f"--config-name={name} actor_rollout_ref.model.path=some/model")
+    assert (run.sequence.length is not UNKNOWN) is is_known
+    assert is_known or "`my_agent`, a file that is not in the repository" in run.origins["sequence.length"].detail
+
+
+@pytest.mark.parametrize(
+    ("keys", "release", "trains"),
+    [
+        ({}, (), True),
+        ({ACTOR + "freeze_vision_tower": True}, (0, 5), False),
+        ({ACTOR + "freeze_vision_tower": True}, (), False),
+        ({ACTOR + "freeze_vision_tower": True}, (0, 9, 1), True),
+        ({"actor_rollout_ref__model__lora_rank": 8}, (), True),
+        (
+            {"actor_rollout_ref__model__lora_rank": 8, "actor_rollout_ref__model__exclude_modules": ".*visual.*"},
+            *((), False),
+        ),
+    ],
+)
+def test_a_tower_trains_unless_it_is_left_out(keys: dict[str, Any], release: tuple[int, ...], trains: bool) -> None:
+    sees = in_memory({}).context().find_model("Qwen/Qwen2.5-VL-7B-Instruct", "/")
+    around = known(versions={"verl": release} if release else {})._replace(find_model=lambda name, path: sees)
+    run = run_of(verl.parse(document(changed(GRPO, **keys)), around))
+    assert run.method.freeze_vision_tower is not trains
+    assert run.method.freeze_multi_modal_projector is not trains
+
+
+def test_the_sft_trainer_trains_a_tower() -> None:
+    sees = in_memory({}).context().find_model("Qwen/Qwen2.5-VL-7B-Instruct", "/")
+    run = run_of(verl.parse(document(SFT), known()._replace(find_model=lambda name, path: sees)))
+    assert not run.method.freeze_vision_tower

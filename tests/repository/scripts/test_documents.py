@@ -18,7 +18,7 @@ from memlint.hardware.catalog import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
-from memlint.run import UNKNOWN
+from memlint.run import UNKNOWN, get
 from memlint.source.document import Document
 
 FLAGS = "--model_name_or_path Qwen/Qwen2.5-7B --learning_rate 1e-5 --output_dir out --num_train_epochs 1 --bf16 True"
@@ -1137,3 +1137,27 @@ def test_scripts_of_trl_s_examples_are_known_by_their_names(script: str, task: s
     """`--reward_model_path` alone is PPO's as well."""
     start = one(f"python examples/scripts/{script}.py {FLAGS} --reward_model_path some/reward\n").start
     assert start is not None and start.program.task == task
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--rlhf_type grpo --config a.yaml", (64, 2)),
+        ("--config a.yaml --lora_rank 8", (64, 2)),
+        ("a.yaml --lora_rank 8", (8, 2)),
+    ],
+)
+def test_ms_swifts_file_from_an_option_comes_after_the_commands_own(words: str, expected: tuple[int, int]) -> None:
+    """ms-swift 3.12.6 cli/main.py appends it; a file in front (4.6.0) is what the options change."""
+    file = "model: Qwen/Qwen3-8B\nlora_rank: 64\nper_device_train_batch_size: 2\n"
+    found = one(f"SWIFT=swift\n$SWIFT rlhf {words}", files={"a.yaml": file}).value
+    assert (found["lora_rank"], found["per_device_train_batch_size"]) == expected
+    assert found["model"] == "Qwen/Qwen3-8B"
+
+
+def test_what_a_file_of_ms_swift_that_is_not_there_says_is_not_known() -> None:
+    (run,) = analysed("swift sft --config out/a.yaml --model Qwen/Qwen3-8B").runs
+    assert run.model.name == "Qwen/Qwen3-8B"
+    for field in ("method.rank", "method.kind", "sequence.length", "batch.micro_batch_size"):
+        assert get(run, field) is UNKNOWN
+        assert "out/a.yaml" in run.origins[field].detail

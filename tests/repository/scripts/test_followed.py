@@ -794,3 +794,29 @@ def test_a_command_that_the_repositorys_package_installs_starts_its_module() -> 
     assert document.value["per_device_train_batch_size"] == 2
     assert document.value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
     assert not in_memory({**files, "pyproject.toml": ""}).documents("go.sh")
+
+
+RECIPE = """\
+from dataclasses import dataclass
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+import recipes
+
+@dataclass
+class Arguments(TrainingArguments):
+    model_name_or_path: str = ""
+    recipe: str = "common"
+    lora_r: int = 64
+    lora_alpha: int = 16
+
+args = HfArgumentParser(Arguments).parse_args_into_dataclasses()[0]
+model = recipes.of(args.recipe).load(args)
+Trainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize(("words", "kind"), [("", UNKNOWN), ("--lora_r 8", "lora")])
+def test_the_default_size_of_an_adapter_is_no_adapter(words: str, kind: object) -> None:
+    """Where the model is made by code that is not followed: a recipe may train all of it."""
+    command = f"python train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out --bf16 True {words}"
+    found = run(command, {"train.py": RECIPE})
+    assert found.method.kind is kind or found.method.kind == kind

@@ -1,0 +1,181 @@
+"""Keys of EasyR1 whose meaning depends on others (0.3.3 verl/workers/fsdp_workers.py, verl/workers/actor/dp_actor.py).
+
+A micro-batch has `micro_batch_size_per_device_for_update` sequences. With `dynamic_batching` it has as many tokens as
+so many sequences of full length, which is the same at most.
+"""
+
+from __future__ import annotations
+
+import re
+
+from memlint.formats.fields import Fields, as_number, as_words
+from memlint.formats.target_patterns import put_targets
+from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.model import DTYPES
+from memlint.formats.vision_towers import apply_towers
+from memlint.run import UNKNOWN, Maybe, Model, Origin, ValueModel
+
+ACTOR, CRITIC, REFERENCE, ROLLOUT = (f"worker.{role}" for role in ("actor", "critic", "ref", "rollout"))
+UPDATE = "micro_batch_size_per_device_for_update"
+EXPERIENCE = "micro_batch_size_per_device_for_experience"
+RANK = f"{ACTOR}.model.lora.rank"
+_EXCLUDED = f"{ACTOR}.model.lora.exclude_modules"
+_OF_TOWER = re.compile(r"visual|vision")
+
+
+def read_dtype(fields: Fields, config: VerlConfig) -> None:
+    """Parameters, gradients and states are fp32 unless `torch_dtype` says otherwise; what an adapter leaves frozen is
+    bf16."""
+    key = f"{ACTOR}.fsdp.torch_dtype"
+    value = config.get(key)
+    dtype = DTYPES.get(str(value).lower(), UNKNOWN) if value is not None else "float32"
+    if dtype is UNKNOWN:
+        detail = config.origin(key).detail or f"`{key}` is no dtype that is known here"
+        fields.unknown("model.weights_dtype", detail)
+        fields.unknown("precision.trainable_dtype", detail)
+        return
+    fields.put("precision.trainable_dtype", dtype, config.origin(key))
+    frozen = "bfloat16" if config.integer(RANK) else dtype
+    fields.put("model.weights_dtype", frozen, config.origin(key))
+
+
+def read_adapter(fields: Fields, config: VerlConfig) -> None:
+    """A rank above 0 makes an adapter in `torch_dtype`."""
+    if config.get(RANK) is UNKNOWN:
+        fields.unknown("method.kind", config.origin(RANK).detail or f"`{RANK}` is a placeholder")
+        return
+    rank = config.integer(RANK)
+    fields.put("method.kind", "lora" if rank else "full", config.origin(RANK))
+    if rank:
+        fields.put("method.rank", rank, config.origin(RANK))
+        fields.infer("method.adapter_dtype", fields.get("precision.trainable_dtype"), "EasyR1 casts what trains")
+
+
+def read_targets(fields: Fields, config: VerlConfig) -> None:
+    """Names with commas between them, or `all-linear`."""
+    key = f"{ACTOR}.model.lora.target_modules"
+    value = config.get(key)
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else as_words(value)
+    put_targets(fields, list(names or ("all-linear",)), config.origin(key), config.architecture)
+
+
+def read_towers(fields: Fields, config: VerlConfig) -> None:
+    """A vision tower trains unless it is frozen, or an adapter's `exclude_modules` leaves it out."""
+    key = f"{ACTOR}.model.freeze_vision_tower"
+    excluded = bool(config.integer(RANK)) and _OF_TOWER.search(str(config.raw(_EXCLUDED))) is not None
+    apply_towers(
+        fields, config.architecture, excluded or config.flag(key), config.origin(_EXCLUDED if excluded else key)
+    )
+
+
+def read_sharding(fields: Fields, config: VerlConfig) -> None:
+    """`fsdp_size` below the number of GPUs makes groups of that many, which hold copies."""
+    key = f"{ACTOR}.fsdp.enable_full_shard"
+    size, world = config.integer(f"{ACTOR}.fsdp.fsdp_size"), fields.get("parallelism.world_size")
+    hybrid = size is not None and isinstance(world, int) and size < world
+    full = config.flag(key)
+    names = ("HYBRID_SHARD", "HYBRID_SHARD_ZERO2") if hybrid else ("FULL_SHARD", "SHARD_GRAD_OP")
+    fields.put("parallelism.fsdp.strategy", names[not full], config.origin(key))
+    fields.put("parallelism.fsdp.reshard_after_forward", full, config.origin(key))
+    if hybrid:
+        fields.put("parallelism.fsdp.shard_group_size", size, config.origin(f"{ACTOR}.fsdp.fsdp_size"))
+
+
+def read_ulysses(fields: Fields, config: VerlConfig) -> None:
+    key = f"{ACTOR}.ulysses_size"
+    degree, world = config.integer(key) or 1, fields.get("parallelism.world_size")
+    fields.put("parallelism.sequence_parallel_size", degree, config.origin(key))
+    if isinstance(world, int):
+        fields.infer("parallelism.data_parallel_size", max(1, world // degree), "GPUs over the Ulysses degree")
+    else:
+        fields.unknown("parallelism.data_parallel_size", "the number of GPUs is not known")
+
+
+def read_batch(fields: Fields, config: VerlConfig) -> None:
+    """The update's micro-batch, and how many of them make `global_batch_size` prompts with their responses."""
+    key = f"{ACTOR}.{UPDATE}"
+    held = _sequences_a_rank(fields, config, f"{ACTOR}.global_batch_size")
+    _put_rows(fields, config, "batch.micro_batch_size", key, held)
+    micro = fields.get("batch.micro_batch_size")
+    if held and isinstance(micro, int):
+        origin = config.origin(f"{ACTOR}.global_batch_size")
+        fields.put("batch.gradient_accumulation_steps", max(1, -(-held // micro)), origin)
+    else:
+        reason = "it follows from the global batch and the number of GPUs"
+        fields.unknown("batch.gradient_accumulation_steps", reason)
+
+
+def read_experience(fields: Fields, config: VerlConfig) -> None:
+    """The forward for log-probabilities, of the policy and, unless `disable_kl`, of a reference: a copy, or the policy
+    without its adapter."""
+    key = f"{ACTOR}.{EXPERIENCE}"
+    held = _sequences_a_rank(fields, config, "data.rollout_batch_size")
+    _put_rows(fields, config, "rollout.log_prob_micro_batch_size", key, held)
+    if config.flag("algorithm.disable_kl"):
+        fields.put("method.reference_model", "none", config.origin("algorithm.disable_kl"))
+        return
+    kind = "shared" if fields.get("method.kind") == "lora" else "copy"
+    fields.put("method.reference_model", kind, config.origin("algorithm.disable_kl"))
+    _put_rows(fields, config, "rollout.reference_micro_batch_size", key, held)
+    switches = (f"{REFERENCE}.fsdp.enable_cpu_offload", f"{REFERENCE}.offload.offload_params")
+    on = next((name for name in switches if config.flag(name)), switches[0])
+    fields.put("rollout.offloads_reference", config.flag(on), config.origin(on))
+
+
+def _put_rows(fields: Fields, config: VerlConfig, field: str, key: str, held: int | None) -> None:
+    rows = config.integer(key)
+    if rows is None:
+        fields.unknown(field, config.origin(key).detail or f"`{key}` is not known")
+    else:
+        fields.put(field, min(rows, held) if held else rows, config.origin(key))
+
+
+def _sequences_a_rank(fields: Fields, config: VerlConfig, prompts_key: str) -> int | None:
+    """Sequences of a batch on one rank: prompts with their responses; None where one of the sizes is not known."""
+    prompts, each = config.integer(prompts_key), config.integer(f"{ROLLOUT}.n")
+    ranks = fields.get("parallelism.data_parallel_size")
+    return max(1, prompts * each // ranks) if prompts and each and isinstance(ranks, int) else None
+
+
+def read_share(fields: Fields, config: VerlConfig) -> None:
+    key = f"{ROLLOUT}.gpu_memory_utilization"
+    share = as_number(config.get(key))
+    if share is not None and 0 < share <= 1:
+        fields.put("rollout.share", float(share), config.origin(key))
+    else:
+        fields.unknown("rollout.share", config.origin(key).detail or "the engine's share of the card is not known")
+
+
+def read_stage(fields: Fields, config: VerlConfig) -> None:
+    """`gae` is PPO with a critic; the others compare the responses to one prompt."""
+    key = "algorithm.adv_estimator"
+    is_ppo = config.word(key) == "gae"
+    fields.put("method.stage", "ppo" if is_ppo else "grpo", config.origin(key))
+    if is_ppo:
+        _read_critic(fields, config)
+
+
+def _read_critic(fields: Fields, config: VerlConfig) -> None:
+    """A token classifier of its own beside the policy (fsdp_workers.py, role "critic")."""
+    name = config.get(f"{CRITIC}.model.model_path")
+    found = config.context.find_model(name, config.own.document.path) if isinstance(name, str) else None
+    architecture = found.architecture if found is not None and found.architecture is not None else UNKNOWN
+    given = config.get(f"{CRITIC}.fsdp.torch_dtype")
+    dtype: Maybe[str] = "float32" if given is None else DTYPES.get(str(given).lower(), UNKNOWN)
+    model = Model(name=name if isinstance(name, str) else UNKNOWN, architecture=architecture, weights_dtype=dtype)
+    key = f"{CRITIC}.{UPDATE}"
+    rows = config.integer(key)
+    value = ValueModel(
+        model,
+        UNKNOWN if rows is None else rows,
+        0,
+        config.flag(f"{CRITIC}.model.enable_gradient_checkpointing"),
+        config.flag(f"{CRITIC}.offload.offload_params"),
+        config.flag(f"{CRITIC}.offload.offload_optimizer"),
+    )
+    origin = config.origin(key)
+    fields.put("method.value_model", value, config.origin("algorithm.adv_estimator"))
+    if rows is None:
+        fields.put("method.value_model.micro_batch_size", UNKNOWN, Origin("unknown", detail=f"`{key}` is not set"))
+    else:
+        fields.put("method.value_model.micro_batch_size", rows, origin)
