@@ -80,10 +80,15 @@ MBART = Family(
     model_types=("mbart", "pegasus", "blenderbot"),
     classes=("MBartEncoder", "MBartDecoder", "Pegasus", "BlenderbotEncoder", "BlenderbotDecoder"),
     attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    computes_mlp_itself=True,
     loss=_WITH_BIAS,
 )
 WHISPER = Family(
-    model_types=("m2m_100", "whisper"), classes=("M2M100", "Whisper"), attention=_FP32_WEIGHTS, loss=_OWN_LOSS
+    model_types=("m2m_100", "whisper"),
+    classes=("M2M100", "Whisper"),
+    attention=_FP32_WEIGHTS,
+    computes_mlp_itself=True,
+    loss=_OWN_LOSS,
 )
 # models/t5/modeling_t5.py, T5Attention.compute_bias and forward, T5DenseActDense, T5Stack and
 # T5ForConditionalGeneration.forward; eager attention with softmax in fp32 up to 5.14

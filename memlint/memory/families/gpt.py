@@ -81,6 +81,7 @@ MPT = Family(
 # models/opt/modeling_opt.py:239-242, v4.38.2
 OPT = Family(
     model_types=("opt",),
+    computes_mlp_itself=True,
     attention=AttentionTraits(sdpa=since(4, 46), softmax_kept_dtype=before(4, 46), softmax_upcasts_fp16=True),
     loss=_OWN_LOSS,
 )

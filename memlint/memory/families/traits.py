@@ -309,6 +309,8 @@ class Family(NamedTuple):
     fp32_residual: bool = False
     # The MLP drops what its second projection reads, which is cast to that projection's dtype.
     drops_inside_mlp: bool = False
+    # A layer computes its MLP itself, so that the normed input is gone once the first projection has read it.
+    computes_mlp_itself: bool = False
     # A buffer says of every position which others it may see, one byte each, whatever the length of a sequence.
     keeps_causal_buffer: bool = False
     # Dropout follows the norm after the last layer.

@@ -44,8 +44,11 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     if shape.cross_attention is not None:
         residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
     normed = _norm(context, shape, roles, residual)
-    mlp_output = _mlp_block(context, shape, roles, normed)
-    tape.drop(normed)
+    if context.family.computes_mlp_itself:
+        mlp_output = _residual_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
+    else:
+        mlp_output = _mlp_block(context, shape, roles, normed)
+        tape.drop(normed)
     if shape.mlp.parallel_experts:
         mlp_output = _with_experts(context, shape, roles, residual, mlp_output)
     mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
