@@ -74,8 +74,9 @@ def _plus_cross_attention(
 
 def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMixer, x: Value) -> Value:
     """Attention from `x` to the encoder's output. The gradient of that is summed over the decoder's layers, outside of
-    this one; a checkpointed layer sums its own share first."""
-    tape = context.tape
+    this one; a checkpointed layer sums its own share first. The variable that held the weights of the attention before
+    holds its own afterwards (`hidden_states, _ = ...`)."""
+    tape, held_before = context.tape, len(context.held)
     encoded = Value(
         Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
     )
@@ -90,7 +91,10 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     tape.drop(query, key, value)
     found = project(context, "cross_output", mixed, "hidden")
     tape.drop(mixed)
-    return _residual_dropout(context, shape, found)
+    after = _residual_dropout(context, shape, found)
+    tape.drop(*context.held[:held_before])
+    del context.held[:held_before]
+    return after
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
