@@ -98,6 +98,7 @@ T5 = Family(
     attention=AttentionTraits(
         sdpa=since(5, 15), softmax_kept_dtype=since(5, 15), keeps_weights_dtype=True, position_bias=True
     ),
+    norm=NormTraits(multiplies_input=True),
     drops_inside_mlp=True,
     drops_last_norm=True,
     loss=_OWN_LOSS._replace(scales_input=True),

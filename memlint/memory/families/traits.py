@@ -114,6 +114,8 @@ class NormTraits(NamedTuple):
 
     # RMSNorm multiplies by its weight before it casts back to half precision, so that the product is fp32.
     scales_in_fp32: bool = False
+    # RMSNorm multiplies its input by the fp32 root, not the fp32 copy whose mean it takes: both are kept.
+    multiplies_input: bool = False
     # A LayerNorm written out in fp32, op by op.
     centred: bool = False
     # A layer norms the outputs of attention and MLP instead of their inputs.

@@ -268,7 +268,8 @@ def _norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
         return norm.layer(context.tape, x, roles.norm, "rows", width, in_dtype)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
-    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))
+    of_input = context.family.norm.multiplies_input
+    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape), of_input)
 
 
 def _scales_in_fp32(context: LayerContext, shape: DecoderLayer) -> bool:
