@@ -131,6 +131,8 @@ class NormTraits(NamedTuple):
     holds_first_norm: bool = False
     # They hold that of attention.
     holds_attention: bool = False
+    # They hold the second norm's output until the MLP's is added.
+    holds_second_norm: bool = False
 
 
 class RouterTraits(NamedTuple):

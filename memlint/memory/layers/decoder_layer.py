@@ -44,6 +44,7 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     if shape.cross_attention is not None:
         residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
     normed = _norm(context, shape, roles, residual)
+    held += [ops.hold(normed)] if traits.holds_second_norm else []
     if context.family.computes_mlp_itself:
         mlp_output = _residual_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
     else:
@@ -221,14 +222,16 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
 
 def _norm_after_sums(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """`norm(attention(x) + x)`, then the same with the MLP (transformers 5.23 models/bert/modeling_bert.py)."""
-    residual = _normed_sum(context, shape, roles, _token_mixer(context, shape, roles, x), x)
+    mixed = _token_mixer(context, shape, roles, x)
+    held = (ops.hold(mixed),) if context.family.norm.holds_attention else ()
+    residual = _normed_sum(context, shape, roles, mixed, x)
     if shape.cross_attention is not None:
         mixed = _cross_attention(context, shape, shape.cross_attention, residual)
         summed = _normed_sum(context, shape, roles, mixed, residual)
         context.tape.drop(residual)
         residual = summed
     found = _normed_sum(context, shape, roles, _mlp_block(context, shape, roles, residual), residual)
-    context.tape.drop(residual)
+    context.tape.drop(residual, *held)
     return found
 
 
