@@ -105,6 +105,7 @@ T5 = Family(
     ),
     norm=NormTraits(multiplies_input=True),
     drops_inside_mlp=True,
+    casts_inside_mlp=True,
     drops_last_norm=True,
     loss=_OWN_LOSS._replace(scales_input=True),
 )

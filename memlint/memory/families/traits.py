@@ -95,6 +95,8 @@ class RotaryTraits(NamedTuple):
     factors_in_fp32: bool = False
     # Each layer makes fp32 tables of its own, with every number of the model's twice, and keeps them.
     spreads_tables: bool = False
+    # Each layer casts the tables of each sequence to fp32, and keeps the copies.
+    casts_tables: bool = False
     # Queries are rotated by a call of their own, and done when keys are projected or rotated.
     one_by_one: bool = False
     # Cosine and sine stay fp32, and so do the products with them.
@@ -311,8 +313,10 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
-    # The MLP drops what its second projection reads, which is cast to that projection's dtype.
+    # The MLP drops what its last projection reads.
     drops_inside_mlp: bool = False
+    # It casts that to the dtype of the projection's weight.
+    casts_inside_mlp: bool = False
     # A layer computes its MLP itself, so that the normed input is gone once the first projection has read it.
     computes_mlp_itself: bool = False
     # A buffer says of every position which others it may see, one byte each, whatever the length of a sequence.

@@ -66,12 +66,13 @@ def _largest(context: LayerContext, x: Value) -> Value:
 
 
 def _dropped_inside(context: LayerContext, shape: Mlp, x: Value) -> Value:
-    """`dropout(x).to(wo.weight.dtype)` (transformers 5.23 models/t5/modeling_t5.py, T5DenseActDense)."""
-    tape = context.tape
-    if not context.family.drops_inside_mlp:
+    """`dropout(x)`, and T5's `.to(wo.weight.dtype)` (transformers 5.23 models/t5/modeling_t5.py, T5DenseActDense)."""
+    tape, family = context.tape, context.family
+    if not family.drops_inside_mlp:
         return x
     after = ops.dropout(tape, x) if shape.dropout else ops.hold(x)
-    found = ops.cast(tape, after, context.linears["down"].weight.width or after.width)
+    width = context.linears["down"].weight.width if family.casts_inside_mlp else 0
+    found = ops.cast(tape, after, width or after.width)
     tape.drop(x, after)
     return found
 
