@@ -98,6 +98,7 @@ _ROUTER = RouterTraits(scores="product", result="scores", chosen_first=True)
 GPT_OSS = Family(
     model_types=("gpt_oss",),
     classes=("GptOss",),
+    norm=NormTraits(scales_in_fp32=True),
     attention=AttentionTraits(sdpa=NEVER, concatenates_sinks=True),
     experts=ExpertTraits(_ROUTER, clamps_gate=True, inputs_first=True, stacked=ALWAYS, copied=before(5)),
     liger=LigerTraits(supported=True),
