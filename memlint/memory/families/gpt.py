@@ -40,9 +40,7 @@ GPT_BIGCODE = Family(
     loss=_OWN_LOSS,
     keeps_causal_buffer=True,
 )
-GPT_NEO = Family(
-    model_types=("gpt_neo",), classes=("GPTNeoBlock",), norm=_HOLDS, attention=AttentionTraits(sdpa=NEVER)
-)
+GPT_NEO = Family(model_types=("gpt_neo",), classes=("GPTNeoBlock",), norm=_HOLDS, attention=AttentionTraits(sdpa=NEVER))
 # models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
 GPT_NEOX = Family(
     model_types=("gpt_neox",),
