@@ -38,7 +38,8 @@ def _until_loss(step: TrainingStep) -> int:
         return 0
     biases = sum(bias_bytes(step)[1:]) if shares_biases(step) else 0
     biases += _bias_of_encoder(step)
-    return masks_bytes(step) + biases + (_rotary_tables(step) if _spreads_tables(step) else 0)
+    masks = _masks_of_one_side(step) if step.kernels.mask and step.architecture.encoder_decoder else masks_bytes(step)
+    return masks + biases + (_rotary_tables(step) if _spreads_tables(step) else 0)
 
 
 def _bias_of_encoder(step: TrainingStep) -> int:
@@ -137,10 +138,21 @@ def masks_bytes(step: TrainingStep) -> int:
 
 
 def _masks_of_both_sides(step: TrainingStep) -> int:
-    """Bytes of the masks of an encoder, of its decoder, and between them; an encoder of sound has none."""
+    """Bytes of the masks of an encoder, of its decoder, and between them."""
+    return sum(_masks_by_side(step))
+
+
+def _masks_of_one_side(step: TrainingStep) -> int:
+    """Bytes of the masks of the side whose are larger: those of an encoder are gone when its decoder runs."""
+    return max(_masks_by_side(step))
+
+
+def _masks_by_side(step: TrainingStep) -> tuple[int, int]:
+    """Bytes of the masks of an encoder, and of its decoder with those between them; an encoder of sound has none."""
     length, source = step.tokens.length, 0 if step.architecture.mel_bins else step.tokens.source
-    pairs = (length * length, source * length, source * source)
-    return sum(rounded(step.tokens.sequences * each * step.mask_width) for each in pairs)
+    pairs = (source * source, source * length, length * length)
+    of_encoder, *of_decoder = (rounded(step.tokens.sequences * each * step.mask_width) for each in pairs)
+    return of_encoder, sum(of_decoder)
 
 
 def _distances_and_mask(step: TrainingStep) -> int:

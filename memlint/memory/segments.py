@@ -66,6 +66,7 @@ def segments(
         if step.architecture.encoder_decoder and step.tokens is not target.tokens and decodes(step, kind):
             step_segments.append(encoder_end_segment(target, units, state, step_segments[-1].profile.width))
             step = target._replace(width=step_segments[-1].profile.width)
+            input_requires_grad = token_embedding(units[0]).trainable  # the decoder's first layer reads its embedding
         if key not in kinds:
             kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
         for part_run, part in _split_every_n(step, unit):

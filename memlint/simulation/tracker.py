@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 BLOCK = 512
+USES_BY_ENGINE = 4  # references to a gradient that is added to, inside of a dispatch mode, if nothing else holds it
 Temporaries = Callable[[Any, tuple[Any, ...], Any], int]
 
 
@@ -171,10 +172,12 @@ class Tracker(TorchDispatchMode):  # type: ignore[misc]
 
 
 def accumulated_in_place(func: Any, args: tuple[Any, ...]) -> torch.Tensor | None:
-    """Adds the second gradient of a value to the first in place, as the autograd engine does with plain tensors.
+    """Adds the second gradient of a value to the first in place, as the autograd engine does with plain tensors that
+    nothing else holds (torch 2.13 torch/csrc/autograd/input_buffer.cpp, can_accumulate_inplace).
 
-    The engine does not do so with tensor subclasses such as fake tensors (torch/csrc/autograd/input_buffer.cpp,
-    can_accumulate_inplace): the simulation would then show a buffer that no GPU allocates.
+    The engine does not do so with tensor subclasses such as fake tensors: the simulation would then show a buffer that
+    no GPU allocates. A gradient that something else holds is not written over: reentrant checkpointing holds that of
+    the layer's output until the layer's backward ends.
     """
     if func is not torch.ops.aten.add.Tensor or torch.is_grad_enabled() or len(args) < 2:
         return None
@@ -182,6 +185,7 @@ def accumulated_in_place(func: Any, args: tuple[Any, ...]) -> torch.Tensor | Non
     if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor):
         return None
     dense = old.untyped_storage().nbytes() == old.numel() * old.element_size()
+    dense = dense and old._use_count() <= USES_BY_ENGINE
     return old if dense and old.shape == new.shape and old.dtype == new.dtype else None
 
 

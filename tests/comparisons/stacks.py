@@ -184,7 +184,7 @@ def fitcheck(row: Row) -> Run:
         batch=Batch(row["micro_batch_size"], 1),
         sequence=Sequence(row["seq_len"], length_is_bound=False),
         attention=Attention("eager" if row["attention"].startswith("eager") else "sdpa"),
-        checkpointing=Checkpointing("full", reentrant=True),
+        checkpointing=Checkpointing("full", reentrant=False),
         loss=Loss("plain", upcast_logits=False, keeps_logits=True),
         optimizer=Optimizer("adamw_torch", max_grad_norm=0.0),
         parallelism=Parallelism(1, 1, 1),

@@ -58,6 +58,17 @@ def simulated(settings: StepSettings, config: dict[str, Any] = LLAMA, kind: str 
     return simulate_settings(kind, config, settings)
 
 
+def test_reentrant_checkpointing_holds_the_gradient_of_a_layers_output() -> None:
+    """The engine adds to a gradient in place unless something holds it: torch's CheckpointFunction holds that of the
+    layer's output, beside the output itself."""
+    pure = FULL._replace(
+        sequence_length=2048, attention="eager", trainable="bfloat16", autocast="", outputs_to_fp32=False
+    )
+    once, never = (simulated(pure._replace(checkpointing=kind)) for kind in ("reentrant", "non_reentrant"))
+    hidden = 2 * 2 * 2048 * LLAMA["hidden_size"]
+    assert once.backward - never.backward == 2 * hidden
+
+
 def test_a_tracker_counts_each_storage_once() -> None:
     tracker = Tracker()
     tracker.begin("forward")

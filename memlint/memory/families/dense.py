@@ -65,7 +65,7 @@ HUNYUAN_VL = HUNYUAN._replace(
     model_types=("hunyuan_vl",),
     classes=("HunYuanVL",),
     code=since(5),
-    rotary=RotaryTraits(in_fp32=True),
+    rotary=RotaryTraits(in_fp32=True, casts_tables=True),
     liger=LigerTraits(),
 )
 # models/nemotron/modeling_nemotron.py, NemotronLayerNorm1P

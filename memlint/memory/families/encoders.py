@@ -18,10 +18,9 @@ _OWN_LOSS = LossTraits(in_own_dtype=ALWAYS, shifts=False)
 # models/bert/modeling_bert.py, eager_attention_forward: softmax without a dtype, and dropout of what it gives
 _FP32_WEIGHTS = AttentionTraits(softmax_keeps_dtype=True, keeps_weights_dtype=True)
 BERT = Family(
-    model_types=("bert", "roberta", "xlm-roberta", "camembert", "electra", "data2vec-text", "ernie", "nomic_bert")
-    + ("jina_embeddings_v3",),
+    model_types=("bert", "roberta", "xlm-roberta", "camembert", "electra", "data2vec-text", "ernie"),
     classes=("BertLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer", "ElectraLayer", "Data2VecTextLayer")
-    + ("ErnieLayer", "NomicBertLayer", "JinaEmbeddingsV3Layer"),
+    + ("ErnieLayer",),
     attention=_FP32_WEIGHTS,
     norm=NormTraits(after_sums=True),
     loss=_OWN_LOSS,
@@ -33,8 +32,14 @@ DISTILBERT = Family(
     norm=BERT.norm,
     loss=_OWN_LOSS,
 )
+# models/nomic_bert/modeling_nomic_bert.py, NomicBertLayer.forward: `attention_output`
+NOMIC = BERT._replace(
+    model_types=("nomic_bert", "jina_embeddings_v3"),
+    classes=("NomicBertLayer", "JinaEmbeddingsV3Layer"),
+    norm=NormTraits(after_sums=True, holds_attention=True),
+)
 # models/gte/modeling_gte.py, GteMLP.forward
-GTE = BERT._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
+GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
@@ -80,10 +85,15 @@ MBART = Family(
     model_types=("mbart", "pegasus", "blenderbot"),
     classes=("MBartEncoder", "MBartDecoder", "Pegasus", "BlenderbotEncoder", "BlenderbotDecoder"),
     attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    computes_mlp_itself=True,
     loss=_WITH_BIAS,
 )
 WHISPER = Family(
-    model_types=("m2m_100", "whisper"), classes=("M2M100", "Whisper"), attention=_FP32_WEIGHTS, loss=_OWN_LOSS
+    model_types=("m2m_100", "whisper"),
+    classes=("M2M100", "Whisper"),
+    attention=_FP32_WEIGHTS,
+    computes_mlp_itself=True,
+    loss=_OWN_LOSS,
 )
 # models/t5/modeling_t5.py, T5Attention.compute_bias and forward, T5DenseActDense, T5Stack and
 # T5ForConditionalGeneration.forward; eager attention with softmax in fp32 up to 5.14
@@ -93,11 +103,13 @@ T5 = Family(
     attention=AttentionTraits(
         sdpa=since(5, 15), softmax_kept_dtype=since(5, 15), keeps_weights_dtype=True, position_bias=True
     ),
+    norm=NormTraits(multiplies_input=True),
     drops_inside_mlp=True,
+    casts_inside_mlp=True,
     drops_last_norm=True,
     loss=_OWN_LOSS._replace(scales_input=True),
 )
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (T5, UMT5, BERT, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, MPNET, BART, MBART, WHISPER)
+ROWS = (T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, MPNET, BART, MBART, WHISPER)

@@ -11,6 +11,7 @@ from memlint.memory.families.traits import (
     ExpertTraits,
     Family,
     LigerTraits,
+    NormTraits,
     RotaryTraits,
     RouterTraits,
     since,
@@ -85,6 +86,7 @@ AFMOE = Family(
     model_types=("afmoe",),
     code=since(5),
     classes=("Afmoe",),
+    norm=NormTraits(scales_in_fp32=True),
     experts=ExpertTraits(routers.KEEPS_FP32, shared_first=True, peft_stacked_targets=_STACKED_TARGETS),
 )
 SOLAR_OPEN = Family(

@@ -22,20 +22,25 @@ from memlint.memory.families.traits import (
 
 _OWN_LOSS = LossTraits(in_own_dtype=before(4, 48))
 
+# models/gpt2/modeling_gpt2.py, GPT2Block.forward: `attn_output` and `feed_forward_hidden_states`
+_HOLDS = NormTraits(holds_attention=True, holds_second_norm=True)
 GPT2 = Family(
     model_types=("gpt2",),
     classes=("GPT2",),
+    norm=_HOLDS,
     attention=AttentionTraits(sdpa=since(4, 42), softmax_keeps_dtype=True),
     loss=_OWN_LOSS,
 )
 # models/gpt_bigcode/modeling_gpt_bigcode.py:382, `self.bias = nn.Buffer(torch.tril(...))`
 GPT_BIGCODE = Family(
     model_types=("gpt_bigcode",),
+    classes=("GPTBigCode",),
+    norm=_HOLDS,
     attention=AttentionTraits(sdpa=since(4, 36)),
     loss=_OWN_LOSS,
     keeps_causal_buffer=True,
 )
-GPT_NEO = Family(model_types=("gpt_neo",), attention=AttentionTraits(sdpa=NEVER))
+GPT_NEO = Family(model_types=("gpt_neo",), classes=("GPTNeoBlock",), norm=_HOLDS, attention=AttentionTraits(sdpa=NEVER))
 # models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
 GPT_NEOX = Family(
     model_types=("gpt_neox",),
@@ -81,6 +86,7 @@ MPT = Family(
 # models/opt/modeling_opt.py:239-242, v4.38.2
 OPT = Family(
     model_types=("opt",),
+    computes_mlp_itself=True,
     attention=AttentionTraits(sdpa=since(4, 46), softmax_kept_dtype=before(4, 46), softmax_upcasts_fp16=True),
     loss=_OWN_LOSS,
 )
@@ -90,6 +96,7 @@ _ROUTER = RouterTraits(scores="product", result="scores", chosen_first=True)
 GPT_OSS = Family(
     model_types=("gpt_oss",),
     classes=("GptOss",),
+    norm=NormTraits(scales_in_fp32=True),
     attention=AttentionTraits(sdpa=NEVER, concatenates_sinks=True),
     experts=ExpertTraits(_ROUTER, clamps_gate=True, inputs_first=True, stacked=ALWAYS, copied=before(5)),
     liger=LigerTraits(supported=True),

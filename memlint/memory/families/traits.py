@@ -95,6 +95,8 @@ class RotaryTraits(NamedTuple):
     factors_in_fp32: bool = False
     # Each layer makes fp32 tables of its own, with every number of the model's twice, and keeps them.
     spreads_tables: bool = False
+    # Each layer casts the tables of each sequence to fp32, and keeps the copies.
+    casts_tables: bool = False
     # Queries are rotated by a call of their own, and done when keys are projected or rotated.
     one_by_one: bool = False
     # Cosine and sine stay fp32, and so do the products with them.
@@ -114,6 +116,8 @@ class NormTraits(NamedTuple):
 
     # RMSNorm multiplies by its weight before it casts back to half precision, so that the product is fp32.
     scales_in_fp32: bool = False
+    # RMSNorm multiplies its input by the fp32 root, not the fp32 copy whose mean it takes: both are kept.
+    multiplies_input: bool = False
     # A LayerNorm written out in fp32, op by op.
     centred: bool = False
     # A layer norms the outputs of attention and MLP instead of their inputs.
@@ -129,6 +133,8 @@ class NormTraits(NamedTuple):
     holds_first_norm: bool = False
     # They hold that of attention.
     holds_attention: bool = False
+    # They hold the second norm's output until the MLP's is added.
+    holds_second_norm: bool = False
 
 
 class RouterTraits(NamedTuple):
@@ -307,8 +313,12 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
-    # The MLP drops what its second projection reads, which is cast to that projection's dtype.
+    # The MLP drops what its last projection reads.
     drops_inside_mlp: bool = False
+    # It casts that to the dtype of the projection's weight.
+    casts_inside_mlp: bool = False
+    # A layer computes its MLP itself, so that the normed input is gone once the first projection has read it.
+    computes_mlp_itself: bool = False
     # A buffer says of every position which others it may see, one byte each, whatever the length of a sequence.
     keeps_causal_buffer: bool = False
     # Dropout follows the norm after the last layer.

@@ -80,16 +80,12 @@ def _recomputation(
     zeros = [tape.new(value.extent, value.width) for value in returned if mode.reentrant]
     if not mode.reentrant:
         tape.drop(y, *returned)
-    # CheckpointFunction.backward holds its arguments; where the output is a sum, its gradient is that of the residual
-    # stream, in which later ones are added (torch 2.13 utils/checkpoint.py).
-    family = families.of_layer(shape.class_name)
-    is_no_sum = family.scales_output or family.norm.after_sums or shape.streams > 1
-    held = [incoming_gradient] if mode.reentrant and is_no_sum else []
-    incoming_gradient.references += len(held)
+    # CheckpointFunction.backward holds its arguments (torch 2.13 utils/checkpoint.py). Where the output is a sum, its
+    # gradient is that of the residual stream, and the engine adds the next one out of place.
+    incoming_gradient.references += mode.reentrant
     tape.backward(y, incoming_gradient)
-    for storage in held:
-        tape.release(storage)
     if mode.reentrant:  # unused outputs get zeros as gradients
+        tape.release(incoming_gradient)
         tape.drop(y, *returned, *zeros)
     tape.drop(x)
     return tape.take_peaks(), tape.live_now(), y.width

@@ -44,8 +44,12 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     if shape.cross_attention is not None:
         residual = _plus_cross_attention(context, shape, shape.cross_attention, roles, residual)
     normed = _norm(context, shape, roles, residual)
-    mlp_output = _mlp_block(context, shape, roles, normed)
-    tape.drop(normed)
+    held += [ops.hold(normed)] if traits.holds_second_norm else []
+    if context.family.computes_mlp_itself:
+        mlp_output = _residual_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
+    else:
+        mlp_output = _mlp_block(context, shape, roles, normed)
+        tape.drop(normed)
     if shape.mlp.parallel_experts:
         mlp_output = _with_experts(context, shape, roles, residual, mlp_output)
     mlp_output = _layer_scale(context, roles, _post_norm(context, shape, roles, mlp_output))
@@ -71,8 +75,9 @@ def _plus_cross_attention(
 
 def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMixer, x: Value) -> Value:
     """Attention from `x` to the encoder's output. The gradient of that is summed over the decoder's layers, outside of
-    this one; a checkpointed layer sums its own share first."""
-    tape = context.tape
+    this one; a checkpointed layer sums its own share first. The variable that held the weights of the attention before
+    holds its own afterwards (`hidden_states, _ = ...`)."""
+    tape, held_before = context.tape, len(context.held)
     encoded = Value(
         Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
     )
@@ -87,7 +92,10 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     tape.drop(query, key, value)
     found = project(context, "cross_output", mixed, "hidden")
     tape.drop(mixed)
-    return _residual_dropout(context, shape, found)
+    after = _residual_dropout(context, shape, found)
+    tape.drop(*context.held[:held_before])
+    del context.held[:held_before]
+    return after
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
@@ -214,14 +222,16 @@ def _norm_after(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Val
 
 def _norm_after_sums(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """`norm(attention(x) + x)`, then the same with the MLP (transformers 5.23 models/bert/modeling_bert.py)."""
-    residual = _normed_sum(context, shape, roles, _token_mixer(context, shape, roles, x), x)
+    mixed = _token_mixer(context, shape, roles, x)
+    held = (ops.hold(mixed),) if context.family.norm.holds_attention else ()
+    residual = _normed_sum(context, shape, roles, mixed, x)
     if shape.cross_attention is not None:
         mixed = _cross_attention(context, shape, shape.cross_attention, residual)
         summed = _normed_sum(context, shape, roles, mixed, residual)
         context.tape.drop(residual)
         residual = summed
     found = _normed_sum(context, shape, roles, _mlp_block(context, shape, roles, residual), residual)
-    context.tape.drop(residual)
+    context.tape.drop(residual, *held)
     return found
 
 
@@ -261,7 +271,8 @@ def _norm(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) ->
         return norm.layer(context.tape, x, roles.norm, "rows", width, in_dtype)
     if context.kernels.liger:
         return norm.liger_rms(context.tape, x, roles.norm, "rows", context.kernels.norms_in_place)
-    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape))
+    of_input = context.family.norm.multiplies_input
+    return norm.rms(context.tape, x, roles.norm, "rows", _scales_in_fp32(context, shape), of_input)
 
 
 def _scales_in_fp32(context: LayerContext, shape: DecoderLayer) -> bool:

@@ -101,6 +101,7 @@ def _attention(layer: DecoderLayer, tokens: Tokens) -> dict[str, int]:
         "head_rows": count * shape.heads,
         "key_head_rows": count * shape.kv_heads,
         "rotary_table": tokens.length * int(shape.head_dim * fraction),
+        "rotary_rows": count * int(shape.head_dim * fraction),
         "query/2": query // 2,
         "key/2": key // 2,
         "query.rotary": int(query * fraction),

@@ -11,11 +11,12 @@ from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
 
 
-def mlp(context: LayerContext, shape: Mlp, x: Value, prefix: str = "") -> Value:
-    """The output of a dense MLP for the normed input `x`. `prefix`: "shared_" for the shared expert of a mixture."""
+def mlp(context: LayerContext, shape: Mlp, x: Value, prefix: str = "", drops_input: bool = False) -> Value:
+    """The output of a dense MLP for the normed input `x`. `prefix`: "shared_" for the shared expert of a mixture.
+    `drops_input`: of an MLP without a gate, whose first projection is the last to hold `x`."""
     if shape.kind == "gated":
         return _gated(context, shape, x, prefix)
-    return _ungated(context, shape, x, prefix)
+    return _ungated(context, shape, x, prefix, drops_input)
 
 
 def _gated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
@@ -65,12 +66,13 @@ def _largest(context: LayerContext, x: Value) -> Value:
 
 
 def _dropped_inside(context: LayerContext, shape: Mlp, x: Value) -> Value:
-    """`dropout(x).to(wo.weight.dtype)` (transformers 5.23 models/t5/modeling_t5.py, T5DenseActDense)."""
-    tape = context.tape
-    if not context.family.drops_inside_mlp:
+    """`dropout(x)`, and T5's `.to(wo.weight.dtype)` (transformers 5.23 models/t5/modeling_t5.py, T5DenseActDense)."""
+    tape, family = context.tape, context.family
+    if not family.drops_inside_mlp:
         return x
     after = ops.dropout(tape, x) if shape.dropout else ops.hold(x)
-    found = ops.cast(tape, after, context.linears["down"].weight.width or after.width)
+    width = context.linears["down"].weight.width if family.casts_inside_mlp else 0
+    found = ops.cast(tape, after, width or after.width)
     tape.drop(x, after)
     return found
 
@@ -112,10 +114,12 @@ def _fused_gate_up(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> 
     return found
 
 
-def _ungated(context: LayerContext, shape: Mlp, x: Value, prefix: str) -> Value:
+def _ungated(context: LayerContext, shape: Mlp, x: Value, prefix: str, drops_input: bool) -> Value:
     """`down(act(up(x)))`."""
     tape = context.tape
     expanded = project(context, prefix + "up", x, prefix + "intermediate")
+    if drops_input:
+        tape.drop(x)
     active = activate(context, shape.activation, expanded)
     tape.drop(expanded)
     active = _dropped_inside(context, shape, active)

@@ -11,11 +11,14 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 
 
-def rms(tape: Tape, x: Value, weight: Parameter | None, rows: str, gemma: bool = False) -> Value:
-    """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back."""
+def rms(
+    tape: Tape, x: Value, weight: Parameter | None, rows: str, gemma: bool = False, multiplies_input: bool = False
+) -> Value:
+    """`weight * (x / rms(x))`; Gemma multiplies (1 + weight) in fp32 before it casts back. `multiplies_input`: T5 takes
+    the mean of an fp32 copy, and multiplies `x` itself (transformers 5.23 models/t5/modeling_t5.py, T5LayerNorm)."""
     in_fp32 = ops.cast(tape, x, FP32_BYTES)
     root = reciprocal_root(tape, in_fp32, rows)
-    normed = ops.multiply(tape, in_fp32, root)
+    normed = ops.multiply(tape, x if multiplies_input else in_fp32, root)
     tape.drop(in_fp32, root)
     if gemma:
         return _scale_then_cast(tape, normed, weight, x.width)

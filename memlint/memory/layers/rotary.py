@@ -27,8 +27,10 @@ def rotate(context: LayerContext, fraction: float, *heads: Value) -> tuple[Value
 
 
 def _tables(context: LayerContext) -> tuple[Value, Value]:
-    """Cosine and sine: those that all layers share, or spread over pairs by each layer, in fp32."""
+    """Cosine and sine: those that all layers share, or the layer's own in fp32, spread over pairs or cast."""
     traits = context.family.rotary
+    if traits.casts_tables and context.cos.width != ops.FP32_BYTES:
+        return context.tape.new("rotary_rows", ops.FP32_BYTES), context.tape.new("rotary_rows", ops.FP32_BYTES)
     if traits.spreads_tables:
         return context.tape.new("rotary_table", ops.FP32_BYTES), context.tape.new("rotary_table", ops.FP32_BYTES)
     in_fp32 = traits.fp32_tables or traits.as_complex or traits.factors_in_fp32

@@ -8,7 +8,7 @@ from memlint.memory.autograd.tape import Parameter
 from memlint.memory.families.traits import PatchPath, TowerTraits
 from memlint.memory.parameter_roles import Linear, extents, part_names, roles
 from memlint.memory.parameters import MissingValue
-from memlint.memory.storage import BYTES
+from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import Tensor, UnitState
 from memlint.memory.vision.patches import TowerEntry
 from memlint.memory.vision.projector import Linears, TowerExit
@@ -40,7 +40,7 @@ def trains(tensors: tuple[Tensor, ...]) -> bool:
 def split_gradients(placed: UnitState, found: TowerEnds) -> tuple[UnitState, UnitState]:
     """The gradients before and after the layers: two segments, of which the latter comes first in the backward."""
     sizes = [sum(tensor.numel for tensor in group if tensor.trainable) for group in found]
-    entry_kept = placed.gradient_kept * sizes[0] // max(1, sum(sizes))
+    entry_kept = rounded(placed.gradient_kept * sizes[0] // max(1, sum(sizes)))
     return placed._replace(gradient_kept=entry_kept), UnitState(gradient_kept=placed.gradient_kept - entry_kept)
 
 

@@ -23,7 +23,7 @@ from memlint.memory.layers.profiles import layer_profile
 from memlint.memory.parameter_roles import extents, roles
 from memlint.memory.parameters import MissingValue
 from memlint.memory.step import TrainingStep, autograd_owns_grads, segment
-from memlint.memory.storage import rounded
+from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
 from memlint.memory.vision.projector import TowerExit, exit_profile
@@ -292,11 +292,13 @@ def _exit(
 
 
 def _padding_mask_bytes(tower: Tower, counts: dict[str, int], ends: tower_ends.TowerEnds) -> int:
-    """Bytes of the unpadded pixels and their int64 mask, which Idefics 3 holds while its tower runs. A convolution that
-    trains saves the pixels in any case."""
+    """Bytes of the unpadded pixels, in the dtype of the weights, and their int64 mask, which Idefics 3 holds while its
+    tower runs (transformers 5.23 models/idefics3/modeling_idefics3.py:577). A convolution that trains saves the pixels
+    in any case."""
     if not _traits(tower).drops_empty_images:
         return 0
-    pixels = 0 if tower_ends.trains(ends.before_layers) else rounded(counts["pixels"] * images.PIXEL)
+    width = max((BYTES[tensor.dtype] for tensor in ends.before_layers), default=images.PIXEL)
+    pixels = 0 if tower_ends.trains(ends.before_layers) else rounded(counts["pixels"] * width)
     return pixels + _mask_bytes(counts)
 
 

@@ -35,6 +35,17 @@ CASES = {
     "cached keys whose norm has a weight in fp32": ("lfm3_vl", Step("full", False, "sdpa")),
     "a softmax of the chosen experts' logits": ("aria", Step("full", False, "sdpa")),
     "no cache, a scaled embedding and two groups of projectors": ("granite4_vision", Step("full", False, "sdpa")),
+    "the gradient that a reentrant checkpoint holds": ("llama", Step("pure", True, "eager")),
+    "a decoder whose first layer reads a frozen embedding": ("whisper", Step("lora", False, "sdpa")),
+    "a normed input that the layer itself projects": ("whisper", Step("lora", True, "sdpa")),
+    "attention weights that those of the next attention replace": ("t5", Step("full", False, "eager")),
+    "an RMSNorm that multiplies its input": ("t5", Step("pure", False, "sdpa")),
+    "attention's output that a layer's variables hold": ("nomic_bert", Step("lora", True, "sdpa")),
+    "the second norm's output that they hold": ("gpt_bigcode", Step("full", True, "sdpa")),
+    "tables that each layer casts": ("hunyuan_vl", Step("lora", False, "sdpa")),
+    "a dropout inside of the MLP without a cast": ("gte", Step("full", False, "sdpa")),
+    "RMSNorm's weight in fp32 in a mixture of experts": ("gpt_oss", Step("pure", False, "eager")),
+    "the same with norms of queries and keys": ("afmoe", Step("pure", False, "sdpa")),
 }
 
 
