@@ -7,7 +7,6 @@ from typing import Any
 
 from memlint.source.python import builtin_functions
 from memlint.source.python.classes import external_bases, instance
-from memlint.source.python.limits import MAX_DEPTH
 from memlint.source.python.members import PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
@@ -140,7 +139,7 @@ def _follow_callbacks(reader: Reader, given: Call) -> None:
 def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     """The value that a function of the repository returns for these arguments."""
     node = function.node
-    if reader.budget.depth >= MAX_DEPTH:
+    if not reader.budget.may_enter(id(node), reader.in_doubt):
         return Undetermined("calls that are nested too deep", given.source)
     reader.followed.add(id(node))
     frame = Frame(function.module, Scope(function.scope))
@@ -148,13 +147,13 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
     if function.holder is not None and isinstance(function.owner, Instance):
         frame.scope.names[SUPER] = above(function.holder, function.owner)
-    reader.budget.depth += 1
+    reader.budget.running.append(id(node))
     try:
         if isinstance(node, ast.Lambda):
             return reader.evaluate(reader, node.body, frame)
         ends = reader.execute(reader, node.body, frame)
     finally:
-        reader.budget.depth -= 1
+        reader.budget.running.pop()
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
     found = either(frame.returned, "depends on a condition that memlint does not know")
