@@ -405,6 +405,7 @@ def test_super_is_the_class_above_the_one_that_defines_the_method() -> None:
 def test_super_of_nothing_is_unknown(code: str) -> None:
     assert handed(code) in ("?", "Made")
 
+
 def test_a_function_that_walks_what_nobody_knows_leaves_steps_for_the_rest() -> None:
     """Each of its calls of itself is in doubt: followed to the depth of 30 they are more than a script may take."""
     code = """
