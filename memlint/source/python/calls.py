@@ -28,6 +28,7 @@ from memlint.source.python.values import (
     either,
 )
 
+_DEPENDS = "depends on a condition that memlint does not know"
 SUPER = "super()"  # in a method's scope: what it gives
 
 
@@ -156,7 +157,8 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
         reader.budget.running.pop()
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
-    found = either(frame.returned, "depends on a condition that memlint does not know")
+    frame.end(_DEPENDS)
+    found = either(frame.returned, _DEPENDS)
     if isinstance(found, Undetermined) or (isinstance(found, Items) and found.is_open and not found.values):
         return _names_of_modules(node, given) or found
     return found

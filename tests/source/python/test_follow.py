@@ -433,3 +433,24 @@ def total(items):
 use(total([1, 2, 3, 4, 5, 6]))
 """
     assert handed(code) == 21
+
+
+def test_what_a_branch_sets_before_it_returns_stays_beside_what_the_rest_sets() -> None:
+    code = """
+import sys
+class Options:
+    pass
+def fill(options, name):
+    for key in ["llama", "gpt2"]:
+        if key in name:
+            options.targets = key
+            return
+    options.targets = "default"
+    options.rank = 8
+options = Options()
+options.targets = None
+fill(options, sys.stdin.read())
+use([options.targets, options.rank])
+"""
+    targets, rank = handed(code)
+    assert targets == {None, "llama", "gpt2", "default"} and rank == 8
