@@ -9,10 +9,10 @@ from functools import lru_cache
 
 from memlint.repository.pins import FRAMEWORKS, Pin, Version, requirements_in
 from memlint.run import Origin
+from memlint.source.suffixes import SHELL
 
 _NOTEBOOK = ".ipynb"
-_SHELL = (".sh", ".bash", ".slurm", ".sbatch")
-_IN_SHELL = re.compile(r"^[^#]*?\bpip3? +install\b(.*)")
+_INSHELL = re.compile(r"^[^#]*?\bpip3? +install\b(.*)")
 _IN_CELL = re.compile(r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)")
 _JSON_STRING = re.compile(r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$')
 _UPGRADES = ("-U", "--upgrade")
@@ -23,10 +23,10 @@ _Lines = Iterable[tuple[int, str]]
 def own_installs(path: str, text: str) -> Mapping[str, Pin]:
     """The versions that the file at `path` installs, by framework: the last command that names one counts, and one that
     upgrades it without a version takes the pin back."""
-    if "pip" not in text or not path.endswith((_NOTEBOOK, *_SHELL)):
+    if "pip" not in text or not path.endswith((_NOTEBOOK, *SHELL)):
         return {}
     is_notebook = path.endswith(_NOTEBOOK)
-    lines, command = (_of_cells(text), _IN_CELL) if is_notebook else (enumerate(text.splitlines(), 1), _IN_SHELL)
+    lines, command = (_of_cells(text), _IN_CELL) if is_notebook else (enumerate(text.splitlines(), 1), _INSHELL)
     found: dict[str, Pin] = {}
     for number, line in _joined(lines):
         match = command.match(line)
