@@ -21,3 +21,10 @@ def test_prompts_and_completions_beyond_the_positions(tmp_path: Path, capsys: py
     main(["check", str(tmp_path / "run.sh"), "--gpu", "A100-80GB", "--no-fixes", "--format", "json"])
     found = [one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]]
     assert [rule for rule in found if rule.startswith("DAT")] == ["DAT006"]
+
+
+def test_an_engine_that_stops_at_the_positions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.sh").write_text(GRPO.replace("zero3", "zero3 --use_vllm true --vllm_max_model_len 32768"))
+    main(["check", str(tmp_path / "run.sh"), "--gpu", "A100-80GB", "--no-fixes", "--format", "json"])
+    found = [one["rule"] for one in json.loads(capsys.readouterr().out)["findings"]]
+    assert not [rule for rule in found if rule.startswith("DAT")]
