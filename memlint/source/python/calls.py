@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import Any
 
 from memlint.source.python import builtin_functions
@@ -164,6 +165,7 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     return found
 
 
+MAX_FUNCTIONS = 256  # whose answer is kept: loops call the same ones again
 LINEAR_NAMES = "names of linear modules"
 
 
@@ -171,13 +173,18 @@ def _names_of_modules(node: ast.FunctionDef | ast.AsyncFunctionDef, given: Call)
     """The result of `find_all_linear_names(model)` of QLoRA and its many copies: the last parts of the names of all
     modules of one class, `nn.Linear` or a quantised one. `without`: words in the names of modules that it leaves
     out."""
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
-    if not {"named_modules", "isinstance", "split"} <= names:
+    if not _walks_modules(node):
         return None
     constants = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     words: list[Value] = [Known(word) for word in constants if isinstance(word, str) and " " not in word]
     return Made(LINEAR_NAMES, (), {"without": Items(words)}, given.source)
+
+
+@lru_cache(MAX_FUNCTIONS)
+def _walks_modules(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+    return {"named_modules", "isinstance", "split"} <= names
 
 
 def complete(reader: Reader, made: Instance, given: Call) -> None:
