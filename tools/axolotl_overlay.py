@@ -158,6 +158,7 @@ DEPRECATED: dict[str, tuple[str, str]] = {
 REMOVED_VALUES: dict[str, dict[str, dict[str, str]]] = {
     "AxolotlInputConfig": {
         "bf16": {"full": "axolotl 0.5.0"},
+        "chat_template": {"inst": "axolotl 0.5.0"},
         "rl": {"kto_pair": "axolotl 0.5.0"},
         "optimizer": {
             "ao_adamw_4bit": "axolotl 0.12.0",  # still in the enum, but core/builders/base.py: "Unhandled optimizer"
@@ -187,6 +188,7 @@ VALUE_ALIASES: dict[str, dict[str, dict[str, str]]] = {
             "sdp": "sdpa",
         },
         "bf16": {"full": "true"},
+        "chat_template": {"inst": "mistral_v1"},
         "rl": {"kto_pair": "kto"},
         "optimizer": {
             "adam": "adamw_torch",

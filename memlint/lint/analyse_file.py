@@ -177,6 +177,8 @@ def _may_be_training_config(document: Document) -> bool:
     """
     if document.problems and document.path.endswith(".ipynb"):
         return True
+    if any(problem.code == "custom-tag" and "!!python/" in problem.message for problem in document.problems):
+        return False  # the objects of a program, as yaml.dump wrote them
     return bool(document.problems) and re.search(_TRAINING_KEY, document.text) is not None
 
 

@@ -15,6 +15,7 @@ from memlint.lint.request import LintRequest
 from memlint.repository.workspace import Workspace
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
+from memlint.source.suffixes import SHELL
 
 # Makes a linter that sees changed files. Arguments: the new contents by path, and whether findings get fixes.
 MakeLinter = Callable[[Mapping[str, bytes], bool], Linter]
@@ -200,7 +201,7 @@ def parser_disagreements(before: Mapping[str, bytes], changed: Mapping[str, byte
 
         for path, new in texts.items():
             yield from (f"{path}: {reason}" for reason in disagreements(before[path], new))
-    scripts = {path: new for path, new in changed.items() if path.endswith((".sh", ".bash", ".slurm", ".sbatch"))}
+    scripts = {path: new for path, new in changed.items() if path.endswith(SHELL)}
     if scripts:
         from memlint.fixes.edits.shell_opinion import shell_disagreements
 

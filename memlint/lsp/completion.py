@@ -16,6 +16,7 @@ from memlint.formats.base import Format
 from memlint.lsp.keys import KeyFacts, as_written, default_in_force, keys_at, stack_versions
 from memlint.run import Run
 from memlint.source.document import Path
+from memlint.source.suffixes import SHELL
 
 _YAML_KEY = re.compile(r"(?P<indent> *)(?P<dash>(?:- +)*)(?P<word>[\w.-]*)$")
 _YAML_VALUE = re.compile(r"(?P<indent> *)(?:- +)*(?P<key>[\w.-]+): +(?P<word>[^\s#]*)$")
@@ -54,7 +55,7 @@ def cursor(path: str, text: str, offset: int) -> Cursor | None:
         return _in_yaml(before, text[offset:])
     if path.endswith(".json"):
         return _in_json(before[-MOST_LETTERS:])
-    if path.endswith((".sh", ".bash", ".slurm", ".sbatch")):
+    if path.endswith(SHELL):
         flag = _FLAG.search(before.rpartition("\n")[2])
         return Cursor("shell", (), flag["word"].replace("-", "_")) if flag else None
     return None

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.repository.globs import THIRD_PARTY_FOLDERS, Glob, compile_globs, match_decision
+from memlint.source.suffixes import SHELL
 
-SUFFIXES = (".yaml", ".yml", ".json", ".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just", ".py", ".ipynb", ".toml")
+SUFFIXES = (".yaml", ".yml", ".json", *SHELL, ".mk", ".just", ".py", ".ipynb", ".toml")
 _MAKEFILES = frozenset(("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile"))
 # Data files, often of megabytes: those of tokenizers and checkpoints (transformers
 # 5.23 utils/__init__.py, tokenization_utils_base.py, trainer_callback.py), and what describes a project.
@@ -21,6 +22,7 @@ _DATA_FILES = frozenset(
         *("pyproject.toml", "Cargo.toml"),
     }
 )
+MAX_JSON_BYTES = 128 * 1024  # a longer JSON file is data, such as a run's results: its text alone would take a second
 MAX_IGNORE_BYTES = 1024 * 1024
 
 
@@ -133,7 +135,9 @@ def _subfolders(current: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
 
 
 def _is_wanted(current: _Folder, entry: os.DirEntry[str]) -> bool:
-    """Whether to read a file: git does not ignore it, or it tracks the file although it is ignored."""
+    """Whether to read a file: it is no data, and git does not ignore it or tracks it although it is ignored."""
+    if entry.name.endswith(".json") and entry.stat(follow_symlinks=False).st_size > MAX_JSON_BYTES:
+        return False
     ignored = current.is_ignored or _is_ignored(current.ignores, entry.path, False)
     return not ignored or _is_tracked(current, entry, False)
 

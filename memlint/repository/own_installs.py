@@ -10,9 +10,9 @@ from functools import lru_cache
 from memlint.repository.pins import FRAMEWORKS, Pin, Version, requirements_in
 from memlint.repository.pip_commands import Line, Word, pip_installs
 from memlint.run import Origin
+from memlint.source.suffixes import SHELL
 
 _NOTEBOOK = ".ipynb"
-_SHELL = (".sh", ".bash", ".slurm", ".sbatch")
 _IN_CELL = re.compile(r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)")
 _JSON_STRING = re.compile(r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$')
 _UPGRADES = ("-U", "--upgrade")
@@ -22,7 +22,7 @@ _UPGRADES = ("-U", "--upgrade")
 def own_installs(path: str, text: str) -> Mapping[str, Pin]:
     """The versions that the file at `path` installs, by framework: the last command that names one counts, and one that
     upgrades it without a version takes the pin back."""
-    if "pip" not in text or not path.endswith((_NOTEBOOK, *_SHELL)):
+    if "pip" not in text or not path.endswith((_NOTEBOOK, *SHELL)):
         return {}
     if path.endswith(_NOTEBOOK):
         commands = pip_installs(_of_cells(text), _IN_CELL)

@@ -14,6 +14,7 @@ from memlint.repository.rooted_files import RootedFiles
 from memlint.source import load
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import MAX_BYTES, decode
+from memlint.source.suffixes import SHELL
 
 if TYPE_CHECKING:
     from memlint.formats.trainer.python.runs import PythonRun
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from memlint.source.python.text import ParsedModules, SourceText
 
 PYTHON = (".py", ".ipynb")
-SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch", ".mk", ".just")
+SCRIPTS = (*SHELL, ".mk", ".just")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
 # Keys of SkyPilot tasks, Kubernetes manifests and GitHub workflows, at their root.
 _COMMAND_KEYS = (("run", "resources"), ("run", "setup"), ("jobs", "on"), ("jobs", True), ("kind", "spec"))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import posixpath
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
 def read_bytes(path: str) -> bytes:
     """The file's bytes, at most one more than memlint reads (so that the loader can refuse it). Raises OSError."""
     return file_access.read_checked(path, MAX_BYTES + 1)
+
+
+_STARTS_SHELL = re.compile(rb"#!\S*[/ ](?:env +)?(?:ba|da|k|z)?sh\b")  # a job of any name
 
 
 class ModelSources(NamedTuple):
@@ -111,7 +115,7 @@ class Workspace:
         data = self._files.load_bytes(absolute)
         if path.endswith(PYTHON):
             return self._programs.in_python(path, absolute, data)
-        if is_script(path):
+        if is_script(path) or _STARTS_SHELL.match(data):
             return self._programs.in_script(path, absolute, decode(data).text)
         found = self._parse(data, path)
         if not path.endswith(_YAML) or not holds_commands(found[0]):

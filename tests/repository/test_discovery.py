@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memlint.cli import main
-from memlint.repository.discovery import FoundFile, discover
+from memlint.repository.discovery import MAX_JSON_BYTES, FoundFile, discover
 from memlint.repository.globs import compile_globs, covers
 
 
@@ -41,6 +41,19 @@ def test_what_tools_save_beside_a_model_is_passed_over_unless_it_is_named(tmp_pa
 
     assert names(tmp_path) == ["ds.json", "tokenizer.yaml"]
     assert [found.path for found in discover([str(tmp_path / "tokenizer.json")])] == [str(tmp_path / "tokenizer.json")]
+
+
+def test_results_in_json_are_passed_over_by_their_size(tmp_path: Path) -> None:
+    plant(tmp_path, {"results.json": "1" * (MAX_JSON_BYTES + 1), "ds.json": "1" * MAX_JSON_BYTES})
+
+    assert names(tmp_path) == ["ds.json"]
+    assert len(list(discover([str(tmp_path / "results.json")]))) == 1
+
+
+def test_jobs_of_schedulers_are_scripts_whatever_they_are_called(tmp_path: Path) -> None:
+    plant(tmp_path, dict.fromkeys(["a.slrm", "b.pbs", "c.lsf", "d.job", "e.zsh", "f.txt"], "#!/bin/bash\n"))
+
+    assert names(tmp_path) == ["a.slrm", "b.pbs", "c.lsf", "d.job", "e.zsh"]
 
 
 def test_a_named_file_or_folder_always_passes(tmp_path: Path) -> None:

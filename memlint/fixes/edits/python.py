@@ -20,6 +20,7 @@ from memlint.source import load
 from memlint.source.document import Document, Problem, Span
 from memlint.source.python import notebook
 from memlint.source.scalars import same
+from memlint.source.suffixes import SHELL
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -152,7 +153,7 @@ def _taken_elsewhere(document: Document) -> str:
     """Why no argument is added in a script without a call that takes it: a command in another file may give them."""
     given = document.start.values.written_at.values() if document.start is not None else ()
     scripts = (place.rpartition(":")[0] for place in given if ":" in place)
-    command = next((name for name in scripts if name.endswith((".sh", ".bash", ".slurm", ".sbatch"))), "")
+    command = next((name for name in scripts if name.endswith(SHELL)), "")
     return f"the command in {command} gives the arguments" if command else "no call in this file takes it"
 
 

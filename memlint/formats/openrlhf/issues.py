@@ -11,14 +11,20 @@ from memlint.formats.openrlhf import placement
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.formats.openrlhf.recognise import SCHEMA
-from memlint.formats.schema.validate import schema_issues
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 
 
 def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
+    misspelled = tuple(misspelled_flags(section, SCHEMA))
     typed = (issue for issue in found if _is_reported(issue, config))
-    return (*misspelled_flags(section, SCHEMA), *typed, *_refused_placements(config))
+    return (*misspelled, *(() if not misspelled and _is_of_a_fork(config) else typed), *_refused_placements(config))
+
+
+def _is_of_a_fork(config: OpenRLHFConfig) -> bool:
+    """Whether the command has a flag that no release defines: a fork's values may have other types too."""
+    return not config.section.value.keys() <= compiled_schema(SCHEMA).schema["properties"].keys()
 
 
 def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:

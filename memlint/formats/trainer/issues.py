@@ -354,10 +354,27 @@ def _nulls(config: TrainerConfig) -> Iterator[Issue]:
     """Arguments that end the run where they are null. Of a file that its script reads by itself, nothing is said, nor
     of arguments that a class of the repository fills in."""
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
-        if config.section.value[key] is None and key not in config.context.filled_arguments():
+        if (
+            config.section.value[key] is None
+            and key not in config.context.filled_arguments()
+            and not _is_for_a_command(config, key)
+        ):
             how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"
             message = f"`{key}` is null: None is {how}, and the run ends there; leave the key out for its default"
             yield config.section.issue("wrong-type", message, key)
+
+
+def _is_for_a_command(config: TrainerConfig, key: str) -> bool:
+    """Whether a script has the value from elsewhere than its call, such as an option's default, and no command of the
+    repository starts it: who does gives the options that have none."""
+    document = config.section.document
+    if document.syntax != "python" or document.start is None or document.start.values.is_commanded:
+        return False
+    call, place = document.start.values.sources.get(()), document.places.get((key,))
+    if call is None or place is None:
+        return True
+    within = call[0] <= place.value.start and place.value.end <= call[1]
+    return not within or document.text[place.value.start : place.value.end] != "None"
 
 
 def _fits(key: str, value: Any) -> bool:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from memlint._record import NamedTuple
+from memlint.source.suffixes import SHELL
 
 T = TypeVar("T")
 
 MOST_FILES = 1000
 MOST_BYTES = 256 * 1024
 MOST_BYTES_IN_ALL = 8 * 1024 * 1024
-_SUFFIXES = (".md", ".markdown", ".rst", ".sh", ".bash", ".slurm", ".sbatch", ".mk")
-_SCRIPTS = (".sh", ".bash", ".slurm", ".sbatch")
+_SUFFIXES = (".md", ".markdown", ".rst", *SHELL, ".mk")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 # Suffixes of programs that may read a config and start Python with values from it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
@@ -93,7 +93,7 @@ def docstring(text: str) -> str:
 
 def is_script(name: str) -> bool:
     """Whether a file of this name is a shell script."""
-    return name.endswith(_SCRIPTS)
+    return name.endswith(SHELL)
 
 
 def names_config(data: bytes, config: str) -> bool:

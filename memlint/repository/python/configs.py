@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -22,6 +23,7 @@ MAX_TEXTS = 256  # texts of modules that are cached between configs
 MAX_LETTERS = 131_072  # characters of a config; a longer file is data
 MAX_READERS = 4  # scripts that read one file and are compared in messages
 MIN_KEYS = 2  # values of a run that must come from the file
+MAX_VAIN = 4  # files of one name, such as each run's `results.json`, that a script takes no values of
 # A quick test of the file: keys that training configs have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
 _TRAINING_KEY = re.compile(
@@ -51,6 +53,7 @@ class ConfigIndex:
         self._words: frozenset[str] | None = None
         # (script, suffix) -> the files that it always loads, for a script that ignores the file on its command line.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
+        self._vain: Counter[tuple[str, str]] = Counter()  # (script, name of a file) -> files that gave it no run
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The runs that a script makes from the config at `path` (below the root); () if no script does."""
@@ -79,12 +82,14 @@ class ConfigIndex:
         # Scripts that contain the name of this file come first: another script may read its own default instead.
         naming = [one for one in others if posixpath.basename(path) in one[1]]
         alike = [one for one in others if _words_of(one[0]) & _words_of(path)]
+        seen: set[str] = set()  # scripts that make no run of the file
         for scripts in (named,) if named else (naming, *(_of_folder(group, path) for group in (alike, others))):
-            found = tuple(islice(self._readings(scripts, path), MAX_READERS))
+            found = tuple(islice(self._readings((one for one in scripts if one[0] not in seen), path), MAX_READERS))
             if found and not named and scripts is not naming and _have_files_of_their_own(found, dict(scripts)):
                 return ()
             if found:
                 return self._with_notes(path, found if named else tuple(_without_copies(found, path)), bool(named))
+            seen.update(script for script, _ in scripts)
         return ()
 
     def _has_another(self, script: str, path: str) -> bool:
@@ -113,6 +118,8 @@ class ConfigIndex:
             if own:
                 runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
                 yield FileReading(script, runs, _values_here(own[0]))
+            else:
+                self._vain[script, posixpath.basename(path)] += 1
 
     def _with_notes(self, path: str, readings: Sequence[FileReading], is_told: bool) -> tuple[Document, ...]:
         """The runs of the chosen reading, with messages about other readings and about unread keys."""
@@ -142,6 +149,8 @@ class ConfigIndex:
         """
         key = script, posixpath.splitext(path)[1]
         if path not in self._only_loads.get(key, (path,)):
+            return ()
+        if key not in self._only_loads and self._vain[script, posixpath.basename(path)] >= MAX_VAIN:
             return ()
         loaded: set[str] = set()
 

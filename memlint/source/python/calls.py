@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import Any
 
 from memlint.source.python import builtin_functions
 from memlint.source.python.classes import external_bases, instance
-from memlint.source.python.limits import MAX_DEPTH
 from memlint.source.python.members import PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
@@ -29,6 +29,7 @@ from memlint.source.python.values import (
     either,
 )
 
+_DEPENDS = "depends on a condition that memlint does not know"
 SUPER = "super()"  # in a method's scope: what it gives
 
 
@@ -140,7 +141,7 @@ def _follow_callbacks(reader: Reader, given: Call) -> None:
 def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     """The value that a function of the repository returns for these arguments."""
     node = function.node
-    if reader.budget.depth >= MAX_DEPTH:
+    if not reader.budget.may_enter(id(node), reader.in_doubt):
         return Undetermined("calls that are nested too deep", given.source)
     reader.followed.add(id(node))
     frame = Frame(function.module, Scope(function.scope))
@@ -148,21 +149,23 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
     if function.holder is not None and isinstance(function.owner, Instance):
         frame.scope.names[SUPER] = above(function.holder, function.owner)
-    reader.budget.depth += 1
+    reader.budget.running.append(id(node))
     try:
         if isinstance(node, ast.Lambda):
             return reader.evaluate(reader, node.body, frame)
         ends = reader.execute(reader, node.body, frame)
     finally:
-        reader.budget.depth -= 1
+        reader.budget.running.pop()
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
-    found = either(frame.returned, "depends on a condition that memlint does not know")
+    frame.end(_DEPENDS)
+    found = either(frame.returned, _DEPENDS)
     if isinstance(found, Undetermined) or (isinstance(found, Items) and found.is_open and not found.values):
         return _names_of_modules(node, given) or found
     return found
 
 
+MAX_FUNCTIONS = 256  # whose answer is kept: loops call the same ones again
 LINEAR_NAMES = "names of linear modules"
 
 
@@ -170,13 +173,18 @@ def _names_of_modules(node: ast.FunctionDef | ast.AsyncFunctionDef, given: Call)
     """The result of `find_all_linear_names(model)` of QLoRA and its many copies: the last parts of the names of all
     modules of one class, `nn.Linear` or a quantised one. `without`: words in the names of modules that it leaves
     out."""
-    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
-    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
-    if not {"named_modules", "isinstance", "split"} <= names:
+    if not _walks_modules(node):
         return None
     constants = [one.value for one in ast.walk(node) if isinstance(one, ast.Constant)]
     words: list[Value] = [Known(word) for word in constants if isinstance(word, str) and " " not in word]
     return Made(LINEAR_NAMES, (), {"without": Items(words)}, given.source)
+
+
+@lru_cache(MAX_FUNCTIONS)
+def _walks_modules(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    calls = [one.func for one in ast.walk(node) if isinstance(one, ast.Call)]
+    names = {func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "") for func in calls}
+    return {"named_modules", "isinstance", "split"} <= names
 
 
 def complete(reader: Reader, made: Instance, given: Call) -> None:

@@ -110,15 +110,30 @@ UNKNOWN_ROUNDS = "only in a loop whose rounds memlint does not know"
 Library = Callable[["Reader", Call], "Value | None"]  # None: nothing special about this call
 
 
-class Frame:
-    """One function that is being followed. `returned`: the values that it returns, as far as they are known."""
+# Where values were set: (id of the dictionary, key) -> (the dictionary, the key).
+Changes = dict[tuple[int, Any], tuple[dict[Any, Value], Any]]
 
-    __slots__ = ("module", "returned", "scope")
+
+class Frame:
+    """One function that is being followed. `returned`: the values that it returns, as far as they are known. `left`:
+    what branches set that return, each with its value there: statements after them may set it too."""
+
+    __slots__ = ("left", "module", "returned", "scope")
 
     def __init__(self, module: SourceText, scope: Scope) -> None:
         self.module = module
         self.scope = scope
         self.returned: list[Value] = []
+        self.left: list[tuple[dict[Any, Value], Any, Value]] = []
+
+    def leave(self, changes: Changes) -> None:
+        """Notes that it is in doubt whether the function returns here, after these changes."""
+        self.left += ((holder, key, holder[key]) for holder, key in changes.values())
+
+    def end(self, reason: str) -> None:
+        """What may have been set before a return is so, or what the last statements set."""
+        for holder, key, value in self.left:
+            holder[key] = either([value, holder.get(key) or value], reason)
 
 
 class Reader:
@@ -157,6 +172,7 @@ class Reader:
         self.imported: set[str] = set()  # libraries: packages that are not the repository's
         self._doubts: list[str] = []
         self._fresh: list[dict[int, object]] = []  # for each enclosing `doubt`: the objects that were made in it
+        self._changes: list[Changes] = []  # for each enclosing `doubt`: what was set in it
 
     def find(self, path: str) -> Document | None:
         """The configuration file at `path`, relative to the script's folder or a folder above it; None without one."""
@@ -197,16 +213,21 @@ class Reader:
         return self.libraries.get(name) or self.libraries.get("." + name.rpartition(".")[2])
 
     @contextmanager
-    def doubt(self, reason: str) -> Iterator[None]:
-        """A block in which it is unknown whether statements run. Changes of older objects then give `Either` of the old
-        and the new value."""
+    def doubt(self, reason: str) -> Iterator[Changes]:
+        """A block in which it is unknown whether statements run, with what they set. Changes of older objects then give
+        `Either` of the old and the new value."""
+        changes: Changes = {}
         self._doubts.append(reason)
         self._fresh.append({})
+        self._changes.append(changes)
         try:
-            yield
+            yield changes
         finally:
             self._doubts.pop()
             self._fresh.pop()
+            self._changes.pop()
+            if self._changes:
+                self._changes[-1].update(changes)
 
     @property
     def is_in_rounds(self) -> bool:
@@ -229,6 +250,7 @@ class Reader:
         if self._doubts and id(owner) not in self._fresh[-1]:
             before = holder.get(key) or Undetermined(self._doubts[-1])
             value = either([before, value], self._doubts[-1])
+            self._changes[-1][id(holder), key] = holder, key
         holder[key] = value
 
 

@@ -13,8 +13,10 @@ EVERY = "every n-th round"  # the name of what is observed; `rounds`: n, `calls`
 
 def observe_rounds(reader: Reader, node: ast.If, frame: Frame) -> None:
     """Observes the methods that are called where a counter is a multiple of a number, or has come up to it."""
-    calls = " ".join(_methods(node.body))
-    for number in _numbers(node) if calls else ():
+    for number in _numbers(node):  # first: few conditions have one, and a body may be long
+        calls = " ".join(_methods(node.body))
+        if not calls:
+            return
         source = ValueSource(frame.module.path, frame.module.span(node))
         rounds = reader.evaluate(reader, number, frame)
         reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(calls)}, source))

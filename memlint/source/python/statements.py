@@ -103,9 +103,11 @@ def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], fra
     results: list[dict[str, Value]] = []
     for branch in branches:
         frame.scope.names = dict(before)
-        with reader.doubt(reason):
+        with reader.doubt(reason) as changes:
             end = execute(reader, branch, frame)
         ends.append(end)
+        if end == RETURN:
+            frame.leave(changes)
         if end == GOES_ON:
             results.append(frame.scope.names)
     frame.scope.names = _merged(results, reason) if results else before

@@ -38,6 +38,7 @@ from memlint.source.shell.text import (
 )
 from memlint.source.shell.tree import Source
 from memlint.source.shell.wrappers import Inner, inner
+from memlint.source.suffixes import SHELL
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -553,7 +554,7 @@ class Interpreter:
         name = posixpath.basename(words[0].known or "")
         state.status = Truth(None, is_command=True)
         path = path_in(state.folder, words[0].pieces)
-        if name.endswith((".sh", ".bash", ".slurm", ".sbatch")) and path:
+        if name.endswith(SHELL) and path:
             self._other_script(words[0], words[1:], state)
             return
         if state.output is not None:

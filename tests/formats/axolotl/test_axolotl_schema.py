@@ -79,6 +79,7 @@ def test_taken(value: dict[str, Any]) -> None:
         ({"rope_scaling": {}}, [("removed-key", "warning")], "axolotl 0.5.0"),
         ({"unsloth_rope": True}, [("removed-key", "warning")], "axolotl 0.17.0"),
         ({"gradient_checkpointing": "unsloth"}, [("removed-value", "warning")], "axolotl 0.9.2"),
+        ({"chat_template": "inst"}, [("removed-value", "warning")], "axolotl 0.5.0: use `mistral_v1`"),
         ({"rl": "kto_pair"}, [("removed-value", "warning")], "axolotl 0.5.0: use `kto`"),
         ({"optimizer": "ao_adamw_8bit"}, [("removed-value", "warning")], "use `adamw_torch_8bit`"),
         ({"datasets": [{"path": "a", "type": "sharegpt"}]}, [("removed-value", "warning")], "use `chat_template`"),

@@ -242,6 +242,7 @@ def test_an_older_release_may_compute_attention_otherwise() -> None:
         (f"{NEW} --ref.num_nodes 2 --algo.kl.init_coef 0", []),
         (f"{NEW} --train.micro_batch_size two", ["wrong-type"]),
         (f"{NEW} --a_flag_of_a_fork 1", []),
+        (f"{NEW} --train.micro_batch_size two --a_flag_of_a_fork 1", []),
     ],
 )
 def test_what_the_program_refuses_is_reported(flags: str, found: list[str]) -> None:

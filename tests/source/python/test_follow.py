@@ -404,3 +404,53 @@ def test_super_is_the_class_above_the_one_that_defines_the_method() -> None:
 )
 def test_super_of_nothing_is_unknown(code: str) -> None:
     assert handed(code) in ("?", "Made")
+
+
+def test_a_function_that_walks_what_nobody_knows_leaves_steps_for_the_rest() -> None:
+    """Each of its calls of itself is in doubt: followed to the depth of 30 they are more than a script may take."""
+    code = """
+import json, sys
+def plain(value):
+    if isinstance(value, dict):
+        return {plain(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if hasattr(value, "item"):
+        return plain(value.item())
+    return value
+json.dump(plain(json.load(sys.stdin)), sys.stdout)
+use(3)
+"""
+    assert handed(code) == 3
+
+
+def test_a_function_that_walks_a_known_value_is_followed_to_its_end() -> None:
+    code = """
+def total(items):
+    if not items:
+        return 0
+    return items[0] + total(items[1:])
+use(total([1, 2, 3, 4, 5, 6]))
+"""
+    assert handed(code) == 21
+
+
+def test_what_a_branch_sets_before_it_returns_stays_beside_what_the_rest_sets() -> None:
+    code = """
+import sys
+class Options:
+    pass
+def fill(options, name):
+    for key in ["llama", "gpt2"]:
+        if key in name:
+            options.targets = key
+            return
+    options.targets = "default"
+    options.rank = 8
+options = Options()
+options.targets = None
+fill(options, sys.stdin.read())
+use([options.targets, options.rank])
+"""
+    targets, rank = handed(code)
+    assert targets == {None, "llama", "gpt2", "default"} and rank == 8
