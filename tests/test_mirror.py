@@ -72,7 +72,7 @@ COVERED = {
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
-        *("formats.openrlhf.format", "formats.openrlhf.keys", "formats.openrlhf.model"),
+        *("formats.openrlhf.format", "formats.openrlhf.issues", "formats.openrlhf.keys", "formats.openrlhf.model"),
         *("formats.openrlhf.placement", "formats.openrlhf.rollout"),
     ),
     "tests/formats/swift/test_swift_runs.py": (

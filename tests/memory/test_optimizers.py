@@ -83,6 +83,7 @@ NOT_RUN = {
     "flash_lion": "its update is a Triton kernel",
     "flash_sgd": "its update is a Triton kernel",
     "adamw_anyprecision": "torchdistx is on no index",
+    "adamw_anyprecision_bf16": "a class of EasyR1, which is on no index",
     "adamw_torch_4bit": "its step is compiled; its states were counted",
     "adamw_torch_8bit": "its step is compiled; its states were counted",
     "ao_adamw_fp8": "its step is compiled; its states were counted",
