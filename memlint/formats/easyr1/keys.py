@@ -6,8 +6,9 @@ from __future__ import annotations
 from memlint.formats.easyr1 import reading
 from memlint.formats.easyr1.reading import ACTOR, CRITIC, EXPERIENCE, REFERENCE, ROLLOUT, UPDATE
 from memlint.formats.keys import FieldChange, Key, Keys, Written
-from memlint.formats.verl import batches, model, parallel
+from memlint.formats.verl import model, parallel
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.keys import LENGTHS
 
 MODEL = f"{ACTOR}.model"
 
@@ -33,10 +34,6 @@ def _write_experience(change: FieldChange) -> Written | None:
     """One key for the policy and its reference."""
     sizes = ("rollout.log_prob_micro_batch_size", "rollout.reference_micro_batch_size")
     return {f"{ACTOR}.{EXPERIENCE}": change.value} if change.field in sizes else None
-
-
-def _write_prompt(change: FieldChange) -> Written | None:
-    return None if change.field == "sequence.length" else {"data.max_prompt_length": change.value}
 
 
 def trains_adapter(config: VerlConfig) -> bool:
@@ -158,20 +155,7 @@ KEYS = Keys(
         *(f"{ACTOR}.offload.offload_optimizer", "flag", "rollout.offloads_optimizer", False),
         about="Keep optimizer states in host memory but for the update, its forward and backward included.",
     ),
-    Key(
-        *("data.max_prompt_length", "whole", "sequence.max_prompt_length", 512),
-        about="The longest prompt in tokens.",
-        also=("sequence.length",),
-        least=1,
-        read=batches.read_lengths,
-        write=_write_prompt,
-    ),
-    Key(
-        *("data.max_response_length", "whole", "sequence.max_new_tokens", 512),
-        about="The longest response in tokens.",
-        least=1,
-        read_with="data.max_prompt_length",
-    ),
+    *LENGTHS,
     Key(
         *("data.rollout_batch_size", "whole", "", 512),
         about="Prompts of one step.",

@@ -6,21 +6,20 @@ so many sequences of full length, which is the same at most.
 
 from __future__ import annotations
 
-import re
-
 from memlint.formats.fields import Fields, as_number, as_words
 from memlint.formats.target_patterns import put_targets
+from memlint.formats.verl.batches import critic_model
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES
-from memlint.formats.vision_towers import apply_towers
-from memlint.run import UNKNOWN, Maybe, Model, Origin, ValueModel
+from memlint.formats.verl.parallel import put_ulysses
+from memlint.formats.vision_towers import apply_towers, excludes_tower
+from memlint.run import UNKNOWN, Maybe, Origin, ValueModel
 
 ACTOR, CRITIC, REFERENCE, ROLLOUT = (f"worker.{role}" for role in ("actor", "critic", "ref", "rollout"))
 UPDATE = "micro_batch_size_per_device_for_update"
 EXPERIENCE = "micro_batch_size_per_device_for_experience"
 RANK = f"{ACTOR}.model.lora.rank"
 _EXCLUDED = f"{ACTOR}.model.lora.exclude_modules"
-_OF_TOWER = re.compile(r"visual|vision")
 
 
 def read_dtype(fields: Fields, config: VerlConfig) -> None:
@@ -62,7 +61,7 @@ def read_targets(fields: Fields, config: VerlConfig) -> None:
 def read_towers(fields: Fields, config: VerlConfig) -> None:
     """A vision tower trains unless it is frozen, or an adapter's `exclude_modules` leaves it out."""
     key = f"{ACTOR}.model.freeze_vision_tower"
-    excluded = bool(config.integer(RANK)) and _OF_TOWER.search(str(config.raw(_EXCLUDED))) is not None
+    excluded = bool(config.integer(RANK)) and excludes_tower(config.raw(_EXCLUDED))
     apply_towers(
         fields, config.architecture, excluded or config.flag(key), config.origin(_EXCLUDED if excluded else key)
     )
@@ -82,13 +81,7 @@ def read_sharding(fields: Fields, config: VerlConfig) -> None:
 
 
 def read_ulysses(fields: Fields, config: VerlConfig) -> None:
-    key = f"{ACTOR}.ulysses_size"
-    degree, world = config.integer(key) or 1, fields.get("parallelism.world_size")
-    fields.put("parallelism.sequence_parallel_size", degree, config.origin(key))
-    if isinstance(world, int):
-        fields.infer("parallelism.data_parallel_size", max(1, world // degree), "GPUs over the Ulysses degree")
-    else:
-        fields.unknown("parallelism.data_parallel_size", "the number of GPUs is not known")
+    put_ulysses(fields, config, f"{ACTOR}.ulysses_size")
 
 
 def read_batch(fields: Fields, config: VerlConfig) -> None:
@@ -157,16 +150,12 @@ def read_stage(fields: Fields, config: VerlConfig) -> None:
 
 def _read_critic(fields: Fields, config: VerlConfig) -> None:
     """A token classifier of its own beside the policy (fsdp_workers.py, role "critic")."""
-    name = config.get(f"{CRITIC}.model.model_path")
-    found = config.context.find_model(name, config.own.document.path) if isinstance(name, str) else None
-    architecture = found.architecture if found is not None and found.architecture is not None else UNKNOWN
     given = config.get(f"{CRITIC}.fsdp.torch_dtype")
     dtype: Maybe[str] = "float32" if given is None else DTYPES.get(str(given).lower(), UNKNOWN)
-    model = Model(name=name if isinstance(name, str) else UNKNOWN, architecture=architecture, weights_dtype=dtype)
     key = f"{CRITIC}.{UPDATE}"
     rows = config.integer(key)
     value = ValueModel(
-        model,
+        critic_model(config, config.get(f"{CRITIC}.model.model_path"), dtype),
         UNKNOWN if rows is None else rows,
         0,
         config.flag(f"{CRITIC}.model.enable_gradient_checkpointing"),

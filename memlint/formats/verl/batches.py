@@ -8,6 +8,8 @@ takes more than a GPU's part of its batch: a mini-batch in updates (engine_worke
 
 from __future__ import annotations
 
+from typing import Any
+
 from memlint._record import NamedTuple
 from memlint.formats.fields import Fields
 from memlint.formats.verl.config import VerlConfig
@@ -174,11 +176,8 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
     if not (config.flag("critic.enable") if asked is not None else config.word("algorithm.adv_estimator") == "gae"):
         return
     name = config.get("critic.model.path")
-    known = isinstance(name, str) and name and name != PLACEHOLDER
-    found = config.context.find_model(name, config.own.document.path) if known and isinstance(name, str) else None
-    architecture = found.architecture if found is not None and found.architecture is not None else UNKNOWN
     dtype = DTYPES.get(config.word("critic.fsdp.model_dtype"), UNKNOWN)
-    model = Model(name=name if known else UNKNOWN, architecture=architecture, weights_dtype=dtype)
+    model = critic_model(config, name if name and name != PLACEHOLDER else UNKNOWN, dtype)
     size = "critic.ppo_mini_batch_size"
     size = size if config.integer(size) else f"{ACTOR}.ppo_mini_batch_size"
     rows = _of_batch(_critic_rows(fields, config), fields, config, size)
@@ -192,6 +191,13 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
     )
     fields.put("method.value_model", value, config.origin("algorithm.adv_estimator"))
     fields.put("method.value_model.micro_batch_size", rows.rows, rows.origin)
+
+
+def critic_model(config: VerlConfig, name: Any, dtype: Maybe[str]) -> Model:
+    """The model that a critic starts from; UNKNOWN where `name` is no name, or of a model that nobody knows."""
+    found = config.context.find_model(name, config.own.document.path) if isinstance(name, str) else None
+    architecture = found.architecture if found is not None and found.architecture is not None else UNKNOWN
+    return Model(name=name if isinstance(name, str) else UNKNOWN, architecture=architecture, weights_dtype=dtype)
 
 
 def _critic_rows(fields: Fields, config: VerlConfig) -> Rows:

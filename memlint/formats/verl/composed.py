@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -100,18 +100,22 @@ def _stem(name: str) -> str:
     return name.removesuffix(".yaml").removesuffix(".yml")
 
 
-def first_file(names: Iterator[str], path: str, context: Context) -> Section | None:
-    """The first of the files that the repository has, as one below `path`."""
+def _any_mapping(value: dict[Any, Any]) -> bool:
+    return True
+
+
+def first_file(
+    names: Iterable[str], path: str, context: Context, accepts: Callable[[dict[Any, Any]], bool] = _any_mapping
+) -> Section | None:
+    """The first of the files that the repository has, with a value that is accepted, as one below `path`."""
     found = (context.read(name, path) for name in names)
     files = (one for one in found if not isinstance(one, MissingFile) and isinstance(one.value, dict))
-    return next((root(one, "companion") for one in files), None)
+    return next((root(one, "companion") for one in files if accepts(one.value)), None)
 
 
 def _listed(value: Any, path: str, context: Context) -> Section | None:
     """The file of the same folder that a file's `defaults` list (Hydra's) puts its own values over."""
-    found = (context.read(f"./{name}.yaml", path) for name in _defaults(value))
-    files = (one for one in found if not isinstance(one, MissingFile))
-    return next((root(one, "companion") for one in files if _is_base(one)), None)
+    return first_file((f"./{name}.yaml" for name in _defaults(value)), path, context, is_reinforcement)
 
 
 def _lists_trainers_file(value: Any, sft: bool) -> bool:
@@ -122,7 +126,3 @@ def _lists_trainers_file(value: Any, sft: bool) -> bool:
 def _defaults(value: Any) -> Iterator[str]:
     listed = value.get("defaults")
     return (one for one in listed if isinstance(one, str) and one != "_self_") if isinstance(listed, list) else iter(())
-
-
-def _is_base(found: Document) -> bool:
-    return isinstance(found.value, dict) and is_reinforcement(found.value)

@@ -125,6 +125,24 @@ def _write_prompt(change: FieldChange) -> Written | None:
     return None if change.field == "sequence.length" else {"data.max_prompt_length": change.value}
 
 
+LENGTHS = (
+    Key(
+        *("data.max_prompt_length", "whole", "sequence.max_prompt_length", 512),
+        about="The longest prompt in tokens.",
+        also=("sequence.length",),
+        least=1,
+        read=batches.read_lengths,
+        write=_write_prompt,
+    ),
+    Key(
+        *("data.max_response_length", "whole", "sequence.max_new_tokens", 512),
+        about="The longest response in tokens.",
+        least=1,
+        read_with="data.max_prompt_length",
+    ),
+)
+
+
 def _write_reference_rows(change: FieldChange) -> Written | None:
     if change.field == "rollout.reference_micro_batch_size":
         return _write_reference(change)
@@ -345,20 +363,7 @@ KEYS = Keys(
         *(f"{ACTOR}.fsdp_config.optimizer_offload", "flag", "rollout.offloads_optimizer", False),
         about="Keep optimizer states in host memory but for the update.",
     ),
-    Key(
-        *("data.max_prompt_length", "whole", "sequence.max_prompt_length", 512),
-        about="The longest prompt in tokens.",
-        also=("sequence.length",),
-        least=1,
-        read=batches.read_lengths,
-        write=_write_prompt,
-    ),
-    Key(
-        *("data.max_response_length", "whole", "sequence.max_new_tokens", 512),
-        about="The longest response in tokens.",
-        least=1,
-        read_with="data.max_prompt_length",
-    ),
+    *LENGTHS,
     Key(
         *("data.train_batch_size", "whole", "", 1024),
         about="Prompts of one step.",

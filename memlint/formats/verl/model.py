@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 from memlint.formats.base import named_model
 from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
-from memlint.formats.vision_towers import apply_towers
+from memlint.formats.vision_towers import apply_towers, excludes_tower
 from memlint.run import UNKNOWN, Origin
 
 DTYPES = {
@@ -73,7 +71,6 @@ def read_targets(fields: Fields, config: VerlConfig) -> None:
 _FROZEN = "actor_rollout_ref.actor.freeze_vision_tower"
 _EXCLUDED = "actor_rollout_ref.model.exclude_modules"
 _FREEZES_UNTIL = (0, 8)
-_OF_TOWER = re.compile(r"visual|vision")
 
 
 def read_towers(fields: Fields, config: VerlConfig) -> None:
@@ -84,7 +81,7 @@ def read_towers(fields: Fields, config: VerlConfig) -> None:
         apply_towers(fields, config.architecture, False, Origin("inferred", detail="verl freezes no tower"))
         return
     reads = () <= config.context.versions.get("verl", ()) < _FREEZES_UNTIL
-    if fields.get("method.kind") == "lora" and _OF_TOWER.search(str(config.raw(_EXCLUDED))):
+    if fields.get("method.kind") == "lora" and excludes_tower(config.raw(_EXCLUDED)):
         apply_towers(fields, config.architecture, True, config.origin(_EXCLUDED))
     else:
         apply_towers(fields, config.architecture, reads and config.flag(_FROZEN), config.origin(_FROZEN))

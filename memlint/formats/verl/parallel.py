@@ -127,7 +127,11 @@ def read_dtype(fields: Fields, config: VerlConfig) -> None:
 
 
 def read_ulysses(fields: Fields, config: VerlConfig) -> None:
-    key = ulysses_key(config)
+    put_ulysses(fields, config, ulysses_key(config))
+
+
+def put_ulysses(fields: Fields, config: VerlConfig, key: str) -> None:
+    """The GPUs that share a sequence, as `key` says, and how many ranks of data that leaves."""
     degree = config.integer(key) or 1
     fields.put("parallelism.sequence_parallel_size", degree, config.origin(key))
     world = fields.get("parallelism.world_size")
