@@ -14,7 +14,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-# Structures of layers that a build from a clone records. All of them, for releases and contributors, take 25 s.
+# How many structures of layers a build from a clone records, the commonest. All of them, for releases and contributors,
+# take a minute or two. MEMLINT_PROFILES sets another number, or "all".
 COMMONEST = 24
 
 
@@ -52,6 +53,7 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
         from memlint import __version__
+        from memlint.memory.layers.stored_profiles import is_current
         from memlint.memory.record_profiles import write
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
@@ -61,8 +63,9 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
         shipped.mkdir(exist_ok=True)
         text = snapshot_text(stamped=is_editable)
         (shipped / "rules.jsonl").write_text(text, encoding="utf-8", newline="\n")
-        is_whole = is_editable or bool(os.environ.get("MEMLINT_PROFILES"))
-        write(str(shipped / "profiles"), stamped=is_editable, most=None if is_whole else COMMONEST)
+        wanted = "all" if is_editable else os.environ.get("MEMLINT_PROFILES", str(COMMONEST))
+        if not (is_editable and is_current()):  # a second install, with another extra, has them already
+            write(str(shipped / "profiles"), stamped=is_editable, most=None if wanted == "all" else int(wanted))
         if is_editable:
             return
         if self.metadata.version != __version__:  # between two tags

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -142,7 +143,10 @@ def test_a_wheel_holds_what_runs_and_nothing_else(tmp_path: Path) -> None:
         else:
             shutil.copy(source, target)
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path / "dist")], cwd=copy, check=True
+        [sys.executable, "-m", "hatchling", "build", "--directory", str(tmp_path / "dist")],
+        cwd=copy,
+        env={**os.environ, "MEMLINT_PROFILES": "1"},
+        check=True,
     )
     (wheel,), (sdist,) = (tmp_path / "dist").glob("*.whl"), (tmp_path / "dist").glob("*.tar.gz")
 

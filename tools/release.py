@@ -60,7 +60,7 @@ def _built(folder: Path, commit: str) -> tuple[Path, Path]:
     with tempfile.TemporaryDirectory() as clone:
         _run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), clone])
         _run(["git", "-C", clone, "checkout", "--quiet", "--detach", commit])
-        _run([sys.executable, "-m", "build", "--outdir", str(folder), clone], MEMLINT_PROFILES="1")
+        _run([sys.executable, "-m", "build", "--outdir", str(folder), clone], MEMLINT_PROFILES="all")
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return sdist, wheel
 

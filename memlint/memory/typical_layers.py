@@ -38,22 +38,24 @@ from memlint.run import (
 _Changes = Mapping[str, Any]
 
 
-def typical_profiles(architectures: Iterable[Architecture], most: int | None = None) -> Mapping[Key, Profile]:
-    """The profiles of typical runs of these models, one model of each structure.
+def one_of_each_structure(architectures: Iterable[Architecture], most: int | None = None) -> list[Architecture]:
+    """One model of each structure of layers, the structure that most models have first.
 
-    `most`: only so many structures, those that most of the models have.
+    `most`: only so many structures.
     """
     alike: dict[Any, list[Architecture]] = {}
     for one in architectures:
         if not one.unmodelled and not one.encoder_decoder:
             alike.setdefault(frozenset(map(structure, one.layer_types)), []).append(one)
-    common = sorted(alike.values(), key=len, reverse=True)[:most] if most else alike.values()
-    found: dict[Key, Profile] = {}
-    for architecture, *_ in common:
-        for run in _runs(architecture):
-            estimate_uncached(run)
-        found.update(in_use())
-    return found
+    return [models[0] for models in sorted(alike.values(), key=len, reverse=True)[:most]]
+
+
+def typical_profiles(architecture: Architecture) -> Mapping[Key, Profile]:
+    """The profiles of the layers in typical runs of this model."""
+    before = frozenset(in_use())
+    for run in _runs(architecture):
+        estimate_uncached(run)
+    return {key: profile for key, profile in in_use().items() if key not in before}
 
 
 def _runs(architecture: Architecture) -> Iterator[Run]:

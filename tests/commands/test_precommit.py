@@ -60,7 +60,12 @@ def test_a_commit_is_refused_then_mended_then_passes(tmp_path: Path, source: Rep
         done = subprocess.run(
             command,
             cwd=team.folder,
-            env={**clean, "PRE_COMMIT_HOME": str(tmp_path / "cache"), "PRE_COMMIT_COLOR": "never"},
+            env={
+                **clean,
+                "PRE_COMMIT_HOME": str(tmp_path / "cache"),
+                "PRE_COMMIT_COLOR": "never",
+                "MEMLINT_PROFILES": "1",
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

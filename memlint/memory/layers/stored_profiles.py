@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate
 from operator import itemgetter
@@ -66,7 +66,7 @@ def _text(part: tuple[Any, ...]) -> str:
 
 @lru_cache(maxsize=16)
 def _stored(class_name: str) -> _StoredClass | None:
-    if not class_name.isidentifier() or not _is_current():
+    if not class_name.isidentifier() or not is_current():
         return None
     first = zlib.decompressobj()
     try:
@@ -79,7 +79,7 @@ def _stored(class_name: str) -> _StoredClass | None:
 
 
 @cache
-def _is_current() -> bool:
+def is_current() -> bool:
     """Whether the recordings were made by this code. In an installation they were; a checkout compares stamps."""
     try:
         with open(os.path.join(FOLDER, STAMPS), "rb") as stream:
@@ -93,11 +93,12 @@ def _is_current() -> bool:
     return bool(marks == stamps())
 
 
-def files(recordings: Iterable[tuple[Key, Profile]]) -> dict[str, bytes]:
-    """The files that hold these recordings, by name. Equal recordings of one class are written once."""
+def files(recordings: Mapping[Key, str]) -> dict[str, bytes]:
+    """The files that hold these recordings, by name. Each recording is the line that `dump` made of it; equal ones of
+    one class are written once."""
     by_class: dict[str, dict[Key, str]] = {}
-    for key, profile in recordings:
-        by_class.setdefault(key[0].class_name, {})[key] = dump(profile)
+    for key, line in recordings.items():
+        by_class.setdefault(key[0].class_name, {})[key] = line
     return {f"{name}.z": _file(found) for name, found in sorted(by_class.items()) if name.isidentifier()}
 
 
