@@ -7,7 +7,7 @@ method.py, training.py, loss.py, parallel.py or unmodelled.py, reader and writer
 
 from __future__ import annotations
 
-from memlint.formats.axolotl.loss import read_liger_kernels, read_loss, write_liger_kernels, write_loss
+from memlint.formats.axolotl.loss import LIGER_OF_DPO, read_liger_kernels, read_loss, write_liger_kernels, write_loss
 from memlint.formats.axolotl.method import (
     read_adapter_dtype,
     read_fused_adapters,
@@ -439,6 +439,11 @@ LOSS = (
     Key("liger_layer_norm", "flag", about="Liger's LayerNorm. Needs its plug-in."),
     Key("liger_rope", "flag", about="Liger's rotary embedding. Needs its plug-in."),
     Key(
+        LIGER_OF_DPO,
+        "flag",
+        about="Liger's fused DPO loss, which never makes the logits, and its kernels in the model. Only for `rl: dpo`.",
+    ),
+    Key(
         "chunked_cross_entropy",
         "flag",
         "loss.in_chunks",
@@ -670,7 +675,6 @@ FEATURES = (
     _uncounted("layer_offloading", "layers come and go between host and GPU", default=False),
     _uncounted("qat", "fake quantisation keeps copies of weights and activations", adds=True),
     _uncounted("use_onebitllms", "BitNet's linear layers"),
-    _uncounted("dpo_use_liger_kernel", "Liger's fused DPO loss", adds=True),
     _uncounted("relora", "ReLoRA merges and resets adapters while it trains", adds=True),
     _uncounted("relora_steps", "ReLoRA merges and resets adapters while it trains", adds=True),
     Key(

@@ -10,7 +10,7 @@ from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.model import uses_cut_cross_entropy
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Written
-from memlint.run import Origin
+from memlint.run import Origin, Run, liger_rows
 
 # What a plug-in's keys need beside them: without it they are no keys at all, and ignored.
 PLUGIN_OF = {
@@ -29,15 +29,33 @@ def read_loss(fields: Fields, config: AxolotlConfig) -> None:
     """The model's own loss unless a plug-in replaces it (integrations/liger, integrations/cut_cross_entropy)."""
     fields.put("loss.upcast_logits", True, Origin("default", detail="transformers loss_utils.py: logits.float()"))
     kind, key = _loss(config)
-    if config.rl or fields.get("method.stage") == "rm":
+    if _has_liger_of_dpo(config):
+        config.put(fields, "loss.kind", LIGER_OF_DPO, "liger")
+        length = fields.get("sequence.length", 0)
+        rows = liger_rows("dpo", length) if isinstance(length, int) else 0
+        fields.infer("loss.chunk_tokens", rows, "liger_kernel 0.8.5: `chunk_size=1`")
+    elif config.rl or fields.get("method.stage") == "rm":
         fields.infer("loss.kind", "plain", "preferences and rewards read logits: fused losses need labels")
-        fields.infer("loss.scores_in_fp32", False, "trl's trainers: selective_log_softmax of what the model returns")
     else:
         config.put(fields, "loss.kind", key, kind)
+    if config.rl or fields.get("method.stage") == "rm":
+        fields.infer("loss.scores_in_fp32", False, "trl's trainers: selective_log_softmax of what the model returns")
+
+
+# DPO's switch sets `use_liger_kernel` of TRL's DPOConfig (core/trainers/dpo/__init__.py:41): LigerFusedLinearDPOLoss
+# over hidden states, and Liger's kernels in the model (transformers trainer.py, `apply_liger_kernel`).
+LIGER_OF_DPO = "dpo_use_liger_kernel"
+
+
+def _has_liger_of_dpo(config: AxolotlConfig) -> bool:
+    return config.rl == "dpo" and config.own.flag(LIGER_OF_DPO)
 
 
 def read_liger_kernels(fields: Fields, config: AxolotlConfig) -> None:
-    """Liger's norms and MLPs, where both options are on."""
+    """Liger's norms and MLPs, where both options are on, or DPO's one for all."""
+    if _has_liger_of_dpo(config):
+        config.put(fields, "loss.liger_kernels", LIGER_OF_DPO, True)
+        return
     on = [config.own.flag(key) and _has_plugin(config, key) for key in ("liger_rms_norm", "liger_glu_activation")]
     on[1] = on[1] or (config.own.flag("liger_swiglu") and _has_plugin(config, "liger_swiglu"))
     config.put(fields, "loss.liger_kernels", "liger_rms_norm", all(on))
@@ -68,6 +86,8 @@ _LOSSES = ("cut_cross_entropy", "chunked_cross_entropy", "liger_cross_entropy", 
 def write_loss(change: FieldChange) -> Written | None:
     """A fused loss needs its plug-in and its key. Axolotl takes only one cross entropy, so the others go off."""
     config, plugins = change.section, change.section.get("plugins")
+    if change.value == "liger" and config.get("rl") == "dpo":
+        return {LIGER_OF_DPO: True} if _takes_liger_of_dpo(change.run, config) else None
     reads_logits = config.get("rl") or config.get("reward_model")
     if change.value not in ("liger", "cut") or reads_logits or not isinstance(plugins, (list, type(None))):
         return None
@@ -75,6 +95,23 @@ def write_loss(change: FieldChange) -> Written | None:
     named = plugins or []
     keys = {key: True, **dict.fromkeys(_losses_on(config, key, named), False)}
     return keys if plugin in named else {**keys, "plugins": [*named, plugin]}
+
+
+_DPO_TAKES_LIGER = (0, 26)  # trl 0.26.2 trainer/dpo_trainer.py, the first with `use_liger_kernel`; Axolotl 0.13.1
+_DPO_TAKES_LIGER_WITH_ADAPTERS = (1, 9)  # trl 0.29 and 1.0 trainer/dpo_trainer.py refuse them together
+# What DPO's trainer refuses beside Liger's loss, and what that loss leaves out (trl 1.9.0 trainer/dpo_trainer.py).
+_NOT_BESIDE_LIGER = ("precompute_ref_log_probs", "dpo_label_smoothing", "rpo_alpha", "dpo_use_weighting")
+
+
+def _takes_liger_of_dpo(run: Run, config: Mapping[str, Any]) -> bool:
+    """Whether the stated release takes it: an older one ignores the key, and says nothing."""
+    origins = [run.origins.get(f"stack.{name}") for name in ("framework_version", "trl")]
+    if all(origin is None or origin.kind in ("default", "inferred") for origin in origins):
+        return False
+    first = _DPO_TAKES_LIGER if run.method.kind == "full" else _DPO_TAKES_LIGER_WITH_ADAPTERS
+    losses = config.get("dpo_loss_type") or ["sigmoid"]
+    beside = any(config.get(key) for key in _NOT_BESIDE_LIGER)
+    return run.stack.trl >= first and losses == ["sigmoid"] and not beside
 
 
 def _losses_on(config: Mapping[str, Any], kept: str, plugins: list[Any]) -> list[str]:

@@ -119,6 +119,30 @@ def test_before_0_12_a_flag_says_it() -> None:
     assert edits_of(PLAIN, {"attention.implementation": "flash_attention_3"}, versions=old) is None
 
 
+@pytest.mark.parametrize(
+    ("more", "versions", "taken"),
+    [
+        ({}, {"axolotl": (0, 19)}, True),
+        ({}, {"axolotl": (0, 14)}, True),
+        ({}, {"axolotl": (0, 12)}, False),  # its TRL, 0.21, has another switch
+        (LORA, {"axolotl": (0, 19)}, True),
+        (LORA, {"axolotl": (0, 18)}, False),  # TRL 1.8 refuses Liger's loss with adapters
+        ({}, {}, False),  # nobody says which release: an older one ignores the key
+        ({"dpo_loss_type": ["sigmoid"]}, {"axolotl": (0, 19)}, True),
+        ({"dpo_loss_type": ["ipo"]}, {"axolotl": (0, 19)}, False),
+        ({"precompute_ref_log_probs": True}, {"axolotl": (0, 19)}, False),
+        ({"rl": "simpo"}, {"axolotl": (0, 19)}, False),  # another trainer, which has no such loss
+    ],
+)
+def test_liger_s_loss_for_preferences_is_dpo_s_own_switch(more: Any, versions: Any, taken: bool) -> None:
+    value = {**DPO, **more}
+    edits = edits_of(value, {"loss.kind": "liger"}, versions=versions)
+    assert [edit.pointer for edit in edits or ()] == ([("dpo_use_liger_kernel",)] if taken else [])
+    if taken:
+        run = run_of(parsed_of(applied(value, edits, "train.json"), versions=versions))
+        assert (run.loss.kind, run.loss.liger_kernels, run.loss.chunk_tokens) == ("liger", True, 2 * 2048)
+
+
 def test_a_plug_in_is_added_to_those_that_are_there() -> None:
     edits = edits_of({**PLAIN, "plugins": ["some.Plugin"]}, {"loss.kind": "liger"})
     assert edits is not None
