@@ -228,6 +228,8 @@ COVERED = {
         *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
         *("formats.trainer.python.frozen", "formats.trainer.python.other_models"),
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
+        *("formats.trainer.python.python_run", "formats.trainer.python.trainer_call"),
+        "formats.trainer.python.unmodelled",
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/formats/trainer/test_taken.py": (

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.runs import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.commands import LaunchCommand, command, options
