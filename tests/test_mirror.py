@@ -243,6 +243,7 @@ COVERED = {
     "tests/repository/test_starts.py": ("repository.launch.starts",),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/test_workspace.py": ("repository.rooted_files",),
+    "tests/repository/test_config_reader.py": ("repository.script_index",),
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),

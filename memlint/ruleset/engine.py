@@ -191,8 +191,8 @@ class Engine:
         """The hits that hold of a config as the repository's commands launch it, with their options over it."""
         if not hits or document.start is not None or format_name not in LAUNCHED:
             return hits
-        alone = context._replace(launch_commands=no_launches)
-        documents = as_launched(document, context.launch_commands(document.path))
+        alone = context._replace(repository=context.repository.but(launch_commands=no_launches))
+        documents = as_launched(document, context.repository.launch_commands(document.path))
         return without_settled(hits, documents, lambda one: self._analyse(one, alone, format_name, False, None).hits)
 
     def folds_into(self, rule: str) -> tuple[str, ...]:
