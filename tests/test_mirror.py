@@ -105,6 +105,7 @@ COVERED = {
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
         *("memory.step", "memory.segments", "memory.encoder_decoder", "memory.embedding_segment", "memory.loss"),
+        *("memory.loss_shape", "memory.loss_end", "memory.log_probabilities", "memory.fused_losses"),
         *("memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
         *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),

@@ -880,9 +880,9 @@ def made(name):
 model = made("Qwen/Qwen3-0.6B")
 GRPOTrainer(model=model, args=GRPOConfig("out")).train()
 """
-    assert runs(code)[0].unmodelled == ""
+    assert runs(code)[0].program.unmodelled == ""
     judged = code.replace("GRPOTrainer(", 'judge = AutoModelForCausalLM.from_pretrained("b")\nGRPOTrainer(')
-    assert runs(judged)[0].unmodelled == "loads `AutoModelForCausalLM` beside its policy"
+    assert runs(judged)[0].program.unmodelled == "loads `AutoModelForCausalLM` beside its policy"
 
 
 CLASSIFIER = (
