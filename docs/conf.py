@@ -41,7 +41,7 @@ def _complete(app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def _help(verb: str) -> str:
-    """What `memlint VERB --help` prints."""
+    """What `memlint COMMAND --help` prints."""
     done = subprocess.run(
         [sys.executable, "-m", "memlint", verb, "--help"],
         env={**os.environ, "COLUMNS": HELP_WIDTH, "NO_COLOR": "1"},

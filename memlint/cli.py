@@ -14,7 +14,7 @@ from memlint import __version__
 
 # verb -> (module below memlint.commands, one line of help)
 VERBS = {
-    "check": ("check", "lint files, folders, or - with --stdin-filename (the default verb)"),
+    "check": ("check", "lint files, folders, or - with --stdin-filename (the default command)"),
     "estimate": ("estimate", "the memory table of files, or of a question: --model llama-3-8b --method lora"),
     "plan": ("plan", "the largest batch or longest sequence that fits, and the fastest way there"),
     "fix": ("fix", "apply safe fixes (--unsafe for the rest); --diff prints a patch"),
@@ -110,7 +110,7 @@ def _refuse(word: str) -> int:
         hint = f"; did you mean {path}?"
     elif len(word) == 6 and word[:3].isalpha() and word[3:].isdigit():
         hint = f"; did you mean `memlint explain {word}`?"
-    sys.stderr.write(f"memlint: {word}: no such file or folder, and no verb{hint}\n")
+    sys.stderr.write(f"memlint: {word}: no such file or folder, and no command{hint}\n")
     return 2
 
 
@@ -122,10 +122,10 @@ def usage() -> str:
         verbs += f"\n{GROUPS[verb]}:\n" if verb in GROUPS else ""
         verbs += f"  {verb:{width}}  {text}\n"
     return (
-        "usage: memlint [VERB] [PATH ...] [OPTIONS]\n\n"
+        "usage: memlint [COMMAND] [PATH ...] [OPTIONS]\n\n"
         "Lints LLM training configs for GPU memory before a GPU is touched: `memlint train.yaml --gpu H100 --gpus 8`.\n"
         f"{verbs}\n"
-        "`memlint help VERB` lists a verb's options; `memlint --version` prints the version.\n"
+        "`memlint help COMMAND` lists a command's options; `memlint --version` prints the version.\n"
     )
 
 

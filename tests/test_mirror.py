@@ -105,6 +105,7 @@ COVERED = {
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
         *("memory.step", "memory.segments", "memory.encoder_decoder", "memory.embedding_segment", "memory.loss"),
+        *("memory.loss_shape", "memory.loss_end", "memory.log_probabilities", "memory.fused_losses"),
         *("memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
         *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),
@@ -228,6 +229,8 @@ COVERED = {
         *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
         *("formats.trainer.python.frozen", "formats.trainer.python.other_models"),
         *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
+        *("formats.trainer.python.python_run", "formats.trainer.python.trainer_call"),
+        "formats.trainer.python.unmodelled",
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/formats/trainer/test_taken.py": (
@@ -241,13 +244,16 @@ COVERED = {
     "tests/repository/test_starts.py": ("repository.launch.starts",),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/test_workspace.py": ("repository.rooted_files",),
+    "tests/repository/test_config_reader.py": ("repository.script_index",),
+    "tests/lint/test_merge_reports.py": ("lint.repeated_findings", "lint.started_runs"),
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
         *("repository.scripts.embedded", "repository.scripts.evaluation", "repository.scripts.launch_file"),
         *("repository.scripts.read", "repository.scripts.arguments", "repository.scripts.files"),
         "repository.scripts.start",
-        *("repository.scripts.slurm", "repository.scripts.translate"),
+        *("repository.scripts.slurm", "repository.scripts.translate", "repository.scripts.known_programs"),
+        "repository.scripts.config_files",
         *("repository.scripts.values", "repository.scripts.world"),
     ),
     "tests/source/python/test_follow.py": (

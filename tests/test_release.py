@@ -91,14 +91,18 @@ def test_nothing_is_uploaded_without_a_tag() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))
     only_tags = "github.ref_type == 'tag'"
 
-    for name, job in workflow["jobs"].items():
-        for step in job["steps"]:
-            run, uses = step.get("run", ""), step.get("uses", "")
-            if "docker push" in run or "gh release create" in run or "pypi-publish" in uses or "attest@" in uses:
-                # A job with a condition of its own may run where those that it needs were skipped.
-                above = [] if "if" in job else [workflow["jobs"][need] for need in _needs(job)]
-                conditions = [str(one.get("if")) for one in (step, job, *above)]
-                assert any(only_tags in condition for condition in conditions), f"{name}: {step}"
+    uploads = [(job, step) for job in workflow["jobs"].values() for step in job["steps"] if _uploads(step)]
+    assert uploads
+    for job, step in uploads:
+        # A job with a condition of its own may run where those that it needs were skipped.
+        above = [] if "if" in job else [workflow["jobs"][need] for need in _needs(job)]
+        conditions = [str(one.get("if")) for one in (step, job, *above)]
+        assert any(only_tags in condition for condition in conditions), step
+
+
+def _uploads(step: dict[str, Any]) -> bool:
+    run, uses = step.get("run", ""), step.get("uses", "")
+    return "docker push" in run or "gh release create" in run or "pypi-publish" in uses or "attest@" in uses
 
 
 def _needs(job: dict[str, Any]) -> list[str]:

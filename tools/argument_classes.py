@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 OUTPUT = Path(__file__).resolve().parents[1] / "memlint/formats/trainer/argument_classes.py"
-# Trainers that memlint knows by name (memlint/formats/trainer/python/runs.py).
+# Trainers that memlint knows by name (memlint/formats/trainer/python/python_run.py).
 CLASSES = (
     *("SFTConfig", "DPOConfig", "KTOConfig", "ORPOConfig", "CPOConfig", "GRPOConfig", "RLOOConfig", "RewardConfig"),
     *("PPOConfig", "OnlineDPOConfig", "GKDConfig", "PRMConfig", "BCOConfig", "XPOConfig", "NashMDConfig"),

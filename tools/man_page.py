@@ -53,7 +53,7 @@ settings, from the folder of a config upward
 
 
 def page() -> str:
-    (verbs,) = (action.choices for action in whole_parser(VERBS)._actions if action.metavar == "VERB")
+    (verbs,) = (action.choices for action in whole_parser(VERBS)._actions if action.metavar == "COMMAND")
     assert isinstance(verbs, dict)
     lines = [".SH VERBS"]
     for verb, (_, about) in VERBS.items():

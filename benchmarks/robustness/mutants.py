@@ -1,4 +1,4 @@
-"""Mutation scores of the rooms where a silent mistake would hurt most: how many planted faults the tests notice.
+"""Mutation scores of the packages where a silent mistake would hurt most: how many planted faults the tests notice.
 
 python benchmarks/robustness/mutants.py                    every room, 60 faults each, in a copy of this checkout
 python benchmarks/robustness/mutants.py source -n 200      one room, more faults
@@ -183,7 +183,7 @@ def planted(mutant: Mutant) -> str:
 
 def table(names: list[str], size: int, seed: int) -> str:
     lines = [
-        "| room | possible faults | drawn | noticed | judged equal | missed | score |",
+        "| package | possible faults | drawn | noticed | judged equal | missed | score |",
         "|---|---|---|---|---|---|---|",
     ]
     equal = known_equivalent()

@@ -21,7 +21,7 @@ _MODULES = (
 
 
 def families() -> Mapping[str, Build]:
-    """Every `model_type` with a block list."""
+    """Every `model_type` whose parameter shapes are known."""
     return {family: build for name in _MODULES for family, build in _module(name).items()}
 
 
@@ -46,7 +46,7 @@ def from_config(config: Mapping[str, Any]) -> Architecture:
         raise UnsupportedConfig("this config.json names no `model_type`")
     build = _build_of(family)
     if build is None:
-        raise UnsupportedConfig(f"no block list for model_type `{family[:60]}`")
+        raise UnsupportedConfig(f"no parameter shapes known for model_type `{family[:60]}`")
     architecture = _built(build, defaulted(config, family))
     return architecture._replace(dtype=weights_dtype(config), stored=stored_weights(config))
 

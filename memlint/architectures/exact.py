@@ -1,4 +1,4 @@
-"""Counting a family that memlint has no block list for, by transformers' own class on the meta device.
+"""Counting a family whose parameter shapes memlint does not know, by transformers' own class on the meta device.
 
 Needs the extra `exact` (PyTorch and transformers) and never loads weights or remote code. The result
 has every tensor by name and shape; what its blocks keep for the backward is not known.

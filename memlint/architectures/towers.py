@@ -233,5 +233,5 @@ def by_type(c: ModelConfig, prefix: str) -> Tower:
     kind = c.text("model_type")
     build = BY_TYPE.get(kind)
     if build is None:
-        raise UnsupportedConfig(f"no block list for the tower `{kind[:60]}`")
+        raise UnsupportedConfig(f"no parameter shapes known for the tower `{kind[:60]}`")
     return build(c, prefix)

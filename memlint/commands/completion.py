@@ -45,7 +45,7 @@ def whole_parser(verbs: Verbs) -> argparse.ArgumentParser:
     """One parser with every verb as a subcommand, as completion and the manual page describe them."""
     whole = argparse.ArgumentParser("memlint", description="Lints LLM training configs for GPU memory.")
     whole.add_argument("-V", "--version", action="store_true", help="print the version")
-    each = whole.add_subparsers(metavar="VERB")
+    each = whole.add_subparsers(metavar="COMMAND")
     for verb, (module, about) in verbs.items():
         own = _parser_of(verb, module, verbs)
         made = each.add_parser(

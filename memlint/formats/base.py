@@ -125,16 +125,90 @@ class ConfigReader(NamedTuple):
     is_one_of: bool = False
 
 
-def no_reader(path: str, keys: Collection[str]) -> ConfigReader:
-    return ConfigReader()
+class RepositoryFacts:
+    """What the repository around a config tells of it. Here: nothing, as of a file that stands alone.
 
+    A `Workspace` answers from the repository's files, and may search all of them. Ask only before reporting something;
+    ask for `launch_commands` also where a config leaves its engine or the number of GPUs open.
+    """
 
-def _no_annotations(key: str, below: str = "") -> str:
-    return ""
+    def but(self, **answers: Callable[..., Any]) -> RepositoryFacts:
+        """The same facts, with other answers to the questions that `answers` names."""
+        other = object.__new__(type(self))
+        vars(other).update({**vars(self), **answers})
+        return other
 
+    def field_annotations(self, key: str, below: str = "") -> str:
+        """The type annotations of the field `key` in dataclasses of the repository's Python, in files whose path has
+        the folders `below`; "" where no dataclass has it. There may be several, as a collection of projects may have
+        several copies of a framework."""
+        return ""
 
-def _never(*asked: Any) -> bool:
-    return False
+    def argument_parsers(self) -> frozenset[str]:
+        """The argument parsers that its Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
+        return frozenset()
+
+    def filled_arguments(self) -> frozenset[str]:
+        """The arguments that its dataclasses give a value where they are None."""
+        return frozenset()
+
+    def taken_arguments(self) -> frozenset[str]:
+        """The arguments that its Python takes out of the others before a parser sees them."""
+        return frozenset()
+
+    def converts(self, program: str, key: str) -> bool:
+        """Whether a program makes a number of `key`: `float(args.learning_rate)`."""
+        return False
+
+    def chat_templates(self) -> frozenset[str]:
+        """The chat templates that copies of LLaMA-Factory in it register."""
+        return frozenset()
+
+    def own_refusals(self) -> frozenset[str]:
+        """The messages of errors that argument classes of a copy of LLaMA-Factory in it raise."""
+        return frozenset()
+
+    def own_words(self) -> frozenset[tuple[str, str]]:
+        """(argument, word) of each comparison in its Python: ("adapter", "llora")."""
+        return frozenset()
+
+    def calls_deepspeed(self) -> bool:
+        """Whether its programs call `deepspeed.initialize` themselves, without a trainer of Hugging Face."""
+        return False
+
+    def leaves_deepspeed(self) -> bool:
+        """Whether its programs train with a trainer of Hugging Face, and none calls DeepSpeed itself."""
+        return False
+
+    def fills_context(self) -> bool:
+        """Whether an agent loop in it writes completions up to the engine's `max_model_len`."""
+        return False
+
+    def is_filled_in(self, path: str, key: str, value: Any) -> bool:
+        """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`, before a
+        framework reads it."""
+        return False
+
+    def declares(self, document: Document, key: str) -> bool:
+        """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
+        own for HfArgumentParser or TrlParser."""
+        return False
+
+    def is_made(self, reference: str) -> bool:
+        """Whether a program or a command writes the file that a config references."""
+        return False
+
+    def launch_commands(self, path: str) -> tuple[Launch, ...]:
+        """The commands in its scripts and pages that launch the config at `path`."""
+        return ()
+
+    def launch_files(self, path: str) -> tuple[str, ...]:
+        """Its accelerate launch files, the likeliest for the config at `path` first."""
+        return ()
+
+    def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
+        """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""
+        return ConfigReader()
 
 
 def no_launches(path: str) -> tuple[Any, ...]:
@@ -149,34 +223,11 @@ class Stated(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a config file cannot say, and the functions through which a format looks outside of the file.
+    """What a config file cannot say, and the ways in which a format looks outside of the file.
 
     `read(reference, from_path)`: the referenced document, or why it could not be read.
     `find_model(name, from_path)`: the architecture behind a model's name, or why none is known.
-    `field_annotations(key, below)`: the type annotations of the field `key` in dataclasses of the repository's Python,
-    in files whose path has the folders `below`; "" where no dataclass has it.
-    `argument_parsers()`: the argument parsers that the repository's Python makes (TrlParser, HfArgumentParser, ...).
-    `filled_arguments()`: the arguments that the repository's dataclasses give a value where they are None.
-    `taken_arguments()`: the arguments that the repository's Python takes out of the others before a parser sees them.
-    `converts(program, key)`: whether the program makes a number of `key` (`float(args.learning_rate)`).
-    `chat_templates()`: the chat templates that copies of LLaMA-Factory in the repository register.
-    `own_refusals()`, `own_words()`: messages of errors that argument classes of such copies raise, and (argument, word)
-    for each word that the repository's Python compares an argument with.
-    `calls_deepspeed()`: whether the repository's programs start DeepSpeed by themselves, without Hugging Face's;
-    `leaves_deepspeed()`: whether they leave that to Hugging Face's trainers.
-    `fills_context()`: whether an agent loop of the repository writes completions until the engine's context is full.
-    `is_filled_in(path, key, value)`: whether a program or a command of the repository sets `key` of the config at
-    `path`, or replaces its `value`, before a framework reads it.
-    `declares(document, key)`: whether the program that reads the document, or that its command starts, declares `key`
-    in an argument class of its own.
-    `is_made(reference)`: whether one writes the file that a config references.
-    `config_reader(path, keys)`: who reads the config at `path` with these keys, as the repository's Python and commands
-    show it.
-    `launch_commands(path)`: the repository's commands that launch the config at `path`.
-    `launch_files(path)`: names of accelerate launch files that may belong to that config, nearest first.
-
-    All but the first two may search the whole repository. Call them only before reporting something; call
-    `launch_commands` also where a config leaves its engine or the number of GPUs open.
+    `repository`: what the repository around the file tells of it.
     """
 
     read: Callable[[str, str], Document | MissingFile]
@@ -196,23 +247,7 @@ class Context(NamedTuple):
     overhead: Mapping[str, Stated] = {}  # of the card, by the names of `memory:` in settings, which are run fields
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     at_commits: frozenset[str] = frozenset()  # frameworks that the repository pins at a commit, of no known release
-    field_annotations: Callable[..., str] = _no_annotations
-    argument_parsers: Callable[[], frozenset[str]] = frozenset
-    filled_arguments: Callable[[], frozenset[str]] = frozenset
-    taken_arguments: Callable[[], frozenset[str]] = frozenset
-    converts: Callable[[str, str], bool] = _never
-    chat_templates: Callable[[], frozenset[str]] = frozenset
-    own_refusals: Callable[[], frozenset[str]] = frozenset
-    own_words: Callable[[], frozenset[tuple[str, str]]] = frozenset
-    calls_deepspeed: Callable[[], bool] = bool
-    leaves_deepspeed: Callable[[], bool] = bool
-    fills_context: Callable[[], bool] = bool
-    is_filled_in: Callable[[str, str, Any], bool] = _never
-    declares: Callable[[Document, str], bool] = _never
-    is_made: Callable[[str], bool] = _never
-    launch_commands: Callable[[str], tuple[Launch, ...]] = no_launches
-    launch_files: Callable[[str], tuple[str, ...]] = no_launches
-    config_reader: Callable[[str, Collection[str]], ConfigReader] = no_reader
+    repository: RepositoryFacts = RepositoryFacts()
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:

@@ -48,10 +48,12 @@ def own_reader_note(
         return Issue("own-reader", f"{why}: its keys are not judged", document.path, severity="info")
     if not is_foreign and has_copy(context):
         return None
-    found = context.config_reader(document.path, frozenset(key for key in document.value if isinstance(key, str)))
+    found = context.repository.config_reader(
+        document.path, frozenset(key for key in document.value if isinstance(key, str))
+    )
     if found.kind != "script" or not found.path or (framework in found.names and not is_foreign):
         return None
-    if _FRAMEWORK_LAUNCHERS & {launch.launcher for launch in context.launch_commands(document.path)}:
+    if _FRAMEWORK_LAUNCHERS & {launch.launcher for launch in context.repository.launch_commands(document.path)}:
         return None
     message = f"{who_reads(found)}: its keys are not judged"
     return Issue("own-reader", message, document.path, severity="info")

@@ -58,9 +58,10 @@ def context_facts(
     names = stated.companions or commented or settings.companions
     facts["companions"] = _companions(document, workspace, names, bool(stated.companions))
     if "companions" in settings.origins:  # the setting `with` (even `with: []`) replaces the search for launches
-        facts |= {"launch_commands": no_launches, "launch_files": no_launches}
+        facts["repository"] = workspace.but(launch_commands=no_launches, launch_files=no_launches)
     elif stated.isolated:
-        facts |= {"launch_commands": workspace.own_launch_commands, "launch_files": no_launches}
+        own = workspace.own_launch_commands
+        facts["repository"] = workspace.but(launch_commands=own, launch_files=no_launches)
     return facts
 
 

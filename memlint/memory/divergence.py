@@ -16,7 +16,8 @@ from memlint.memory.autograd.tape import Tape, Value
 
 CHUNK_ROWS = 512  # ms-swift 4.6.0 rlhf_trainers/gkd_loss.py:103, `chunk_size`
 CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a time, and of all before the last ones
-COMPARED = "logits_scored"  # the extent of the rows that are compared (memory.loss.SCORED): all, or a completion's
+# The extent of the rows that are compared (memory.log_probabilities.SCORED): all, or a completion's.
+COMPARED = "logits_scored"
 
 
 FEW, FEW_SERVED = "few", "few_served"

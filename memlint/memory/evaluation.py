@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.autograd.walk import Segment
-from memlint.memory.loss import FUSED_LOSSES, loss_kind
+from memlint.memory.loss_shape import FUSED_LOSSES, loss_kind
 from memlint.memory.parameters import MissingValue, gives_scores
 from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
 from memlint.memory.segments import segments

@@ -12,7 +12,7 @@ import memlint.memory.sharding.unsharded as unsharded
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.loss import loss_kind
+from memlint.memory.loss_shape import loss_kind
 from memlint.memory.parameters import MissingValue
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Unit

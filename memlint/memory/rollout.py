@@ -23,7 +23,7 @@ from memlint.hardware.model import Gpu
 from memlint.memory.evaluation import forward_without_gradients
 from memlint.memory.generation import gathered_bytes
 from memlint.memory.host import base_elements
-from memlint.memory.loss import LIKELIEST
+from memlint.memory.loss_shape import LIKELIEST
 from memlint.memory.model_state import place
 from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import COMPONENTS, inputs_bytes, phase, phases

@@ -20,11 +20,11 @@ from memlint.memory.embedding_segment import embedding_segment, gradient_of_tied
 from memlint.memory.encoder_decoder import decodes, encoder_end_segment, mel_segment, of_source, with_shared_gradients
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
-from memlint.memory.loss import (
+from memlint.memory.loss import head_profile
+from memlint.memory.loss_shape import (
     FUSED_LOSSES,
     LossShape,
     copies_shifted_logits,
-    head_profile,
     keeps_logits_dtype,
     loss_kind,
     upcasts_logits,

@@ -16,19 +16,10 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.walk import Segment, TensorBytes
 from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
+from memlint.memory.fused_losses import LABELLED, LOGITS_BLOCK, TILE_COLUMNS, block_elements
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.kernel_config import KernelConfig
-from memlint.memory.loss import (
-    HALF,
-    LABELLED,
-    LOGITS_BLOCK,
-    LOGITS_ROW,
-    LOGITS_ROWS_BEYOND,
-    SCORED,
-    SCORED_ROW,
-    TILE_COLUMNS,
-    block_elements,
-)
+from memlint.memory.log_probabilities import HALF, LOGITS_ROW, LOGITS_ROWS_BEYOND, SCORED, SCORED_ROW
 from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit, UnitState

@@ -1,44 +1,39 @@
 """Finds out who reads a config: an argument parser of transformers or TRL, or a program with code of its own.
 
+`train.py` with `TrlParser(...)`, and `accelerate launch train.py --config sft.yaml` in a README, make
+ConfigReader("framework", "train.py", {"TrlParser"}) of `sft.yaml`: its keys are TRL's. With `yaml.safe_load(...)` in
+place of a parser it is ConfigReader("script", "train.py"): its keys mean what that script makes of them.
+
 Programs are searched as text, never executed. A program is a script with its imports. The evidence that it reads the
-config is, strongest first: a command names both; the script names the file or its folder; the script looks up most of
-the file's keys.
+config is, strongest first (`_Config.readers`): a command names both; the script names the file or its folder; the
+script looks up most of the file's keys; commands give a program the folder's other configs.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 
 from memlint._record import NamedTuple
 from memlint.formats.base import ConfigReader, Launch
 from memlint.repository.launch.index import LaunchIndex
-from memlint.repository.launch.pages import OTHER_LANGUAGES, comments, docstring
+from memlint.repository.launch.pages import OTHER_LANGUAGES, comments
 from memlint.repository.program_modules import Sources, module_files, modules
-from memlint.repository.script import OtherProgram, Script, quoted
+from memlint.repository.script import OtherProgram, Script
+from memlint.repository.script_index import MOST_KEPT, ScriptIndex
 
 MOST_COMMANDS = 200  # on pages that name one config
-MOST_KEPT = 64  # configs: the checked one, its changes by fixes, and those that it names
 MOST_NEAR = 8  # how many programs that name a config's folder are searched with their imports
 _CONTINUED = re.compile(r"\\\r?\n")
 _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
 _JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
-_FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
-_FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w-]+["'])""")  # `root / "games" / "configs"`
-_JOIN = re.compile(rb"\bjoin\([^()\n]{1,200}\)")
-_NEXT_FOLDER = re.compile(rb"""(?<=[\w.-])["'],\s*["'](?=[\w-]+["'])""")  # `join(root, "configs", "games")`
-_MOST_OF_DOCSTRING = 16_384  # bytes of a script that may hold its docstring
-_NAMES_FILE = re.compile(r"\.(?:ya?ml|json|toml)\b")
-_HYDRA = b"hydra.main"
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")
-_SPLITS = frozenset(("train", "test", "eval", "dev", "validation", "data"))  # words for parts of a data set
 # `setattr(args, key, value)` with the items of a file that the script loads: what its own parser got comes first.
 _SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
 # TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), that of transformers by these methods.
@@ -50,22 +45,17 @@ _GIVES_ALL = re.compile(rb"\b(?:vars|asdict|to_dict)\(|\*\*\s*\w*(?<!kw)args\b|_
 
 
 class ConfigReaders:
-    """Finds out who reads the configs of one repository. What depends on the repository alone is searched once.
+    """Finds out who reads the configs of one repository, each once.
 
     `scripts`: the repository's Python files that may read a config. `index`: its launch commands. All paths are
     relative to the repository's root.
     """
 
     def __init__(self, scripts: Sequence[Script], sources: Sources, index: LaunchIndex) -> None:
-        self.scripts = scripts
-        self.sources = sources
+        self.scripts = ScriptIndex(scripts, sources)
         self.index = index
-        self.program = cache(self._program)
-        self.has_loader = cache(self._has_loader)
         self.loading = lru_cache(MOST_KEPT)(self._loading)
         self._reader = lru_cache(MOST_KEPT)(self._searched)
-        self._by_folder = cache(self._naming_folder)
-        self._words = lru_cache(MOST_KEPT)(_words_beside)
 
     def reader_of(self, config: str, keys: frozenset[str], launches: Sequence[Launch], text: str) -> ConfigReader:
         """The reader of the file `config` with these `keys`; an empty `ConfigReader()` without evidence.
@@ -77,71 +67,18 @@ class ConfigReaders:
         return self._reader(config, keys, comments(text))
 
     def _searched(self, config: str, keys: frozenset[str], own_words: str) -> ConfigReader:
-        readers = _Config(config, keys, self).readers(own_words)
+        readers = _Config(config, keys, self.scripts, self.index).readers(own_words)
         return next((found for found in readers if found.kind), ConfigReader())
 
     def _loading(self, config: str) -> Sequence[Script]:
         """The scripts that load the file `config`: those that name it, and those of programs that commands name with
         it."""
-        of = _Config(config, frozenset(), self)
+        of = _Config(config, frozenset(), self.scripts, self.index)
         lines = _commands(config, self.index.pages_naming(config))
         programs = (path for line in lines for path in of.programs(line))
         name = posixpath.basename(config)
-        naming = (script for script in self.scripts if name in script.mentioned_files)
-        return list(filter(of.loads, chain(naming, modules(programs, self.sources))))
-
-    def _program(self, path: str) -> Sequence[Script]:
-        """A program with the modules that it imports."""
-        return list(modules([path], self.sources))
-
-    def naming(self, name: str) -> Sequence[tuple[Script, tuple[str, ...]]]:
-        """(script, its words in quotes that end with the file name `name`)."""
-        return self._by_file.get(name, ())
-
-    @cached_property
-    def _by_file(self) -> Mapping[str, list[tuple[Script, tuple[str, ...]]]]:
-        found: dict[str, list[tuple[Script, tuple[str, ...]]]] = {}
-        for script in self.scripts:
-            for name, words in script.named_files.items():
-                found.setdefault(name, []).append((script, words))
-        return found
-
-    def reading(self, keys: Collection[str], fewest: int) -> Iterator[Script]:
-        """The scripts without a parser that look up at least `fewest` of the `keys`."""
-        counts = Counter(number for key in keys for number in self._by_word.get(key, ()))
-        for number in sorted(number for number, count in counts.items() if count >= fewest):
-            script = self.scripts[number]
-            if not script.parsers and len(script.keys_read(keys)) >= fewest:
-                yield script
-
-    @cached_property
-    def _by_word(self) -> Mapping[str, list[int]]:
-        """A word -> the numbers of the scripts that may look it up."""
-        found: dict[str, list[int]] = {}
-        for number, script in enumerate(self.scripts):
-            for word in script.words_read:
-                found.setdefault(word, []).append(number)
-        return found
-
-    @cached_property
-    def docstrings(self) -> Sequence[str]:
-        """The docstrings of the scripts that name a file of settings."""
-        found = (docstring(script.text[:_MOST_OF_DOCSTRING].decode("utf-8", "replace")) for script in self.scripts)
-        return [text for text in found if _NAMES_FILE.search(text)]
-
-    def near(self, config: str) -> Sequence[Script]:
-        """The scripts that name the config's folder."""
-        folder, name = posixpath.split(config)
-        return self._by_folder(folder, name if name in self._by_file else "") if folder else ()
-
-    def _naming_folder(self, folder: str, name: str) -> Sequence[Script]:
-        mentioned = folder.encode("utf-8", "replace")
-        scripts = (script for script in self.scripts if mentioned in script.text or _HYDRA in script.text)
-        return [script for script in scripts if _names_folder(script, folder, self._words(script, name))]
-
-    def _has_loader(self, loads: Callable[[Script], bool]) -> bool:
-        """Whether a script without a parser loads such files."""
-        return any(loads(script) and not script.parsers for script in self.scripts)
+        naming = (script for script in self.scripts.scripts if name in script.mentioned_files)
+        return list(filter(of.loads, chain(naming, modules(programs, self.scripts.sources))))
 
 
 def _loads_yaml(script: Script) -> bool:
@@ -153,11 +90,12 @@ def _loads_json(script: Script) -> bool:
 
 
 class _Config(NamedTuple):
-    """A config with its `keys`, and the `repository` in which its reader is searched."""
+    """A config with its `keys`, and where its reader is searched. `_of_...`: the reader by one kind of evidence."""
 
     path: str
     keys: frozenset[str]
-    repository: ConfigReaders
+    scripts: ScriptIndex
+    launches: LaunchIndex
 
     @property
     def is_json(self) -> bool:
@@ -171,18 +109,17 @@ class _Config(NamedTuple):
     def readers(self, own_words: str) -> Iterator[ConfigReader]:
         """The reader according to each kind of evidence, strongest first. Naming the folder does not count for JSON, as
         the files of a folder may be data. `own_words`: the config's comments."""
-        repository, index = self.repository, self.repository.index
-        for line in _commands(self.path, chain((own_words,), index.pages_with(self._stem), self._docstrings())):
+        for line in _commands(self.path, chain((own_words,), self.launches.pages_with(self._stem), self._docstrings())):
             yield from self._of_command(line)
-        yield from (self._of_program(start.program) for start in index.starts_with(self.path, own_words))
+        yield from (self._of_program(start.program) for start in self.launches.starts_with(self.path, own_words))
         yield from map(self._of_program, [script.path for script in self._naming()])
         if not self.is_json:
-            near = self._alike(repository.near(self.path))
+            near = self._alike(self.scripts.near(self.path))
             yield _one_of(self._of_scripts([script]) for script in near)._replace(is_one_of=True)  # of many files
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
         yield self._of_keys()
         yield self._of_siblings()
-        for name, other in index.others_naming(self.path):
+        for name, other in self.launches.others_naming(self.path):
             yield from self._of_other(name, other)
 
     def _alike(self, scripts: Sequence[Script]) -> list[Script]:
@@ -200,14 +137,14 @@ class _Config(NamedTuple):
     def _docstrings(self) -> Iterator[str]:
         """The docstrings of scripts with the config's name in them: they show how a script is started."""
         name = posixpath.basename(self.path)
-        return (text for text in self.repository.docstrings if name in text)
+        return (text for text in self.scripts.docstrings if name in text)
 
     def _naming(self) -> Iterator[Script]:
         """The scripts that name the config. A bare name that one joins to a folder from elsewhere may mean any file of
         that name."""
-        named, name = self.repository.sources.named, posixpath.basename(self.path)
+        named, name = self.scripts.sources.named, posixpath.basename(self.path)
         joined = _JOINED % re.escape(name.encode("utf-8", "replace"))
-        for script, words in self.repository.naming(name):
+        for script, words in self.scripts.naming(name):
             is_named = any(_may_mean(word, self.path, named(word, script.path)) for word in words)
             if is_named and (not re.search(joined, script.text) or self.path in named(name, script.path)):
                 yield script
@@ -221,13 +158,13 @@ class _Config(NamedTuple):
 
     def programs(self, line: str) -> list[str]:
         """The programs of the repository that a command names."""
-        commands = self.repository.sources.commands
+        commands = self.scripts.sources.commands
         words = [*_SCRIPT.findall(line), *(commands[word] for word in _WORD.findall(line) if word in commands)]
         return [path for word in words for path in self._program(word)]
 
     def _program(self, word: str) -> Iterable[str]:
         """The files of a script or module that a command names; packages may lie below `src/`."""
-        named = self.repository.sources.named
+        named = self.scripts.sources.named
         for path in (word,) if word.endswith(".py") else module_files(word):
             found = named(path, self.path) or named(f"src/{path}", self.path)
             if found:
@@ -237,7 +174,7 @@ class _Config(NamedTuple):
     def _of_program(self, path: str, is_given: bool = False) -> ConfigReader:
         """How a program with its imported modules reads the config. `is_given`: a command passes it the config, so that
         it certainly reads the file."""
-        found = self.repository.program(path)
+        found = self.scripts.program(path)
         own = self._of_scripts(found[:1], is_given)
         reader = own if own.kind else self._of_scripts(found[1:], is_given)
         if reader.kind == "script":
@@ -262,7 +199,7 @@ class _Config(NamedTuple):
         for script in tied:
             if script.parsers and not self._sets_arguments(script):
                 return ConfigReader("framework", script.path, script.parsers, script.has_own_trainer)
-        any_loads = is_given or self.repository.has_loader(self.loads)
+        any_loads = is_given or self.scripts.has_loader(self.loads)
         for script in tied:
             if self.loads(script) or (any_loads and len(script.keys_read(self.keys)) >= _FEWEST_KEYS):
                 own = script.has_own_trainer
@@ -272,7 +209,7 @@ class _Config(NamedTuple):
     def _sets_arguments(self, script: Script) -> bool:
         """Whether a program sets the values of such files on the arguments that its parser got from elsewhere. A helper
         may do that where the parser is given no file: HfArgumentParser reads one by `_PARSES_A_FILE` alone."""
-        program = (script,) if _PARSES_A_FILE.search(script.text) else self.repository.program(script.path)
+        program = (script,) if _PARSES_A_FILE.search(script.text) else self.scripts.program(script.path)
         return any(self.loads(one) and _SETS_ATTRIBUTES.search(one.text) for one in (script, *program))
 
     def _of_keys(self) -> ConfigReader:
@@ -281,12 +218,12 @@ class _Config(NamedTuple):
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
-            if not any(map(self.loads, (script, *self.repository.program(script.path)))):
+            if not any(map(self.loads, (script, *self.scripts.program(script.path)))):
                 return ConfigReader()
             own = script.has_own_trainer
             return ConfigReader("script", script.path, has_own_trainer=own, names=script.frameworks)
 
-        reading = self.repository.reading(self.keys, fewest)
+        reading = self.scripts.reading(self.keys, fewest)
         return _one_of(map(reader, sorted(reading, key=lambda script: not self.loads(script))))
 
     def _of_siblings(self) -> ConfigReader:
@@ -294,7 +231,7 @@ class _Config(NamedTuple):
         folder, name = posixpath.split(self.path)
         suffix = posixpath.splitext(name)[1]
         sibling = rf"(?<![\w/]){re.escape(folder)}/[\w.-]+{re.escape(suffix)}\b"
-        pages = self.repository.index.pages_with(f"{folder}/") if folder else ()
+        pages = self.launches.pages_with(f"{folder}/") if folder else ()
         lines = (line for page in pages for line in _CONTINUED.sub(" ", page).splitlines())
         lines = (line for line in lines if re.search(sibling, line))
         programs = dict.fromkeys(path for line in islice(lines, MOST_COMMANDS) for path in self.programs(line))
@@ -348,35 +285,3 @@ def _may_mean(word: str, config: str, found: Collection[str]) -> bool:
         return posixpath.basename(word) == posixpath.basename(config)
     path, whole = f"/{_UPWARDS.sub('', word)}", f"/{config}"
     return path.endswith(whole) or whole.endswith(path)
-
-
-def _words_beside(script: Script, name: str) -> frozenset[str]:
-    """The words in quotes of a script, without the files in a folder that it names in two words, but for the file
-    `name`: `join("configs", "app.yaml")` is about one file of the folder."""
-    config = name.encode("utf-8", "replace")
-    text = _FILE_IN_FOLDER.sub(lambda match: match[0] if match[1] == config else b"", script.text)
-    text = _JOIN.sub(lambda match: _NEXT_FOLDER.sub(b"/", match[0]), _FOLDER_IN_FOLDER.sub(b"/", text))
-    return frozenset(word.removeprefix("./").rstrip("/") for word in quoted(text))
-
-
-def _names_folder(script: Script, folder: str, words: Collection[str]) -> bool:
-    """Whether the script, whose `words` these are, names the folder of a config, or a pattern of files in it.
-
-    A path of another file in the folder does not count, nor does a folder with a name such as "train" or "test". For
-    Hydra, all folders below the named one count, relative to the script.
-    """
-    if folder in words and folder not in _SPLITS:
-        return True
-    if any(word.startswith(f"{folder}/") and _OPEN.search(word) for word in words):
-        return True
-    if _HYDRA not in script.text:
-        return False
-    beside = posixpath.dirname(script.path)
-    tops = (top for word in words if word for top in (word, f"{beside}/{word}"))
-    return any(_lies_below(folder, top) for top in tops)
-
-
-def _lies_below(folder: str, top: str) -> bool:
-    """Whether the folder is `top` or lies below it; the root, which is above all of them, says nothing."""
-    whole = posixpath.normpath(f"/{top}")
-    return whole.strip("/") != "" and f"/{folder}/".startswith(f"{whole}/")

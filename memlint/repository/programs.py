@@ -17,7 +17,7 @@ from memlint.source.encoding import MAX_BYTES, decode
 from memlint.source.suffixes import SHELL
 
 if TYPE_CHECKING:
-    from memlint.formats.trainer.python.runs import PythonRun
+    from memlint.formats.trainer.python.python_run import PythonRun
     from memlint.repository.declared_keys import DeclaredKeys
     from memlint.repository.launch.index import LaunchIndex
     from memlint.repository.python.configs import ConfigIndex

@@ -17,7 +17,7 @@ import memlint.repository.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
-from memlint.formats.base import ConfigReader, Context, Launch, MissingFile
+from memlint.formats.base import ConfigReader, Context, Launch, MissingFile, RepositoryFacts
 from memlint.formats.fields import interpolated
 from memlint.formats.references import Files, reader
 from memlint.repository.once import Once
@@ -66,8 +66,8 @@ class ModelSources(NamedTuple):
         return resolve(name, folders, self.models, self.hub, self.exact, self.within)
 
 
-class Workspace:
-    """Reads and caches the files of one project.
+class Workspace(RepositoryFacts):
+    """Reads and caches the files of one project, and answers what `RepositoryFacts` asks of them.
 
     `root`: no reference is followed out of this folder. `python` lists the Python files below the root, `tracked` the
     names of the repository's files there.
@@ -149,10 +149,8 @@ class Workspace:
         return None if isinstance(found, MissingFile) else found
 
     def overlaid(self, contents: Mapping[str, bytes]) -> Workspace:
-        """The same files, with `contents` (by the path of the documents) in place of their bytes.
-
-        The cache is shared: a file that changes on disk meanwhile is seen as it was.
-        """
+        """The same files, with `contents` (by the path of the documents) in place of their bytes: what a fix would
+        write. A file that changes on disk meanwhile is seen as it was."""
         changed = {self._files.absolute(path): data for path, data in contents.items()}
         original = self._files.load_bytes
 
@@ -163,28 +161,32 @@ class Workspace:
             self.root, self.cwd, self._files.files, load_bytes, self._models, self._python.get, self._tracked
         )
         other._parse = load_changed
-        other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
-        other._sources = self._sources
-        names = set(map(_last, changed))  # a quick test: most paths have none of these names
-        if self._launches.is_made and not _any_may_hold_commands(names):
-            other._launches, other._readers = self._launches, self._readers
-        other._programs = other._new_programs()
-        if not any(map(may_pin, names)):
-            other._pins, other._pinned = self._pins, self._pinned
-        other._documents = {
-            path: found
-            for path, found in self._documents.items()
-            if not any(
-                self._files.absolute(name) in changed for name in _made_from(path, found) if _last(name) in names
-            )
-        }
+        self._share(other, changed)
         return other
 
+    def _share(self, other: Workspace, changed: Collection[str]) -> None:
+        """Gives `other` what was found here and the `changed` files (absolute paths) do not say: models and the
+        repository's Python always, its launch commands and pins where no such file changes."""
+        other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
+        other._sources = self._sources
+        names = set(map(_last, changed))
+        if self._launches.is_made and not _any_may_hold_commands(names):
+            other._launches, other._readers = self._launches, self._readers
+        other._programs = other._new_programs()  # of these launch commands and modules
+        if not any(map(may_pin, names)):
+            other._pins, other._pinned = self._pins, self._pinned
+
+        def is_changed(path: str) -> bool:
+            return _last(path) in names and self._files.absolute(path) in changed  # a quick test first
+
+        other._documents = {
+            path: found for path, found in self._documents.items() if not any(map(is_changed, _made_from(path, found)))
+        }
+
     def forget(self, path: str) -> None:
-        """Drops what is cached about the file at `path`, because it has changed (for the language server)."""
-        absolute = self._files.absolute(path)
-        for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
-            del self._documents[name]
+        """Drops what the file at `path` may have said, because it has changed (for the language server). Who reads and
+        launches configs is asked again in any case."""
+        self._forget_documents(path)
         self._readers.forget()
         self._launched.clear()
         self._declared.clear()
@@ -200,30 +202,14 @@ class Workspace:
             self._pins.clear()
             self._pinned.clear()
 
+    def _forget_documents(self, path: str) -> None:
+        absolute = self._files.absolute(path)
+        for name in [name for name in self._documents if self._files.absolute(name) == absolute]:
+            del self._documents[name]
+
     def context(self, **facts: Any) -> Context:
-        """The context of a document: this workspace's functions and other facts (`gpu=`, `gpus=`, ... as in
-        `Context`)."""
-        context = Context(
-            read=reader(self.cwd, self.root, self._files.files),
-            find_model=self.find_model,
-            field_annotations=self.field_annotations,
-            argument_parsers=self.argument_parsers,
-            filled_arguments=self.filled_arguments,
-            taken_arguments=self.taken_arguments,
-            converts=self.converts,
-            chat_templates=self.chat_templates,
-            own_refusals=self.own_refusals,
-            own_words=self.own_words,
-            calls_deepspeed=self.calls_deepspeed,
-            leaves_deepspeed=self.leaves_deepspeed,
-            fills_context=self.fills_context,
-            is_filled_in=self.is_filled_in,
-            declares=self.declares,
-            is_made=self.is_made,
-            launch_commands=self.launch_commands,
-            launch_files=self.launch_files,
-            config_reader=self.config_reader,
-        )
+        """The context of a document: this workspace and other facts (`gpu=`, `gpus=`, ... as in `Context`)."""
+        context = Context(reader(self.cwd, self.root, self._files.files), self.find_model, repository=self)
         return context._replace(**facts)
 
     def field_annotations(self, key: str, below: str = "") -> str:
@@ -245,44 +231,33 @@ class Workspace:
         return self._resolutions[name, folder]
 
     def argument_parsers(self) -> frozenset[str]:
-        """The argument parsers that the repository's Python makes: TrlParser, HfArgumentParser, H4ArgumentParser."""
         return self._survey.get().parsers
 
     def filled_arguments(self) -> frozenset[str]:
-        """The arguments that dataclasses of the repository's Python replace if they are None."""
         return self._survey.get().filled
 
     def taken_arguments(self) -> frozenset[str]:
-        """The arguments that the repository's Python takes out of the others before a parser sees them."""
         return self._survey.get().taken
 
     def chat_templates(self) -> frozenset[str]:
-        """The chat templates that copies of LLaMA-Factory in the repository register."""
         return self._survey.get().templates
 
     def own_refusals(self) -> frozenset[str]:
-        """The messages of errors that argument classes of a copy of LLaMA-Factory in the repository raise."""
         return self._survey.get().refusals
 
     def own_words(self) -> frozenset[tuple[str, str]]:
-        """(argument, word) of each comparison in the repository's Python: ("adapter", "llora")."""
         return self._survey.get().compared
 
     def calls_deepspeed(self) -> bool:
-        """Whether the repository's programs call `deepspeed.initialize` themselves, without a trainer of Hugging
-        Face."""
         return self._survey.get().calls_deepspeed
 
     def leaves_deepspeed(self) -> bool:
-        """Whether the repository's programs train with a trainer of Hugging Face, and none calls DeepSpeed itself."""
         return self._survey.get().leaves_deepspeed
 
     def fills_context(self) -> bool:
-        """Whether an agent loop of the repository writes completions up to the engine's `max_model_len`."""
         return self._survey.get().fills_context
 
     def is_filled_in(self, path: str, key: str, value: Any) -> bool:
-        """Whether a program or a command sets `key` of the config at `path`, or replaces its `value`."""
         import memlint.repository.filled_in as filled_in  # where something is said of a config
 
         name = self._files.name(path)
@@ -296,8 +271,6 @@ class Workspace:
         return filled_in.by_program(key, value, self._readers.get().loading(name))
 
     def declares(self, document: Document, key: str) -> bool:
-        """Whether the program that reads the document, or that its command starts, declares `key` in a class of its
-        own for HfArgumentParser or TrlParser."""
         from memlint.repository.python_arguments import declared  # as above
 
         if document.start is not None:
@@ -312,7 +285,6 @@ class Workspace:
         return key in self._declared[program]
 
     def converts(self, program: str, key: str) -> bool:
-        """Whether a program converts the value of `key` to a number."""
         from memlint.repository.python_arguments import converts  # as above
 
         return any(converts(script.text, key) for script in self._scripts_of(program))
@@ -324,7 +296,6 @@ class Workspace:
         return modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
 
     def is_made(self, reference: str) -> bool:
-        """Whether a program or a command of the repository writes the file that `reference` names."""
         import memlint.repository.filled_in as filled_in  # as above
 
         name = posixpath.basename(reference)
@@ -332,7 +303,6 @@ class Workspace:
         return bool(name) and filled_in.is_made(name, pages, self._survey.get().scripts)
 
     def config_reader(self, path: str, keys: Collection[str]) -> ConfigReader:
-        """Who reads the config at `path` with these `keys`: a framework's parser, or a script by itself."""
         text, launches = self.documents(path)[0].text, self._launches_of(path)
         found = self._readers.get().reader_of(self._files.name(path), frozenset(keys), launches, text)
         return found._replace(path=self._files.display_name(found.path)) if found.path else found
@@ -357,7 +327,6 @@ class Workspace:
         return installed_commands(text for text in texts if text)
 
     def launch_commands(self, path: str) -> tuple[Launch, ...]:
-        """The commands in the repository's scripts and pages that launch the config at `path`."""
         return self._displayed(self._launches_of(path))
 
     def _launches_of(self, path: str) -> tuple[Launch, ...]:
@@ -387,7 +356,6 @@ class Workspace:
         )
 
     def launch_files(self, path: str) -> tuple[str, ...]:
-        """The repository's launch files, the likeliest for the config at `path` first."""
         return tuple(map(self._files.display_name, self._launches.get().files(self._files.name(path))))
 
     def _launch_index(self) -> LaunchIndex:

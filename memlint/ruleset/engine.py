@@ -1,5 +1,8 @@
 """Analyses one document: recognises its format, parses it into runs, estimates them and applies the rules.
 
+`Engine(rules).analyse(document, context)` of a YAML file gives an `Analysis` with its `format`, its `runs`, an estimate
+of each, and its `findings`. Fixes that change memory are searched later (`fixes.attach`).
+
 It reads no files and prints nothing. An exception becomes a finding (MEM000) on the file, and the other files go on.
 """
 
@@ -132,46 +135,64 @@ class Engine:
         fixes: bool,
         before: Analysis | None,
     ) -> Analysis:
+        """A document goes through text, format, runs, estimates and rules; each step finds something of its own.
+
+        `problems` are of the text and of memlint itself, issues are the format's. `hits` are of rules, for each run;
+        those that the file's launch commands settle are left out of `found`. Who reads the file decides which of all
+        these are `shown`.
+        """
         document = on_machine(document, context)
         recognised = _recognise(document, format_name)
-        follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
-        template = template_finding(document, follows) if recognised or document.problems else None
+        template = _template(document, recognised)
         if recognised is None:
             findings_of_text = [template] if template else problem_findings(document)
             return Analysis(document, None, None, None, (), _sorted_once(map(Found, findings_of_text)))
         format_, recognition = recognised
-        dialect = getattr(format_, "dialect", None)
-        document = in_dialect(document, dialect(context) if dialect else format_.DIALECT)
+        document = in_dialect(document, _dialect(format_, context))
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = _parsed(format_, document, launched)
-        found = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
-        parsed, estimates = self._estimated(parsed, format_, document, context, found)
-        found.extend(map(Found, issue_findings(parsed)))
-        hits: list[Found] = []
-        for index, estimate in enumerate(estimates):
-            under = self._estimate_under(format_, document, context, index, parsed.runs[index])
-            launch_advice = Once(partial(advice, document, launched)).get
-            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, launch_advice)
-            hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
-        hits = _without_consequences_of_slips(hits, parsed.issues)
-        found.extend(self._under_commands(hits, format_.NAME, document, context))
-        parsed = with_files_of_command(parsed, document)
+        problems = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
+        parsed, estimates, failures = self._estimated(parsed, format_, document, context)
         if template is not None:
+            parsed = with_files_of_command(parsed, document)
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
+        hits = self._hits(format_, parsed, estimates, document, launched, fixes, before)
+        found = [*problems, *failures, *map(Found, issue_findings(parsed))]
+        found += self._under_commands(hits, format_.NAME, document, context)
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document, launched.launch)]
+        parsed = with_files_of_command(parsed, document)
         shown, is_unjudged = adapt_to_reader(found, format_, parsed, document, context)
         return Analysis(
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
         )
 
+    def _hits(
+        self,
+        format_: Format,
+        parsed: Parsed,
+        estimates: tuple[Estimate, ...],
+        document: Document,
+        launched: LaunchContext,
+        fixes: bool,
+        before: Analysis | None,
+    ) -> list[Found]:
+        """What the rules find in all runs."""
+        hits: list[Found] = []
+        for index, estimate in enumerate(estimates):
+            under = self._estimate_under(format_, document, launched.context, index, parsed.runs[index])
+            launch_advice = Once(partial(advice, document, launched)).get
+            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, launch_advice)
+            hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
+        return _without_consequences_of_slips(hits, parsed.issues)
+
     def _under_commands(self, hits: list[Found], format_name: str, document: Document, context: Context) -> list[Found]:
         """The hits that hold of a config as the repository's commands launch it, with their options over it."""
         if not hits or document.start is not None or format_name not in LAUNCHED:
             return hits
-        alone = context._replace(launch_commands=no_launches)
-        documents = as_launched(document, context.launch_commands(document.path))
+        alone = context._replace(repository=context.repository.but(launch_commands=no_launches))
+        documents = as_launched(document, context.repository.launch_commands(document.path))
         return without_settled(hits, documents, lambda one: self._analyse(one, alone, format_name, False, None).hits)
 
     def folds_into(self, rule: str) -> tuple[str, ...]:
@@ -180,22 +201,24 @@ class Engine:
         return found.folds_into if found else ()
 
     def _estimated(
-        self, parsed: Parsed, format_: Format, document: Document, context: Context, found: list[Found]
-    ) -> tuple[Parsed, tuple[Estimate, ...]]:
-        """(parsed, estimates of its runs). A run that does not fit is also estimated under older releases of its
-        packages, if its releases are not known."""
-        estimates = tuple(self._estimate(run, document, found) for run in parsed.runs)
+        self, parsed: Parsed, format_: Format, document: Document, context: Context
+    ) -> tuple[Parsed, tuple[Estimate, ...], list[Found]]:
+        """(parsed, estimates of its runs, findings about estimates that failed). A run that does not fit is also
+        estimated under older releases of its packages, if its releases are not known."""
+        failures: list[Found] = []
+        estimates = tuple(self._estimate(run, document, failures) for run in parsed.runs)
         if not any(one.verdict == "out_of_memory" for one in estimates):
-            return parsed, estimates
+            return parsed, estimates, failures
         parsed = with_release_readings(parsed, estimates, format_.parse, context)
-        return parsed, tuple(self._estimate(run, document, found) for run in parsed.runs)
+        return parsed, tuple(self._estimate(run, document, failures) for run in parsed.runs), failures
 
-    def _estimate(self, run: Run, document: Document, found: list[Found]) -> Estimate:
-        """The estimate of a run. If the estimator fails, an unknown one, so that other rules still run."""
+    def _estimate(self, run: Run, document: Document, failures: list[Found]) -> Estimate:
+        """The estimate of a run. If the estimator fails, an unknown one, so that other rules still run; a finding about
+        that is added to `failures`."""
         try:
             return self.estimator(run)
         except Exception as error:
-            found.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
+            failures.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
             return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
 
@@ -281,6 +304,18 @@ def _recognise(document: Document, format_name: str) -> tuple[Format, Recognitio
             if format_name == format_.NAME:
                 return format_, Recognition("certain", reason="named")
     return recognise(document)
+
+
+def _template(document: Document, recognised: tuple[Format, Recognition] | None) -> Finding | None:
+    """The one finding about a file that a template engine fills in first; None of other files."""
+    follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
+    return template_finding(document, follows) if recognised or document.problems else None
+
+
+def _dialect(format_: Format, context: Context) -> str:
+    """How the format's parser reads plain scalars, which may depend on its release."""
+    by_release = getattr(format_, "dialect", None)
+    return by_release(context) if by_release else format_.DIALECT
 
 
 def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Parsed:

@@ -132,17 +132,21 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     if finding.rule.startswith(_FIGURE_RULES) or not key or document is None:
         return False
     value = value_at(document.value, place.pointer)
-    if finding.rule in _WORD_RULES and (key, str(value)) in context.own_words():
+    if finding.rule in _WORD_RULES and (key, str(value)) in context.repository.own_words():
         return True  # values are not checked against annotations (transformers 5.23 hf_argparser.py:358)
     if finding.severity == "info":
         return False
-    if finding.rule in _VALUE_RULES and place.path == parsed.documents[0].path and context.declares(document, key):
+    if (
+        finding.rule in _VALUE_RULES
+        and place.path == parsed.documents[0].path
+        and context.repository.declares(document, key)
+    ):
         return True
-    if finding.rule == MISSING_FILE and isinstance(value, str) and context.is_made(value):
+    if finding.rule == MISSING_FILE and isinstance(value, str) and context.repository.is_made(value):
         return True
     if document.start is not None:
         return False
-    return context.is_filled_in(place.path, key, value)
+    return context.repository.is_filled_in(place.path, key, value)
 
 
 def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:

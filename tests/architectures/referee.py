@@ -1,4 +1,4 @@
-"""The real classes of transformers on the meta device, to compare block lists with."""
+"""The real classes of transformers on the meta device, to compare parameter shapes with."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tensors(model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def listed(architecture: Architecture, model: torch.nn.Module) -> dict[str, tuple[int, ...]]:
-    """The same from memlint's block list, with layers put where the model's modules have them."""
+    """The same from memlint's own shapes, with layers put where the model's modules have them."""
     found = {weight.name: weight.shape for weight in architecture.non_layer_weights}
     for index, prefix in zip(architecture.layer_type_ids, _layers(architecture, model), strict=True):
         for weight in architecture.layer_types[index].weights:

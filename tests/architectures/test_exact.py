@@ -1,4 +1,4 @@
-"""Families without a block list, counted by their own classes."""
+"""Families whose parameter shapes memlint does not know, counted by their own classes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_command_line_asks_for_it(tmp_path: Path, capsys: pytest.CaptureFixt
     config = tmp_path / "train.yaml"
     config.write_text("model_name_or_path: model\nstage: sft\nfinetuning_type: lora\ndataset: x\noutput_dir: out\n")
     main(["estimate", str(config), "--isolated"])
-    assert "no block list for model_type `doge`" in capsys.readouterr().out
+    assert "no parameter shapes known for model_type `doge`" in capsys.readouterr().out
     main(["estimate", str(config), "--isolated", "--exact"])
     printed = capsys.readouterr().out
     assert "parameters" in printed and "counted by transformers' class" in printed

@@ -14,7 +14,7 @@ from tests.commands.running import memlint, write
 
 
 def test_every_verb_describes_its_options() -> None:
-    (verbs,) = (action.choices for action in whole_parser(VERBS)._actions if action.metavar == "VERB")
+    (verbs,) = (action.choices for action in whole_parser(VERBS)._actions if action.metavar == "COMMAND")
 
     assert list(verbs) == list(VERBS)  # type: ignore[call-overload]
     assert all("--help" in parser.format_help() for parser in verbs.values())  # type: ignore[union-attr]

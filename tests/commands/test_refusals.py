@@ -108,11 +108,14 @@ REFUSED = {
     "no finding to explain": (("explain", "train.yaml:999", *CARD), "train.yaml:999: no finding there"),
     "a plug-in that is not there": (("--plugin", "gone.py"), "there is no such file"),
     "a plug-in that breaks": (("--plugin", "plugin.py"), "plugin.py: ValueError: of its own (plugin.py:1)"),
-    "a path that is not there": (("gone",), "gone: no such file or folder, and no verb (`memlint --help` lists them)"),
+    "a path that is not there": (
+        ("gone",),
+        "gone: no such file or folder, and no command (`memlint --help` lists them)",
+    ),
     "a file that is not there": (("gone.yaml",), "gone.yaml: no such file or folder"),
     "a slip in a verb": (
         ("estimte", "train.yaml"),
-        "estimte: no such file or folder, and no verb; did you mean",
+        "estimte: no such file or folder, and no command; did you mean",
     ),
     "a slip in a rule's id": (("explain", "MEM0001"), "MEM0001: no rule is called so, and there is no such file"),
     "a slip in a rule's name": (("explain", "memory/over-the-crd"), "did you mean memory/over-the-card?"),

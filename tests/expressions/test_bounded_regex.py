@@ -49,6 +49,8 @@ def test_a_pattern_of_unbounded_cost_is_refused_with_its_reason(pattern: str, wh
 
 def test_deep_nesting_is_taken_or_refused_and_nothing_else() -> None:
     try:
-        compile_pattern("(" * 99 + ")" * 99)
+        taken = compile_pattern("(" * 99 + ")" * 99)
     except UnsafePattern as error:
         assert str(error)
+    else:
+        assert taken.search("")

@@ -73,7 +73,9 @@ def search_plans(budget: float, search: SearchHooks | None = None, run: Run = FU
 def test_every_plan_fits_and_no_step_is_idle(budget: float) -> None:
     search = toy(budget)
 
-    for plan in search_plans(budget):
+    found = search_plans(budget)
+    assert found
+    for plan in found:
         assert plan.estimate.verdict == "fits"
         assert search.estimate(replace(FULL, plan.changes)) == plan.estimate
         for step in plan.steps:
@@ -203,7 +205,9 @@ def test_a_risk_free_plan_is_none_where_only_risks_help() -> None:
 
 
 def test_the_global_batch_stays() -> None:
-    for plan in search_plans(34):
+    found = search_plans(34)
+    assert found
+    for plan in found:
         batch = replace(FULL, plan.changes).batch
         assert batch.micro_batch_size * batch.gradient_accumulation_steps == 16  # type: ignore[operator]
 
@@ -293,7 +297,9 @@ def test_a_fix_says_what_it_costs() -> None:
     search = toy(24)
     before = search.estimate(FULL)
 
-    for plan in plans(FULL, before, search):
+    found = plans(FULL, before, search)
+    assert found
+    for plan in found:
         fix = as_fix(plan, before)
         assert fix.before and fix.after and fix.after.figure < fix.before.figure
         assert fix.verdict_after == "fits"
@@ -315,7 +321,9 @@ def test_the_largest_value_fits_and_the_next_does_not(budget: float) -> None:
 
 
 def test_every_move_changes_what_it_says_it_changes() -> None:
-    for step in steps(FULL):
+    found = steps(FULL)
+    assert found
+    for step in found:
         assert replace(FULL, step.changes) != FULL
         assert not step.safe or between(FULL, replace(FULL, step.changes), (MODEL, MODEL)).quality == "none"
 

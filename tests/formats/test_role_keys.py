@@ -22,6 +22,7 @@ def test_names_texts_and_readers_are_the_roles() -> None:
 
 def test_no_row_of_a_table_keeps_a_placeholder() -> None:
     for table in (VERL, OPENRLHF):
+        assert table
         for row in table:
             assert "{" not in "".join((row.name, row.about, row.read_with, *row.names)), row.name
 

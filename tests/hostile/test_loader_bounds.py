@@ -90,5 +90,7 @@ def test_no_tag_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_stream_that_ends_earlier_in_another_dialect(other: str) -> None:
     text = "a: 2024-13-45\n---\n<<: 1\n---\n? [x]\n: 1\n---\n010: 1\n8: 2\n---\nb: 1\n"
     for dialect in ("yaml11", "yaml12", "omegaconf"):
-        for document in load(text.encode(), "a.yaml", dialect=dialect):
+        found = load(text.encode(), "a.yaml", dialect=dialect)
+        assert found
+        for document in found:
             assert in_dialect(document, other).path == "a.yaml"

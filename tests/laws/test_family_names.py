@@ -106,6 +106,7 @@ def test_each_name_has_one_row() -> None:
 
 def test_every_row_that_is_written_is_found() -> None:
     folder = Path(rows.__file__).parent
+    assert ROWS
     for path in folder.glob("*.py"):
         module = __import__(f"memlint.memory.families.{path.stem}", fromlist=["*"])
         written = [value for name, value in vars(module).items() if isinstance(value, Family) and value is not DEFAULT]

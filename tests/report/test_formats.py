@@ -71,6 +71,7 @@ def test_sarif(attack: str) -> None:
     jsonschema.Draft7Validator(sarif_schema()).validate(log)
     (run,) = log["runs"]
     rules = run["tool"]["driver"]["rules"]
+    assert run["results"]
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
         assert result["relatedLocations"]
@@ -282,6 +283,7 @@ def test_text_stays_in_its_column(attack: str) -> None:
     lines = render(report(attack), Style()).splitlines()
     excerpts = [index for index, line in enumerate(lines) if re.match(r" +\^+$", line.partition("|")[2])]
 
+    assert excerpts
     for index in excerpts:
         shown = lines[index - 1].partition("| ")[2]
         caret = lines[index].partition("| ")[2]

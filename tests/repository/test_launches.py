@@ -248,7 +248,8 @@ def test_nothing_is_searched_where_all_is_said(config: str, facts: dict[str, Any
     def refuse(path: str) -> tuple[Launch, ...]:
         raise AssertionError(f"{path} says everything")
 
-    context = workspace.context(**facts)._replace(launch_commands=refuse, launch_files=refuse)
+    facts = {**facts, "repository": workspace.but(launch_commands=refuse, launch_files=refuse)}
+    context = workspace.context(**facts)
     assert analyse(workspace.documents("x.yaml")[0], context, ()).runs
 
 

@@ -92,12 +92,16 @@ def test_failing_examples_reach_their_rule(name: str) -> None:
     one = parse_rule(document)
     rules = listed([one])
 
+    reached = []
     for example in examples.examples(document):
         analysis = examples.analyse_text(one, example, example.text)
         for found in analysis.found:
             if found.finding.rule == one.id and analysis.parsed:
                 run, estimate = analysis.runs[found.run], analysis.estimates[found.run]
-                assert rules.candidates(Facts(run, estimate, analysis.parsed.raw), analysis.parsed.format) == [one]
+                facts = Facts(run, estimate, analysis.parsed.raw)
+                reached.append(rules.candidates(facts, analysis.parsed.format) == [one])
+    assert reached
+    assert all(reached)
 
 
 def test_candidates_keep_the_order_of_rules() -> None:

@@ -90,7 +90,7 @@ def language_model(
     family = text.text("model_type", kind) if values else kind
     build = TEXT.get(family) or TEXT.get(kind)
     if build is None:
-        raise UnsupportedConfig(f"no block list for the language model `{family[:60]}`")
+        raise UnsupportedConfig(f"no parameter shapes known for the language model `{family[:60]}`")
     tied = _tied(c, text)
     settled = ModelConfig({**text.values, "tie_word_embeddings": tied}, family, text.defaults, text.aliases)
     built = build(settled)

@@ -1,4 +1,9 @@
-"""Mixtures of experts with attention, norms or routing of their own."""
+"""Mixtures of experts with attention, norms or routing of their own.
+
+A model type is a function from its config to an `Architecture`; `FAMILIES`, at the end, lists them. Most are one call
+of `sparse`, with what differs: `olmoe` gives it its experts and an attention with a norm of queries and keys. Those
+whose layers differ in more than that call `decoder` with a function that makes a layer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Decoders that mix attention with state-space, linear-attention or convolution layers."""
+"""Decoders that mix attention with state-space, linear-attention or convolution layers.
+
+A model type is a function from its config to an `Architecture`; `FAMILIES`, at the end, lists them. Read `jamba` first.
+`keys` says of each layer what it is (here: whether it attends, whether it has experts), and `make` turns such a key
+into a layer: what mixes the tokens (`grouped_query` for attention, `mamba1`, `mamba2`, `delta_net`, `_short_conv`), an
+MLP and norms, each with its weights. Layers with equal keys are one `DecoderLayer` that is repeated.
+"""
 
 from __future__ import annotations
 

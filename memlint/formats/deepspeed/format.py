@@ -41,11 +41,13 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of a lone file: the repository's programs hand theirs to DeepSpeed itself, or one
     loads it and fills in what it likes; or none calls what the rule is about."""
     if rule in _CHECKPOINTING_RULES:
-        return context.leaves_deepspeed()
+        return context.repository.leaves_deepspeed()
     if rule not in _HUGGING_FACE_RULES:
         return False
     keys = frozenset(key for key in document.value if isinstance(key, str)) if isinstance(document.value, dict) else ()
-    return context.calls_deepspeed() or context.config_reader(document.path, keys).kind == "script"
+    return (
+        context.repository.calls_deepspeed() or context.repository.config_reader(document.path, keys).kind == "script"
+    )
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -85,7 +87,7 @@ def _is_of_a_program(issue: Issue, section: Section, context: Context) -> bool:
     if issue.code != "unknown-key" or len(issue.pointer) != 1 or section.pointer:
         return False
     keys = frozenset(key for key in section.value if isinstance(key, str))
-    return issue.pointer[0] in context.config_reader(section.document.path, keys).reads
+    return issue.pointer[0] in context.repository.config_reader(section.document.path, keys).reads
 
 
 # Read with get_scalar_param and used as truth values, or by nothing that trains: no type of theirs ends a run.

@@ -22,7 +22,7 @@ V0_ARGUMENTS = ("hparams",)  # the folder where LLaMA-Factory and its forks decl
 
 def has_copy(context: Context) -> bool:
     """Whether a copy of LLaMA-Factory is in the repository: it may take what no release takes."""
-    return any(context.field_annotations("finetuning_type", below) for below in V0_ARGUMENTS)
+    return any(context.repository.field_annotations("finetuning_type", below) for below in V0_ARGUMENTS)
 
 
 def is_relative(document: Document, context: Context) -> bool:

@@ -36,7 +36,7 @@ def dialect(context: Context) -> str:
     """hparams/parser.py: OmegaConf.load reads the file since 0.9.4, PyYAML before, which takes a key twice and knows no
     `1e-5`. A copy of a development version, which has the keys of the release before it, may read with either."""
     is_older = context.versions.get("llamafactory", (0, 9, 4)) < (0, 9, 4)
-    return "yaml11" if is_older and "OmegaConf" not in context.argument_parsers() else DIALECT
+    return "yaml11" if is_older and "OmegaConf" not in context.repository.argument_parsers() else DIALECT
 
 
 def recognise(document: Document) -> Recognition:
@@ -64,7 +64,7 @@ def _unreadable(document: Document, context: Context) -> tuple[Issue, ...]:
     command hands to LLaMA-Factory may be for a script that loads it."""
     if document.syntax != "json" or context.versions.get("llamafactory", (0, 9, 5)) < (0, 9, 5):
         return ()
-    if not any(launch.launcher == "llamafactory-cli" for launch in context.launch_commands(document.path)):
+    if not any(launch.launcher == "llamafactory-cli" for launch in context.repository.launch_commands(document.path)):
         return ()
     message = "LLaMA-Factory 0.9.5 cannot read JSON configs (it hands json.load a path): write it as YAML"
     return (Issue("unreadable-config", message, document.path, (), "warning"),)

@@ -55,7 +55,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     words = _REFUSALS.get(rule)
     if words is None:
         return False
-    refusals = context.own_refusals()
+    refusals = context.repository.own_refusals()
     return bool(refusals) and not any(words in refusal for refusal in refusals)
 
 
@@ -124,11 +124,11 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or issue.code not in (*KEY_NAME_CODES, "bad-value"):
         return False
-    said = view.context.field_annotations
+    said = view.context.repository.field_annotations
     declared = _of_its_arguments(view.context, key)
     declared = declared or (said(key) if said("finetuning_type") else "")  # a fork may rename the folder
     if issue.code in KEY_NAME_CODES:
-        return bool(declared) or (has_copy(view.context) and key in view.context.taken_arguments())
+        return bool(declared) or (has_copy(view.context) and key in view.context.repository.taken_arguments())
     value = view.section.value.get(key)
     return isinstance(value, str) and f'"{value}"' in declared.replace("'", '"')
 
@@ -136,7 +136,7 @@ def _is_declared(view: LlamaFactoryConfig, issue: Issue) -> bool:
 def _of_its_arguments(context: Context, key: str) -> str:
     """The annotation of `key` in the argument classes of a copy of LLaMA-Factory, which have none of transformers'
     keys; "" where there is none."""
-    return next(filter(None, (context.field_annotations(key, below) for below in V0_ARGUMENTS)), "")
+    return next(filter(None, (context.repository.field_annotations(key, below) for below in V0_ARGUMENTS)), "")
 
 
 def _is_a_forks(view: LlamaFactoryConfig, issue: Issue) -> bool:
@@ -227,8 +227,8 @@ def _v1_issue(issue: Issue, context: Context) -> Issue | None:
     LLaMA-Factory in the repository says what it takes; without one release 0.9.5 may be in use, which reads `template`
     and hands a plug-in's mapping on as it is (v0.9.5 v1/config/arg_utils.py)."""
     key = issue.pointer[0] if issue.pointer else ""
-    if isinstance(key, str) and context.field_annotations("model", _V1_ARGUMENTS):
-        theirs = bool(context.field_annotations(key, _V1_ARGUMENTS))
+    if isinstance(key, str) and context.repository.field_annotations("model", _V1_ARGUMENTS):
+        theirs = bool(context.repository.field_annotations(key, _V1_ARGUMENTS))
         return None if theirs and (issue.code == "unknown-key" or key.endswith("_config")) else issue
     if issue.pointer == ("template",):
         message = "`template` is gone after llamafactory 0.9.5: the model's own chat template is used"

@@ -28,7 +28,7 @@ def template_issues(view: LlamaFactoryConfig) -> Iterator[Issue]:
         return  # `<your template>`: somebody fills it in
     if value in NEWER_TEMPLATES and view.context.versions.get("llamafactory", ()) > _NEWEST:
         return
-    theirs = view.context.chat_templates()
+    theirs = view.context.repository.chat_templates()
     if value in theirs:
         return
     guess = "" if value in NEWER_TEMPLATES else MEANT_TEMPLATES.get(value.lower()) or nearest(value, TEMPLATES)

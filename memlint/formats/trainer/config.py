@@ -39,7 +39,7 @@ class TrainerConfig(NamedTuple):
     def declares(self, key: str) -> bool:
         """Whether a class of the repository declares the key, or, for a file without a command, a program's option."""
         is_file = self.section.document.start is None
-        declared = self.context.field_annotations
+        declared = self.context.repository.field_annotations
         return bool(declared(key)) or (is_file and bool(declared(f"--{key}")))
 
     def drops(self, key: str) -> bool:

@@ -80,7 +80,7 @@ def _is_read_elsewhere(config: TrainerConfig) -> bool:
     words these know is not known."""
     if config.section.document.start is not None:
         return False
-    launches = config.context.launch_commands(config.section.document.path)
+    launches = config.context.repository.launch_commands(config.section.document.path)
     return bool(launches) and all(one.is_foreign for one in launches)
 
 
@@ -174,7 +174,7 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
 
 def _is_own(issue: Issue, config: TrainerConfig) -> bool:
     """Whether a dataclass of the repository declares the key: a mixture of data sets may stand under `dataset_name`."""
-    return len(issue.pointer) == 1 and bool(config.context.field_annotations(str(issue.pointer[0])))
+    return len(issue.pointer) == 1 and bool(config.context.repository.field_annotations(str(issue.pointer[0])))
 
 
 def _optimizer(issue: Issue, value: Any) -> Issue:
@@ -206,7 +206,9 @@ def _outdated(issue: Issue, config: TrainerConfig) -> Issue | None:
         return issue._replace(message=message)
     if issue.pointer[0] in ("torch_dtype", "model_max_length"):
         return None
-    if config.section.document.syntax != "python" and config.context.field_annotations(str(issue.pointer[0])):
+    if config.section.document.syntax != "python" and config.context.repository.field_annotations(
+        str(issue.pointer[0])
+    ):
         return None  # an argument class of the repository has it
     start = config.section.document.start
     if start is not None and start.program.is_foreign and framework not in config.stated:
@@ -219,7 +221,7 @@ def _converts(config: TrainerConfig) -> bool:
     the command that is tied to it says so, or scripts of the repository read TRL's arguments with TrlParser."""
     if {"TrlParser", "OmegaConf"} & config_reader(config).parsers:
         return True
-    return bool(config.trl) and "TrlParser" in config.context.argument_parsers()
+    return bool(config.trl) and "TrlParser" in config.context.repository.argument_parsers()
 
 
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
@@ -229,7 +231,7 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue |
     if config.section.document.syntax == "json":
         return issue
     reader = config_reader(config)
-    if key not in _FAILS_AT_ONCE and config.context.converts(reader.path, str(key)):
+    if key not in _FAILS_AT_ONCE and config.context.repository.converts(reader.path, str(key)):
         return None
     when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
     number = as_number(value)
@@ -356,7 +358,7 @@ def _nulls(config: TrainerConfig) -> Iterator[Issue]:
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
         if (
             config.section.value[key] is None
-            and key not in config.context.filled_arguments()
+            and key not in config.context.repository.filled_arguments()
             and not _is_for_a_command(config, key)
         ):
             how = "no member of its enumeration" if key in ENUMERATED else "compared with a number"

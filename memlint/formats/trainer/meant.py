@@ -169,7 +169,7 @@ def _effect_of_unknown_key(config: TrainerConfig) -> str:
 def config_reader(config: TrainerConfig) -> ConfigReader:
     """Who reads the file, as the repository shows it."""
     keys = frozenset(key for key in config.section.value if isinstance(key, str))
-    return config.context.config_reader(config.section.document.path, keys)
+    return config.context.repository.config_reader(config.section.document.path, keys)
 
 
 def _respelt(key: str, known: Mapping[str, Any]) -> str:
@@ -191,7 +191,7 @@ def _invalid_value(
     value = config.section.value.get(key)
     if not isinstance(value, str) or value in known or not value or interpolated(value) or "/" in value:
         return
-    if value.startswith("float8_") or config.context.field_annotations(key):
+    if value.startswith("float8_") or config.context.repository.field_annotations(key):
         return
     reader = config_reader(config) if config.section.document.start is None else ConfigReader()
     if key in reader.leaves_out:
@@ -209,9 +209,9 @@ def _names(config: TrainerConfig, key: str, known: tuple[str, ...], library: str
     value = config.section.value.get(key)
     words = value if isinstance(value, list) else [value]
     unknown = [word for word in words if isinstance(word, str) and word and word.lower() not in (*known, *_TRUTHS)]
-    if not unknown or interpolated(unknown[0]) or config.context.field_annotations(key):
+    if not unknown or interpolated(unknown[0]) or config.context.repository.field_annotations(key):
         return
-    if all((key, word) in config.context.own_words() for word in unknown):
+    if all((key, word) in config.context.repository.own_words() for word in unknown):
         return  # a trainer of the repository's own
     guess = nearest(unknown[0], known)
     hint = f": did you mean `{guess}`?" if guess else f"; it takes {', '.join(known)}"

@@ -31,7 +31,7 @@ _COMMON = frozenset({"use_flash_attn", "add_bos", "use_slow_tokenizer"})
 def reader_of(document: Document, context: Context) -> ConfigReader:
     """Who reads the file, as the repository shows it, else as its keys do; `kind` "" where neither tells."""
     keys = _keys(document)
-    found = context.config_reader(document.path, keys)
+    found = context.repository.config_reader(document.path, keys)
     # HfArgumentParser reads JSON with keys of one's own too
     if found.kind == "script" or (found.kind and document.syntax != "json"):
         return found
@@ -197,12 +197,12 @@ def _may_be_launched_otherwise(document: Document, context: Context) -> bool:
     own, or a config that nothing is known to launch."""
     if document.start is not None:
         return is_loop(document.start)
-    return _is_read_by_script(document, context) or not context.launch_commands(document.path)
+    return _is_read_by_script(document, context) or not context.repository.launch_commands(document.path)
 
 
 def _launch_file_says(context: Context, document: Document) -> bool:
     """Whether a launch file of the repository says in which precision programs compute."""
-    found = (context.read(name, document.path) for name in context.launch_files(document.path))
+    found = (context.read(name, document.path) for name in context.repository.launch_files(document.path))
     values = (one.value for one in found if isinstance(one, Document))
     return any(isinstance(value, dict) and value.get("mixed_precision") in ("bf16", "fp16") for value in values)
 
@@ -210,7 +210,7 @@ def _launch_file_says(context: Context, document: Document) -> bool:
 def _computes_loss(document: Document, context: Context) -> bool:
     """Whether the repository's own trainer computes the loss: its code asks for that word."""
     loss = document.value.get("loss_type", "sigmoid") if isinstance(document.value, dict) else None
-    return isinstance(loss, str) and ("loss_type", loss) in context.own_words()
+    return isinstance(loss, str) and ("loss_type", loss) in context.repository.own_words()
 
 
 def _has_own_trainer(document: Document, context: Context) -> bool:
@@ -284,7 +284,7 @@ def _has_own_targets(rule: str, document: Document, context: Context) -> bool:
         return True
     is_asked = bool(key) and (rule == "PEF025" or isinstance(value[key], str))
     is_own = start is not None and key in start.accepted.defined
-    return is_asked and (is_own or bool(context.field_annotations(key)))
+    return is_asked and (is_own or bool(context.repository.field_annotations(key)))
 
 
 def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:
@@ -292,8 +292,8 @@ def foreign_keys(keys: frozenset[str], context: Context) -> frozenset[str]:
     parser here declares."""
     known = compiled_schema(SCHEMA).schema["properties"]
     unknown = [key for key in keys - _RENAMED if key not in known and not slip_of(key, known, keys)]
-    parses = bool(context.argument_parsers())  # else no dataclass becomes a parser's arguments
-    return frozenset(key for key in unknown if not (context.field_annotations(key) and parses))
+    parses = bool(context.repository.argument_parsers())  # else no dataclass becomes a parser's arguments
+    return frozenset(key for key in unknown if not (context.repository.field_annotations(key) and parses))
 
 
 _BATCH = re.compile(r"(?:per_(?:gpu|device)_)?(?:train_|training_)?(?:micro_|mini_)?batch(?:_?size)?")
@@ -316,7 +316,7 @@ def read_own_freezing(fields: Fields, document: Document, context: Context) -> N
     """What trains is not known where an argument class of the repository has a key that says what is frozen."""
     value = document.value if document.start is None and isinstance(document.value, dict) else {}
     own = sorted(key for key in value if isinstance(key, str) and value[key] and _FREEZES.match(key))
-    found = next((key for key in own if context.field_annotations(key)), None)
+    found = next((key for key in own if context.repository.field_annotations(key)), None)
     if found is not None:
         fields.infer("stack.unmodelled", "the freezing of parameters by the program itself", f"`{found}`")
         fields.infer("stack.unmodelled_adds", False, f"`{found}`")

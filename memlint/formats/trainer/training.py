@@ -524,7 +524,7 @@ def read_distillation(fields: Fields, config: TrainerConfig) -> None:
         fields.infer("stack.unmodelled", "a teacher beside another loss than GKD's", f"`{other}`")
         fields.infer("stack.unmodelled_adds", True, f"`{other}`")
         return
-    declared = config.context.field_annotations
+    declared = config.context.repository.field_annotations
     if declared("teacher_model_name_or_path") and not declared("teacher_model_name_or_path", "trl"):
         reason = "an argument class of the repository declares `teacher_model_name_or_path`"
         fields.infer("stack.unmodelled", "distillation of the program's own", reason)

@@ -71,7 +71,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     of the repository fills the engine's context."""
     if rule == "PAR009" or (rule.startswith(_VERL_PROGRAM_RULES) and is_for_own_program(document)):
         return True
-    return rule == "ROL004" and context.fills_context()
+    return rule == "ROL004" and context.repository.fills_context()
 
 
 def config_of(document: Document, context: Context) -> VerlConfig:

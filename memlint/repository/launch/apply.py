@@ -45,7 +45,7 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     if (gpus_known and sharded) or context.gpus == 1:
         return LaunchContext(context)
     launch = agreed_launch(
-        context.launch_commands(document.path), gpus_known, partial(_gpus_in_file, document, context)
+        context.repository.launch_commands(document.path), gpus_known, partial(_gpus_in_file, document, context)
     )
     if launch is None:
         return LaunchContext(context)
@@ -217,7 +217,9 @@ def advice(document: Document, launched: LaunchContext) -> Advice:
     if launched.launch or context.companions:
         return Advice()
     named = {
-        (one.files, one.gpus): one for one in reversed(context.launch_commands(document.path)) if one.files or one.gpus
+        (one.files, one.gpus): one
+        for one in reversed(context.repository.launch_commands(document.path))
+        if one.files or one.gpus
     }
     if named:
         first, *others = (_in_words(one) for one in reversed(named.values()))
@@ -225,7 +227,7 @@ def advice(document: Document, launched: LaunchContext) -> Advice:
         file = next((one.files[0] for one in reversed(named.values()) if one.files), "")
         which = "; --with FILE says which holds" if file and others else "; --with that file says so" if file else ""
         return Advice(f"; launched {first}{more}{which}", file)
-    nearby = context.launch_files(document.path)
+    nearby = context.repository.launch_files(document.path)
     return Advice(f"; --with {_listed(nearby)} says what launches it", nearby[0]) if nearby else Advice()
 
 

@@ -57,10 +57,12 @@ def _is_cell(document: Document) -> bool:
 
 def _repository_shards(document: Document, context: Context) -> bool:
     """Whether commands that name the config may shard the model; without such commands, whether a launch file would."""
-    commands = context.launch_commands(document.path)
+    commands = context.repository.launch_commands(document.path)
     if commands:
         return any(map(_may_shard, commands))
-    return any(_shards(context, name, document.path) for name in context.launch_files(document.path)[:_MOST_FILES])
+    return any(
+        _shards(context, name, document.path) for name in context.repository.launch_files(document.path)[:_MOST_FILES]
+    )
 
 
 def _may_shard(launch: Launch) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from memlint.formats.trainer.python.runs import LOOP, PythonRun
+from memlint.formats.trainer.python.python_run import LOOP, PythonRun
 from memlint.repository.declared_keys import DeclaredArgument, DeclaredKeys, path_of
 from memlint.repository.python.documents import PythonRepository, document_of
 from memlint.source import load
-from memlint.source.document import Document
+from memlint.source.document import Document, StartedProgram
 from memlint.source.python.config_files import value_of_document, value_of_plain
 from memlint.source.python.values import Items, Known, Table, Undetermined, Value, ValueSource
 
@@ -24,8 +24,7 @@ def declared_document(file: Document, path: str, keys: DeclaredKeys, repository:
         arguments=keys.arguments_class,
         keys=given,
         source=whole,
-        loads_model=True,
-        unmodelled=keys.unmodelled,
+        program=StartedProgram(loads_model=True, unmodelled=keys.unmodelled),
     )
     made = document_of(run, path, file.text, repository)
     assert made.start is not None  # `document_of` always sets it

@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.formats.trainer.python.python_run import PythonRun
+from memlint.formats.trainer.python.runs import runs_of
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
 from memlint.repository.python.readers import DECIDES
@@ -378,7 +379,7 @@ def _program(run: PythonRun, display: str, module: str) -> StartedProgram:
     """`module`: the file of the call of the trainer, if it is not the script's own."""
     line = run.source.span.line if run.source.span is not None else 0
     in_module = f" (called in {module}:{line})" if module else ""
-    outdated = tuple(one._replace(instead=f"{one.instead}{in_module}") for one in run.outdated)
+    outdated = tuple(one._replace(instead=f"{one.instead}{in_module}") for one in run.program.outdated)
     return run.started(display)._replace(outdated=outdated)
 
 

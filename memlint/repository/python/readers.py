@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.runs import LOOP
+from memlint.formats.trainer.python.python_run import LOOP
 from memlint.source.document import Document, Path, Span
 from memlint.source.layout import Entry, Places
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
-from memlint.formats.trainer.python.runs import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
@@ -94,7 +94,7 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     placed = {one.path: one for one in given}
     keys = of.run.keys
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
-    sees_loading = knows_model and of.run.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
+    sees_loading = knows_model and of.run.program.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
     handed_on = {_flag_of(value) for value in keys.values()}
     for path, one in placed.items():
         name = str(path[0])

@@ -15,21 +15,22 @@ from functools import partial
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.runs import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
 from memlint.repository.scripts.commands import LaunchCommand, command, options
+from memlint.repository.scripts.config_files import config_word
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values
 from memlint.repository.scripts.embedded import Part, commands_in_notebook, commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, command_line, followed
+from memlint.repository.scripts.known_programs import format_of, is_easyr1, is_verl
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
 from memlint.repository.scripts.start import start
-from memlint.repository.scripts.translate import config_word, format_of, is_easyr1, is_verl
 from memlint.repository.scripts.world import World, world
 from memlint.source import load
 from memlint.source.document import Document

@@ -6,18 +6,19 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from memlint.formats.trainer.python.runs import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.script import has_own_trainer
 from memlint.repository.scripts.commands import LaunchCommand, options, overrides
 from memlint.repository.scripts.document import keys_of, switches_of
 from memlint.repository.scripts.environment import grows_segments
 from memlint.repository.scripts.files import NamedFiles
+from memlint.repository.scripts.known_programs import WHOLE_PROGRAMS, task_of
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
 from memlint.repository.scripts.refused import refused_flags
 from memlint.repository.scripts.slurm import Job
 from memlint.repository.scripts.spelling import spelled
-from memlint.repository.scripts.translate import WHOLE_PROGRAMS, flag_names, task_of
+from memlint.repository.scripts.translate import flag_names
 from memlint.repository.scripts.world import World
 from memlint.source.document import AcceptedArguments, Document, Machine, Start, StartedProgram, ValueSources
 from memlint.source.python.values import Undetermined, source_of

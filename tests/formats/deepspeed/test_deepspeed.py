@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memlint.formats.base import RepositoryFacts
 from memlint.formats.deepspeed import format as deepspeed
 from memlint.formats.deepspeed.batch import check_batch
 from memlint.formats.deepspeed.config import DeepSpeedConfig
@@ -498,7 +499,8 @@ def test_a_precision_that_a_program_elsewhere_may_set_is_no_conflict(program: St
 @pytest.mark.parametrize(("program", "code"), [("accelerate", ()), ("deepspeed", ("wrong-type",))])
 def test_an_auto_that_nobody_fills_in_is_said_once(program: str, code: tuple[str, ...]) -> None:
     """Rule DSP001 says it, except where the repository's programs hand the file to DeepSpeed themselves."""
-    around = context()._replace(calls_deepspeed=lambda: program == "deepspeed")
+    facts = RepositoryFacts().but(calls_deepspeed=lambda: program == "deepspeed")
+    around = context()._replace(repository=facts)
     section = root(document({"steps_per_print": "auto"}, "ds.json"))
     assert tuple(issue.code for issue in deepspeed.config_issues(section, around)) == code
 

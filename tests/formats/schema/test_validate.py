@@ -87,6 +87,7 @@ def test_a_key_that_is_renamed_keeps_a_value_that_fits(name: str, value: Any) ->
     compiled = compiled_schema(name)
     properties = compiled.schema["properties"]
     renamed = {key: schema for key, schema in properties.items() if "x-memlint-renamed-to" in schema}
+    assert renamed
     for key, schema in renamed.items():
         new = schema["x-memlint-renamed-to"]
         if not schema.get("x-memlint-other-value") and new in properties and schema.get("type", schema.get("$ref")):

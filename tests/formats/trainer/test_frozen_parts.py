@@ -11,7 +11,8 @@ import memlint
 from memlint.architectures import from_config
 from memlint.formats.trainer.frozen_parts import trainable_patterns, trained_parts
 from memlint.formats.trainer.python.frozen import ONE_BY_ONE
-from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.formats.trainer.python.python_run import PythonRun
+from memlint.formats.trainer.python.runs import runs_of
 from memlint.memory import estimate
 from memlint.simulation import simulate
 from memlint.source.python.reader import ScriptFiles
@@ -74,7 +75,7 @@ def real_names(freezing: str, config: dict[str, Any]) -> set[str]:
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_parameters_train_as_in_the_real_model(case: str, tied: bool) -> None:
     config = {**TINY, "tie_word_embeddings": tied}
-    parts = script_run(CASES[case]).frozen
+    parts = script_run(CASES[case]).program.frozen
     patterns = trainable_patterns(parts, from_config(config))
     assert patterns is not None
     names = real_names("", config)
@@ -84,7 +85,7 @@ def test_the_same_parameters_train_as_in_the_real_model(case: str, tied: bool) -
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 @pytest.mark.parametrize("case", CASES)
 def test_a_step_beside_the_real_code(case: str, checkpointing: str) -> None:
-    patterns = trainable_patterns(script_run(CASES[case]).frozen, from_config(TINY))
+    patterns = trainable_patterns(script_run(CASES[case]).program.frozen, from_config(TINY))
     changes: dict[str, Any] = {"method__kind": "freeze", "method__trainable_patterns": patterns}
     found = run(**changes, checkpointing__mode=checkpointing, checkpointing__reentrant=False)
     real, phases = simulate(found, TINY), {phase.name: phase.allocated_bytes for phase in estimate(found).phases}
@@ -97,12 +98,12 @@ def test_what_cannot_be_told(case: str) -> None:
     found = script_run(UNKNOWN_PARTS[case])
     reason = found.keys.get("use_peft")
     assert isinstance(reason, Undetermined) and reason.reason == ONE_BY_ONE
-    assert found.frozen == ()
+    assert found.program.frozen == ()
 
 
 def test_nothing_is_frozen() -> None:
     found = script_run("model.requires_grad_(True)\n")
-    assert (found.frozen, "use_peft" in found.keys) == ((), False)
+    assert (found.program.frozen, "use_peft" in found.keys) == ((), False)
 
 
 @pytest.mark.parametrize("parts", [(("", False),), (("model.blocks[:2]", False),), (("model.visual", False),)])
@@ -142,7 +143,7 @@ def real_parts(freezing: str, config: dict[str, Any]) -> tuple[bool, bool, bool,
 @pytest.mark.parametrize("case", PARTS_THAT_SEE)
 def test_the_parts_of_an_image_text_model(case: str) -> None:
     config = {**VARIANTS["qwen2_5_vl"][0], "model_type": "qwen2_5_vl", "tie_word_embeddings": False}
-    parts = script_run(PARTS_THAT_SEE[case]).frozen
+    parts = script_run(PARTS_THAT_SEE[case]).program.frozen
     assert trained_parts(parts, from_config(config)) == real_parts(PARTS_THAT_SEE[case], config)
 
 

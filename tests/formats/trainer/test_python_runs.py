@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memlint.formats.trainer.python.runs import PythonRun, runs_of
+from memlint.formats.trainer.python.python_run import PythonRun
+from memlint.formats.trainer.python.runs import runs_of
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.python.reader import Capability, CommandLine, ScriptFiles
@@ -49,7 +50,7 @@ def keys(code: str, files: Mapping[str, str] = {}, config: str = "") -> dict[str
 
 def test_what_a_script_trains() -> None:
     (run,) = runs(SFT)
-    assert (run.trainer, run.arguments, run.loads_model) == ("SFTTrainer", "SFTConfig", True)
+    assert (run.trainer, run.arguments, run.program.loads_model) == ("SFTTrainer", "SFTConfig", True)
     assert keys(SFT) == {
         "model_name_or_path": "Qwen/Qwen2.5-7B",
         "dtype": "bfloat16",
@@ -193,7 +194,7 @@ def test_two_calls_are_two_runs() -> None:
     )
     found = runs(code)
     assert [shown(run.keys["per_device_train_batch_size"]) for run in found] == [1, 2]
-    assert not any(run.loads_model for run in found)
+    assert not any(run.program.loads_model for run in found)
 
 
 def test_a_configuration_file_on_the_command_line() -> None:
@@ -253,7 +254,7 @@ def test_deepspeeds_flags_leave_the_parser_as_it_is() -> None:
 
 def test_a_loop_without_a_trainer_is_said_in_the_trainers_words() -> None:
     (run,) = runs(LOOP)
-    assert (run.trainer, run.framework, run.unmodelled) == ("", "torch", "")
+    assert (run.trainer, run.framework, run.program.unmodelled) == ("", "torch", "")
     assert keys(LOOP) == {
         "model_name_or_path": "?",
         "gradient_checkpointing": True,
@@ -419,7 +420,7 @@ def test_an_argument_that_newer_releases_refuse_dates_the_script(trainer: str, a
     code = f"from trl import {trainer}Config, {trainer}Trainer\n"
     code += f"{trainer}Trainer('Qwen/Qwen2.5-7B', args={trainer}Config('out', {argument})).train()\n"
     (run,) = runs(code)
-    assert run.newest == newest
+    assert run.program.newest == newest
 
 
 def test_fsdp_of_accelerates_plugin_is_unknown() -> None:
@@ -512,10 +513,10 @@ def test_what_is_no_training_of_a_language_model(old: str, new: str) -> None:
 def test_what_a_loop_keeps_beside_its_model() -> None:
     second = 'reference = AutoModelForCausalLM.from_pretrained("gpt2")\nfor batch in loader:'
     (run,) = runs(LOOP.replace("for batch in loader:", second))
-    assert run.unmodelled == "loads several models"
+    assert run.program.unmodelled == "loads several models"
     scored = "for batch in loader:\n    reward = score(model.generate(batch))"
     (run,) = runs(LOOP.replace("for batch in loader:", scored))
-    assert run.unmodelled == "generates and scores sequences in its loop"
+    assert run.program.unmodelled == "generates and scores sequences in its loop"
     assert isinstance(run.keys["max_length"], Undetermined)
 
 
@@ -609,7 +610,7 @@ def test_a_trainer_with_a_second_model_says_so() -> None:
         ScriptFiles(lambda name: None, lambda name: None),
         CommandLine(options={"path": (Known("gpt2"),)}),
     )
-    assert run.unmodelled == "gives its trainer a second model, `teacher_model`"
+    assert run.program.unmodelled == "gives its trainer a second model, `teacher_model`"
 
 
 COMMANDS = """\
@@ -698,8 +699,8 @@ def test_a_model_that_scores_is_beside_the_policy() -> None:
         'GRPOTrainer("gpt2", lambda texts: judge(texts), GRPOConfig("out", per_device_train_batch_size=2)).train()\n'
     )
     (run,) = runs(code)
-    assert run.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
-    assert run.model_state == "all"
+    assert run.program.unmodelled == "loads `AutoModelForSequenceClassification` beside its policy"
+    assert run.program.model_state == "all"
 
 
 BESIDE = """\
@@ -727,7 +728,7 @@ def test_a_frozen_model_that_the_trainer_gets(name: str, given: str, key: str, t
     code = BESIDE.format(name=name, given=given, more="torch_dtype='auto'", loader="AutoModelForSequenceClassification")
     code = code.replace("other = ", "pass  # ") if by_name else code
     (run,) = runs(code)
-    assert (run.unmodelled, run.task) == ("", task)
+    assert (run.program.unmodelled, run.task) == ("", task)
     assert shown(run.keys[key]) == "Qwen/Qwen2-1.5B"
     dtype = run.keys.get(f"{key.partition('_name')[0]}_init_kwargs")
     assert (dtype is None) is by_name
@@ -742,14 +743,14 @@ def test_a_frozen_model_that_the_trainer_gets(name: str, given: str, key: str, t
 )
 def test_a_packed_teacher_is_said_and_not_estimated(given: str, more: str, unmodelled: str) -> None:
     (run,) = runs(BESIDE.format(name="GKD", given=given, more=more, loader="AutoModelForCausalLM"))
-    assert run.unmodelled == unmodelled
+    assert run.program.unmodelled == unmodelled
 
 
 @pytest.mark.parametrize(("of", "counts"), [("Qwen/Qwen2-0.5B", True), ("Qwen/Qwen2-7B", False)])
 def test_a_reference_with_the_policy_s_weights_is_a_copy_of_it(of: str, counts: bool) -> None:
     code = BESIDE.format(name="XPO", given="ref_model=other, judge=judge", more="", loader="AutoModelForCausalLM")
     (run,) = runs(code.replace("Qwen/Qwen2-1.5B", of))
-    assert (run.unmodelled == "") is counts
+    assert (run.program.unmodelled == "") is counts
 
 
 def test_the_rest_of_the_command_line_comes_last() -> None:
@@ -777,9 +778,9 @@ def test_fake_quantized_weights_are_said_and_not_estimated() -> None:
         "SFTTrainer(model=model, args=SFTConfig('o', per_device_train_batch_size=1))\n"
     )
     (run,) = runs(code.replace("SCHEME", "'int4'"))
-    assert run.unmodelled == "trains with fake-quantized weights (`qat_scheme`)"
+    assert run.program.unmodelled == "trains with fake-quantized weights (`qat_scheme`)"
     (run,) = runs(code.replace("SCHEME", "None"))
-    assert run.unmodelled == ""
+    assert run.program.unmodelled == ""
 
 
 def test_a_trainer_of_embeddings_is_said_and_not_estimated() -> None:
@@ -788,7 +789,7 @@ def test_a_trainer_of_embeddings_is_said_and_not_estimated() -> None:
         "args = SentenceTransformerTrainingArguments('o', per_device_train_batch_size=256)\n"
         "SentenceTransformerTrainer(model='Qwen/Qwen3-Embedding-0.6B', args=args)\n"
     )
-    assert (run.unmodelled, run.model_state) == ("trains embeddings", "headless")
+    assert (run.program.unmodelled, run.program.model_state) == ("trains embeddings", "headless")
 
 
 LOADED_FROM_ARGUMENTS = """\
@@ -831,7 +832,7 @@ def test_a_loop_for_another_loss_is_said(name: str, said: str) -> None:
     script = parse(name, LOOP)
     assert isinstance(script, SourceText)
     (run,) = runs_of(script, ScriptFiles(lambda name: None, lambda name: None))
-    assert run.unmodelled == said
+    assert run.program.unmodelled == said
 
 
 RESUMED = """\
@@ -879,9 +880,9 @@ def made(name):
 model = made("Qwen/Qwen3-0.6B")
 GRPOTrainer(model=model, args=GRPOConfig("out")).train()
 """
-    assert runs(code)[0].unmodelled == ""
+    assert runs(code)[0].program.unmodelled == ""
     judged = code.replace("GRPOTrainer(", 'judge = AutoModelForCausalLM.from_pretrained("b")\nGRPOTrainer(')
-    assert runs(judged)[0].unmodelled == "loads `AutoModelForCausalLM` beside its policy"
+    assert runs(judged)[0].program.unmodelled == "loads `AutoModelForCausalLM` beside its policy"
 
 
 CLASSIFIER = (
@@ -898,25 +899,25 @@ CLASSIFIER = (
 @pytest.mark.parametrize("old", ["", "if something():\n    "])
 def test_a_classifier_is_one_below_adapters_and_conditions(old: str) -> None:
     (run,) = runs(CLASSIFIER.replace(old, "") if old else CLASSIFIER)
-    assert run.unmodelled == ""
-    assert run.model_state == "headless"
+    assert run.program.unmodelled == ""
+    assert run.program.model_state == "headless"
 
 
 def test_trls_trainer_of_steps_gets_a_classifier_of_tokens() -> None:
     code = "from transformers import AutoModelForTokenClassification\nfrom trl import PRMConfig, PRMTrainer\n"
     code += "model = AutoModelForTokenClassification.from_pretrained('Qwen/Qwen2.5-0.5B', num_labels=2)\n"
     (run,) = runs(code + "PRMTrainer(model=model, args=PRMConfig('o', per_device_train_batch_size=1)).train()\n")
-    assert (run.unmodelled, run.model_state) == ("", "headless")
+    assert (run.program.unmodelled, run.program.model_state) == ("", "headless")
 
 
 def test_a_sample_of_several_texts_and_a_head_under_a_condition_have_no_figure() -> None:
     several = CLASSIFIER.replace("ForSequenceClassification", "ForMultipleChoice")
     (run,) = runs(several)
-    assert run.unmodelled == "loads `AutoModelForMultipleChoice`, a classifier"
+    assert run.program.unmodelled == "loads `AutoModelForMultipleChoice`, a classifier"
     other = "if something():\n    model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
     mixed = CLASSIFIER.replace("BitsAndBytesConfig, Tr", "AutoModelForCausalLM, BitsAndBytesConfig, Tr")
     (run,) = runs(mixed.replace("if something():\n    model = prepare_model_for_kbit_training(model)\n", other))
-    assert run.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
+    assert run.program.unmodelled == "loads `AutoModelForSequenceClassification`, a classifier"
 
 
 def test_unknown_init_kwargs_may_name_the_dtype() -> None:
@@ -935,7 +936,7 @@ def test_labels_that_are_counted_make_a_classifier_of_a_model_that_nobody_sees()
         "Trainer(MODELS[kind].from_pretrained('gpt2'), Own('o', per_device_train_batch_size=1)).train()\n"
     )
     (run,) = runs("MODELS = find()\nkind = find()\n" + code)
-    assert run.unmodelled == "trains a classifier (`num_labels`)"
+    assert run.program.unmodelled == "trains a classifier (`num_labels`)"
 
 
 @pytest.mark.parametrize("made", ["TrainingArguments", "SFTConfig"])
@@ -1004,7 +1005,7 @@ def test_older_releases_switches_are_read() -> None:
 def test_arguments_of_a_trainer_date_its_trl(arguments: str, newest: object) -> None:
     """trl 0.12.2, 0.13.0, 0.15.2 and 0.16.1 trainer/sft_trainer.py, __init__."""
     (run,) = runs(SFT.replace("args=args", f"args=args{arguments}"))
-    assert run.newest == newest
+    assert run.program.newest == newest
 
 
 _CASTS_BACK = (
@@ -1032,14 +1033,14 @@ def test_how_a_script_prepares_a_quantised_model(code: str, found: str) -> None:
     """peft 0.21.2 utils/other.py; qlora.py of artidoro/qlora, get_accelerate_model."""
     imports = "import torch\nfrom peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training\n"
     (run,) = runs(imports + TRAINER.format(code, ", bf16=True"))
-    assert run.quantized_preparation == found
+    assert run.program.quantized_preparation == found
 
 
 @pytest.mark.parametrize(("where", "spreads"), [("'auto'", True), ("{'': 0}", False), ("'cuda'", False)])
 def test_a_device_map_may_spread_layers(where: str, spreads: bool) -> None:
     load = f"model = AutoModelForCausalLM.from_pretrained('gpt2', device_map={where})"
     (run,) = runs(TRAINER.format(load, ""))
-    assert run.spreads_layers is spreads
+    assert run.program.spreads_layers is spreads
 
 
 @pytest.mark.parametrize(
@@ -1061,7 +1062,7 @@ def test_other_products_than_the_models_own_are_said_and_not_estimated(
         "Trainer(model=model, args=TrainingArguments('o', per_device_train_batch_size=1)).train()\n"
     )
     (run,) = runs(code)
-    assert (run.unmodelled, run.model_state) == (unmodelled, state)
+    assert (run.program.unmodelled, run.program.model_state) == (unmodelled, state)
 
 
 BY_CARD = (

@@ -12,6 +12,7 @@ from memlint.architectures import from_config
 from memlint.architectures.model import Resolution, StoredWeights
 from memlint.architectures.model import parameters as run_parameters
 from memlint.formats import recognise
+from memlint.formats.base import RepositoryFacts
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.trainer import format as trainer
 from memlint.memory import estimate
@@ -524,6 +525,7 @@ def test_no_value_makes_it_raise(value: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("value", [None, True, 7, 1.5, "text", [], {}, [1, "a"], {"a": 1}, float("nan"), 10**30])
 def test_every_key_takes_every_kind_of_value(value: Any) -> None:
+    assert KEYS
     for key in KEYS:
         parsed = trainer.parse(document({})._replace(value={**PLAIN, key: value}), context())
         assert len(parsed.runs) == 1
@@ -791,7 +793,9 @@ def test_a_teacher_of_the_repository_s_own_arguments_is_no_gkd_s(places: tuple[s
     def declared(key: str, below: str = "") -> str:
         return "Optional[str]" if key == "teacher_model_name_or_path" and below in places else ""
 
-    parsed = trainer.parse(document(GKD), context()._replace(field_annotations=declared))
+    parsed = trainer.parse(
+        document(GKD), context()._replace(repository=RepositoryFacts().but(field_annotations=declared))
+    )
     assert ("the program's own" in run_of(parsed).stack.unmodelled) is is_own
 
 

@@ -173,7 +173,9 @@ def test_full_fine_tuning_that_filled_its_card_is_not_called_dead() -> None:
 
 
 def test_every_constant_has_a_source() -> None:
-    for name, entry in device.constants().items():
+    constants = device.constants()
+    assert constants
+    for name, entry in constants.items():
         found = entry.values() if name in ("terms", "slack") else [entry]
         assert all(one["source"] for one in found), name
 

@@ -313,8 +313,8 @@ def _defaults(
         complete(reader, made, given)
         for name in MAY_BE_PASSED if is_open and external_bases(of) else ():
             made.attributes.setdefault(name, Undetermined(_why_open(reader, name), given.source))
-        unsaid = (name for name in _FALSE if name not in reader.command.options)
-        for name in unsaid if values is not None and _is_of_transformers(of) and reader.command.is_given else ():
+        unset = (name for name in _FALSE if name not in reader.command.options)
+        for name in unset if values is not None and _is_of_transformers(of) and reader.command.is_given else ():
             made.attributes.setdefault(name, Known(False))
     elif isinstance(of, External):
         said = values or {}
@@ -323,6 +323,9 @@ def _defaults(
         made = Made(of.name, (), said, given.source, is_open=is_open)
         if of.last == "ModelConfig":
             made.attributes[FLAGS] = Items([Known(name) for name in sorted(values or {})])
+        elif is_open:
+            unsaid = (name for name in MAY_BE_PASSED if name not in said)
+            made.attributes.update({name: Undetermined(_why_open(reader, name), given.source) for name in unsaid})
         reader.observe(made)
     else:
         return Undetermined("an argument class that memlint does not know", given.source)

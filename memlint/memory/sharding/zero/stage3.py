@@ -13,7 +13,7 @@ import memlint.memory.families.lookup as families
 import memlint.memory.sharding.packed_experts as packed_experts
 from memlint.identity_cache import IdentityCache
 from memlint.memory import optimizers as optimizer
-from memlint.memory.loss import loss_kind
+from memlint.memory.loss_shape import loss_kind
 from memlint.memory.sharding.zero.host import host_buffer_bytes, nvme_parameter_bytes, swap_buffer_bytes
 from memlint.memory.sharding.zero.layout import (
     ZeroLayout,

@@ -1,0 +1,66 @@
+"""Leaves out of the findings of one file those that repeat another one.
+
+The same fact is found several times, because a file is linted alone and also through each config, command and script
+that names it: "`stage: 3` ..." of `ds.json`, and "`stage: 3` ... with 8 GPUs" of `ds.json` through `sft.yaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from memlint.findings import SEVERITIES, Finding
+
+_NAMES = r"`[^`]*`"  # the keys, files and models that a message names
+_SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
+
+
+def without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Drops findings that repeat another one of the same rule and line.
+
+    What stays:
+
+    - the longer one where a message begins with another one: a config knows more about the run than its DeepSpeed JSON;
+    - the more severe one at the same location, for the same reason;
+    - the first of several runs: of the commands that name the file, or of a loop over models;
+    - the first of several scripts that pass the same value on.
+    """
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for item in found:
+        groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
+    for group in groups.values():
+        if len(group) == 1:  # the usual case
+            yield group[0]
+            continue
+        full = [item for item in group if not any(_supersedes(one, item) for one in group)]
+        yield from _first_of_each_script_value(_first_of_each_run(full))
+
+
+def _first_of_each_run(found: Iterable[Finding]) -> Iterable[Finding]:
+    """The findings without those that differ from an earlier one at the same location only in figures and verdict,
+    which each run has of its own."""
+    first: dict[tuple[object, ...], Finding] = {}
+    for item in found:
+        names = tuple(re.findall(_NAMES, item.message))
+        first.setdefault((item.location, item.severity, item.key, names), item)
+    return first.values()
+
+
+def _first_of_each_script_value(group: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings without those that differ from an earlier one only in the script that passes the value on."""
+    facts: set[str] = set()
+    for item in group:
+        fact = re.sub(_SCRIPT_PHRASE, "", item.message)
+        if fact == item.message or fact not in facts:
+            yield item
+        if fact != item.message:
+            facts.add(fact)
+
+
+def _supersedes(finding: Finding, other: Finding) -> bool:
+    """Whether `finding` makes `other` superfluous: its message is that of `other` with more after it, or it is more
+    severe at the same location. Equal messages are two mistakes on one line: both stay."""
+    if finding.message != other.message and finding.message.startswith(other.message):
+        return True
+    is_same_place = finding.location == other.location
+    return is_same_place and SEVERITIES.index(finding.severity) > SEVERITIES.index(other.severity)

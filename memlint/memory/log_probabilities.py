@@ -1,0 +1,192 @@
+"""Log-probabilities of tokens, and their entropy: the losses of preference and reinforcement learning.
+
+Each function takes the logits and records what its code keeps for backward. `log_probabilities` and
+`fused_log_probabilities` give the loss, and what the training loop still holds of the logits.
+"""
+
+from __future__ import annotations
+
+import memlint.memory.autograd.ops as ops
+from memlint.memory.autograd.ops import FP32_BYTES
+from memlint.memory.autograd.tape import Tape, Value
+from memlint.memory.loss_end import fused_kernel
+from memlint.memory.loss_shape import LossShape
+
+HALF = "logits_half"  # the extent of one of the two answers of each pair
+SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
+SCORED_ROW = "logits_scored_row"  # the extent of one sequence's of them
+LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
+# The extent by which two sequences' logits are more than all: the gradients of one row's log-softmax, before any is
+# stacked with others'.
+LOGITS_ROWS_BEYOND = "logits_rows_beyond"
+_HALF_BYTES = 2
+
+
+def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
+    """`logits.to(float32)[:, :-1].log_softmax(-1)`, its result saved; all converted logits stay until the loss is made
+    (LLaMA-Factory 0.9.5 train/dpo/trainer.py:185, train/trainer_utils.py:620). TRL computes in the dtype that the model
+    returns. Returns what the loop holds as well."""
+    width = FP32_BYTES if loss.scores_in_fp32 else logits.width
+    scored = ops.cast(tape, logits, width)
+    tape.drop(logits)
+    if loss.selection == "rows":
+        return _rows_of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
+    if loss.selection:
+        return _selected(tape, loss, scored), Value.external("scalar", FP32_BYTES)
+    if loss.scores_completions:
+        return _of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
+    likelihood = (_likelihood_of_chosen(tape, scored),) if loss.likelihood_of_chosen else ()
+    sliced = ops.slice_of(tape, scored, scored.extent)
+    log_probabilities = ops.unary_by_result(tape, sliced)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities, *likelihood), (log_probabilities,))
+    if loss.runs_reference:  # its logits and their log-softmax
+        tape.spike(("logits", width), ("logits", width))
+    tape.drop(log_probabilities, sliced)
+    if loss.keeps_logits:
+        return found, scored
+    tape.drop(scored)
+    return found, Value.external("scalar", FP32_BYTES)
+
+
+def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
+    """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
+    entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
+    if loss.entropy == "none":
+        found = fused_kernel(tape, loss, logits)
+    else:
+        entropy = _entropy(tape, loss, logits)
+        found = tape.new("scalar", FP32_BYTES)
+        tape.node((found,), (logits, entropy), (logits,))
+        tape.drop(entropy)
+    if loss.runs_reference and loss.upcasts_logits:  # its logits, and their fp32 copy
+        tape.spike(("logits", 2), ("logits", FP32_BYTES))
+    if loss.gradient_apart:
+        return found, logits
+    tape.drop(logits)
+    return found, Value.external("scalar", FP32_BYTES)
+
+
+def _of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`logits[:, prompt - 1:-1].log_softmax(-1)`; the forward returns before the reference's begins (trl 1.16
+    experimental/online_dpo/online_dpo_trainer.py:1104, _forward)."""
+    sliced = ops.slice_of(tape, logits, SCORED)
+    log_probabilities = ops.unary_by_result(tape, sliced)
+    tape.drop(sliced, logits)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    _reference_of_completions(tape, loss, logits.width, SCORED)
+    tape.drop(log_probabilities)
+    return found
+
+
+def _reference_of_completions(tape: Tape, loss: LossShape, width: int, at_once: str) -> None:
+    """What a reference allocates at its end: its logits, which accelerate may convert, then log-probabilities of
+    `at_once`."""
+    if not loss.runs_reference:
+        return
+    if loss.reference_converted and width == FP32_BYTES:
+        tape.spike(("logits", _HALF_BYTES), ("logits", FP32_BYTES))
+        tape.spike(("logits", FP32_BYTES), (at_once, FP32_BYTES))
+    else:
+        tape.spike(("logits", _HALF_BYTES), (at_once, _HALF_BYTES))
+
+
+def _rows_of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`selective_log_softmax(logits[:, prompt - 1:-1])`: a logsumexp of each row, or in half precision its log-softmax,
+    and the gradients of the rows are stacked beside that of the labels' logits (trl 0.19 trainer/xpo_trainer.py and
+    nash_md_trainer.py, _compute_logprobs). All logits wait for the backward where a logsumexp reads them."""
+    found, part = tape.new("scalar", FP32_BYTES), (SCORED, logits.width)
+    sliced = ops.slice_of(tape, logits, SCORED)
+    tape.spike((SCORED_ROW, logits.width))
+    if logits.width == FP32_BYTES:
+        tape.node((found,), (sliced,), (logits,), (part, part))
+    elif loss.needs_gradient:
+        scored = tape.new(*part)
+        tape.node((found,), (sliced,), (scored,), (part,))
+        tape.drop(scored)
+    tape.drop(sliced, logits)
+    _reference_of_completions(tape, loss, logits.width, SCORED_ROW)
+    return found
+
+
+def _selected(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """The logits of the labels less a logsumexp of each row, where a temperature has divided them all.
+
+    TRL's own kernel reads the logits and writes their gradient apart (trl 1.14 kernels/logprob_entropy.py). Before, the
+    gradients of the rows are stacked while that of the labels' logits, zeros elsewhere, waits (trl 0.29
+    trainer/utils.py, selective_log_softmax); the slice that trl 1.0 to 1.13 and ms-swift 4.6.0
+    (rlhf_trainers/grpo_trainer.py:1581) write in place has the same number of tensors in its backward. In half
+    precision there is a log-softmax of each row instead, and all of them are saved (trl 0.16 trainer/utils.py,
+    selective_log_softmax).
+    """
+    found, whole = tape.new("scalar", FP32_BYTES), (logits.extent, logits.width)
+    if loss.selection == "kernel":
+        tape.node((found,), (logits,), (logits,))
+        tape.drop(logits)
+        return found
+    in_place = loss.selection == "divided_in_place"
+    divided = ops.view(tape, logits, (whole, whole)) if in_place else ops.scale(tape, logits)
+    tape.drop(logits)
+    row = (LOGITS_ROW, logits.width)
+    temporaries: tuple[tuple[str, int], ...]
+    if logits.width == FP32_BYTES:
+        tape.spike(row)
+        saved, temporaries = ops.hold(divided), (whole,) if in_place else (whole, whole)
+    elif loss.needs_gradient:
+        saved, temporaries = tape.new(logits.extent, logits.width), ((LOGITS_ROWS_BEYOND, logits.width),)
+    else:
+        tape.spike(row, row)
+        saved, temporaries = ops.hold(divided), ()
+    if loss.entropy == "chunked":  # rows of a slice are copied (trl 1.0 trainer/utils.py, entropy_from_logits)
+        chunks = (("logits_chunk", logits.width),) * len(_UNSAVED[loss.entropy])
+        tape.spike(*chunks, *((whole,) if in_place else ()))
+    tape.node((found,), (divided,), (saved,), temporaries)
+    tape.drop(divided, saved)
+    return found
+
+
+def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
+    """`cross_entropy(logits[:chosen, :-1].contiguous())` over the first half of the rows (trl 1.16
+    experimental/cpo/cpo_trainer.py:826 and experimental/orpo/orpo_trainer.py:800)."""
+    shifted = ops.slice_of(tape, in_fp32, HALF)
+    copied = ops.copy(tape, shifted)
+    tape.drop(shifted)
+    log_probabilities = ops.unary_by_result(tape, copied)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (log_probabilities,), (log_probabilities,))
+    tape.drop(copied, log_probabilities)
+    return found
+
+
+def _entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`logsumexp(logits) - sum(softmax(logits) * logits)` (verl 0.9.1 utils/torch_functional.py, entropy_from_logits).
+
+    torch.compile makes one kernel of it, forward and backward. Else autocast computes the softmax of fp32 logits, whose
+    result is saved, and the product with the logits is an fp32 tensor. The backward has the gradients of both factors,
+    of the softmax and of the logarithm at once (benchmarks/referee/rollout_phases.py). A checkpoint computes all of it
+    again there. `unsaved` is a forward without gradients, `chunked` one that takes some rows at a time.
+    """
+    found = tape.new("scalar", FP32_BYTES)
+    fp32 = ("logits", FP32_BYTES)
+    if loss.entropy in ("compiled", "unsaved", "chunked"):
+        tape.spike(*_UNSAVED[loss.entropy])
+        tape.node((found,), (logits,), (logits,))
+    elif loss.entropy == "recomputed":
+        tape.spike(fp32, fp32)
+        tape.node((found,), (logits,), (logits,), (fp32,) * 5)
+    else:
+        in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+        probabilities = ops.unary_by_result(tape, in_fp32)
+        tape.spike(fp32)
+        tape.node((found,), (probabilities, logits), (probabilities, logits), (fp32,) * 3)
+        tape.drop(in_fp32, probabilities)
+    return found
+
+
+# What an entropy allocates for a moment where no gradient is needed.
+_UNSAVED = {
+    "compiled": (),
+    "unsaved": (("logits", FP32_BYTES),) * 2,
+    "chunked": (("logits_chunk", FP32_BYTES),) * 3,
+}

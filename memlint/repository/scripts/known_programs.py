@@ -1,0 +1,164 @@
+"""Tells which program a launch command starts, by its launcher, its name and its flags: the format of the flags, and
+the task.
+
+`accelerate launch train.py --learning_rate 1e-5 ...` starts a program of the format "trainer" if `train.py` parses its
+flags into transformers' or TRL's classes; `python -m verl.trainer.main_ppo data.train_batch_size=8 ...` is verl's.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+
+from memlint.formats.trainer.recognise import is_training_arguments
+from memlint.repository.scripts.commands import LaunchCommand, options
+from memlint.repository.scripts.config_files import config_word
+from memlint.repository.scripts.definitions import TrainingProgram
+
+TRL_TASKS = {
+    "SFTConfig": "sft",
+    "DPOConfig": "dpo",
+    "GRPOConfig": "grpo",
+    "KTOConfig": "kto",
+    "RewardConfig": "rm",
+    "ORPOConfig": "orpo",
+    "CPOConfig": "cpo",
+    "PPOConfig": "ppo",
+    "RLOOConfig": "rloo",
+    "OnlineDPOConfig": "online_dpo",
+    "GKDConfig": "gkd",
+    "XPOConfig": "xpo",
+    "NashMDConfig": "nash_md",
+}
+_TRL_WORDS = {"reward": "rm"}
+# Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
+_TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
+# Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
+WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl")
+_VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
+_HYDRA_NAMES = ("config_name", "cn")
+_VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
+# Keys of a LLaMA-Factory run that its other programs (such as scripts/vllm_infer.py) do not accept.
+_LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval", "do_predict"))
+_LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
+
+
+def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) -> str | None:
+    """The format of the flags; "" for a program with a training loop of its own, None if the command does not train."""
+    if command.launcher in ("llamafactory-cli", "lmf"):
+        return "llamafactory"
+    if command.launcher == "trl":
+        return "trainer"
+    if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
+        return "swift"
+    if is_axolotl(command):
+        return "axolotl" if config_word(command, "axolotl") else ""
+    if is_verl(command):
+        return "verl"
+    if is_easyr1(command):
+        return "easyr1"
+    if is_openrlhf(command):
+        return "openrlhf"
+    names = {one.name for one in options(command.arguments)[0]}
+    if len(names & _LLAMAFACTORY) >= 2 and names & _LLAMAFACTORY_RUNS:
+        return "llamafactory"
+    if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
+        return "trainer"
+    return "" if _trains(names, command) else None
+
+
+def is_axolotl(command: LaunchCommand) -> bool:
+    """Whether axolotl trains: its own command, or its module under another launcher."""
+    name = command.program.text if command.program is not None else ""
+    return command.launcher == "axolotl" or (command.is_module and name in ("axolotl.cli.train", "axolotl.cli.main"))
+
+
+_OPENRLHF_PROGRAM = re.compile(r"(?:^|[./])train_(?:ppo_ray|ppo|sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
+_OPENRLHF_FLAGS = frozenset(
+    ("micro_train_batch_size", "micro_rollout_batch_size", "zero_stage", "adam_offload", "actor_num_gpus_per_node")
+    + ("ds.zero_stage", "train.micro_batch_size", "train.batch_size", "actor.num_gpus_per_node", "pretrain")
+)
+
+
+def is_openrlhf(command: LaunchCommand) -> bool:
+    """Whether the command starts a program of OpenRLHF or of a fork: it has its name and at least two of its flags."""
+    text = command.program.text if command.program is not None else ""
+    if not _OPENRLHF_PROGRAM.search(text):
+        return False
+    names = {one.name for one in options(command.arguments)[0]}
+    return "openrlhf.cli." in text or len(names & _OPENRLHF_FLAGS) >= 2
+
+
+def is_verl(command: LaunchCommand) -> bool:
+    """Whether the program accepts verl's overrides: `main_ppo` of verl or of a fork, or its SFT trainer. A command that
+    names a file needs none."""
+    text = command.program.text if command.program is not None else ""
+    if _VERL_PROGRAM.search(text) and any(one.name in _HYDRA_NAMES for one in options(command.arguments)[0]):
+        return True
+    words = [word.text.lstrip("+~") for word in command.arguments]
+    sections = {word.partition(".")[0] for word in words if "=" in word}
+    if "actor_rollout_ref" in sections:
+        return len(sections & _VERL_SECTIONS) > 1 and not any(word in text for word in ("eval", "generation"))
+    return "sft_trainer" in text and {"data", "model", "trainer"} <= sections
+
+
+_EASYR1_PROGRAM = re.compile(r"(?:^|[./])verl[./]trainer[./]main(?:\.py)?$")
+_EASYR1_SECTIONS = frozenset(("worker", "data", "trainer", "algorithm"))
+
+
+def is_easyr1(command: LaunchCommand) -> bool:
+    """Whether the program accepts EasyR1's overrides: `verl.trainer.main` of EasyR1 or of a fork, or a program with
+    overrides of its section `worker`."""
+    text = command.program.text if command.program is not None else ""
+    names = {word.text.partition("=")[0] for word in command.arguments if "=" in word.text}
+    sections = {name.partition(".")[0] for name in names if "." in name}
+    if _EASYR1_PROGRAM.search(text):
+        return "config" in names or bool(sections & _EASYR1_SECTIONS)
+    return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
+
+
+def _trains(names: set[str], command: LaunchCommand) -> bool:
+    """Whether a program of no known format probably trains, by the names of its file and flags."""
+    text = command.program.text.lower() if command.program is not None else ""
+    named = any(word in text for word in ("train", "sft", "dpo", "grpo", "ppo", "finetun", "fine_tun", "rlvr", "dapo"))
+    learns = bool(names & {"learning_rate", "lr", "num_train_epochs", "epochs", "max_steps", "train_iters"}) or any(
+        word.text.startswith(("data.train_files=", "actor_rollout_ref.")) for word in command.arguments
+    )
+    learns = learns or bool(names & {"gradient_accumulation_steps", "per_device_train_batch_size"})
+    starts_many = command.launcher in ("torchrun", "accelerate", "deepspeed")
+    return (learns and (named or starts_many or len(names) >= 8 or not names)) or (
+        starts_many and named and len(names) >= 4
+    )
+
+
+def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]:
+    """(framework, task): "trl", "transformers", "swift" or "openrlhf", and its trainer; "" if only the keys can
+    tell."""
+    if command.launcher == "trl":
+        return "trl", _TRL_WORDS.get(command.task, command.task)
+    if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
+        return "swift", _swift_module(command) or command.task or program.swift_task
+    if is_openrlhf(command):
+        return "openrlhf", ""
+    tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
+    if tasks:
+        return "trl", tasks.pop() if len(tasks) == 1 else ""
+    if program.classes:
+        return "transformers", ""
+    task = _TRL_SCRIPTS.get(posixpath.basename(command.program.text).removesuffix(".py"), "") if command.program else ""
+    return ("trl", task) if task else ("", "")
+
+
+_SWIFT_MODULE = re.compile(r"(?:(?:^|/)swift|\))[./]cli[./](sft|pt|rlhf)(?:\.py)?$")
+_SWIFT_FLAGS = frozenset({"sft_type", "train_type", "tuner_type"})  # of ms-swift alone (2.6, 3.12, 4.6)
+
+
+def _swift_module(command: LaunchCommand) -> str:
+    """The task of `torchrun -m swift.cli.sft` or `torchrun .../swift/cli/sft.py`; "" for other programs. A script may
+    ask Python where it lies: `$(python -c "import swift; ...")/cli/sft.py`."""
+    text = command.program.text if command.program is not None else ""
+    found = _SWIFT_MODULE.search(text)
+    if not text.startswith("$("):
+        return found[1] if found else ""
+    names = {one.name for one in options(command.arguments)[0]}
+    return "" if not names & _SWIFT_FLAGS else found[1] if found else "rlhf" if "rlhf_type" in names else "sft"
