@@ -286,7 +286,7 @@ class Interpreter:
         if variable is None or body is None:
             return [state]
         name = source.of(variable)
-        words = self.expander.words(values, source, state) if values else state.arguments[1:]
+        words = self.expander.listed(values, source, state) if values else state.arguments[1:]
         states = [state]
         for word in words[:MOST_ROUNDS]:
             for one in states:
