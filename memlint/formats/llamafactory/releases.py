@@ -46,10 +46,11 @@ NEWEST: Mapping[str, Version] = {**LLAMAFACTORY[0].newest, "llamafactory": LLAMA
 
 
 def with_libraries(stated: Mapping[str, Version]) -> dict[str, Version]:
-    """The stated versions with the newest libraries that a stated release of LLaMA-Factory allows."""
+    """The stated versions with the newest libraries that a stated release of LLaMA-Factory allows. A release older than
+    those of the table allows those of its oldest."""
     bound = stated.get("llamafactory")
-    release = next((one for one in LLAMAFACTORY if bound and one.version <= bound), None)
-    return {**(release.newest if release else {}), **stated}
+    release = next((one for one in LLAMAFACTORY if bound and one.version <= bound), LLAMAFACTORY[-1])
+    return {**(release.newest if bound else {}), **stated}
 
 
 def with_release_of_program(document: Document, context: Context) -> Context:

@@ -852,6 +852,20 @@ def test_a_program_of_old_llamafactory_tells_its_release(
     assert {one.severity for one in found.findings if one.rule.startswith("REF")} <= {"info"}
 
 
+def test_a_release_older_than_the_table_takes_the_names_of_its_time() -> None:
+    flags = "--stage sft --finetuning_type lora --template default --evaluation_strategy steps --val_size 0.1"
+    found = analysed(f"python src/train_bash.py {flags} {FLAGS}", versions={"llamafactory": (0, 7, 0)})
+    assert not [one for one in found.findings if one.rule == "CFG005"]
+
+
+@pytest.mark.parametrize(("flag", "names"), [("--sft_type lora", []), ("--train_type lora", ["lora_dropout_p"])])
+def test_release_2_of_swift_has_flags_of_its_own(flag: str, names: list[str]) -> None:
+    """`lora_dropout_p` was an argument until 3.0 (ms-swift 2.0.0 llm/utils/argument.py:116)."""
+    found = analysed(f"swift sft {flag} --model_type qwen-7b --lora_dropout_p 0.05 --learning_rate 1e-4 --dataset a")
+    unknown = [one.message for one in found.findings if one.rule == "CFG001"]
+    assert len(unknown) == len(names) and all(name in unknown[0] for name in names)
+
+
 @pytest.mark.parametrize(
     ("words", "is_known"),
     [("confs/*.yaml", False), ("confs/a.yaml", True), ('"confs/*.yaml"', True), ("'.*_proj'", True)],
