@@ -27,7 +27,7 @@ _VARIABLE = re.compile(r"(?:[a-z]+_)*(?:model|path|dir|name|config|checkpoint|ck
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)
 # `models--Qwen--Qwen2.5-7B/snapshots/<commit>` (huggingface_hub 1.23 file_download.py, repo_folder_name).
-_IN_CACHE = re.compile(r"(?:^|/)models--([\w.-]+?)--([\w.-]+?)(?:/|$)")
+_IN_CACHE = re.compile(r"(?:^|/)models--([\w.-]+)(?:/|$)")
 _SLASHES = str.maketrans("-_ ", "///")
 
 
@@ -48,7 +48,7 @@ def without_path(name: str) -> str:
         return name
     cached = _IN_CACHE.search(name)
     if cached is not None:
-        return f"{cached[1]}/{cached[2]}"
+        return cached[1].replace("--", "/")
     *folders, last = name.strip().rstrip("/").split("/")
     stands_for_all = is_placeholder(last) or not folders or any(letter in last for letter in "${}")
     return name if stands_for_all else last
