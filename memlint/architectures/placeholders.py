@@ -26,6 +26,8 @@ _PLACEHOLDERS = frozenset(
 _VARIABLE = re.compile(r"(?:[a-z]+_)*(?:model|path|dir|name|config|checkpoint|ckpt)(?:_[a-z]+)*")
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)
+# `models--Qwen--Qwen2.5-7B/snapshots/<commit>` (huggingface_hub 1.23 file_download.py, repo_folder_name).
+_IN_CACHE = re.compile(r"(?:^|/)models--([\w.-]+)(?:/|$)")
 _SLASHES = str.maketrans("-_ ", "///")
 
 
@@ -41,10 +43,15 @@ def is_placeholder(name: str) -> bool:
 
 def without_path(name: str) -> str:
     """The last part of a path of which only the folder is a placeholder, `path/to/Llama-2-70b-hf` or
-    `${ROOT}/Llama-2-70b-hf`; else `name`."""
+    `${ROOT}/Llama-2-70b-hf`, and the model whose folder in the hub's cache such a path names; else `name`."""
+    if not _is_placeholder_folder(name):
+        return name
+    cached = _IN_CACHE.search(name)
+    if cached is not None:
+        return cached[1].replace("--", "/")
     *folders, last = name.strip().rstrip("/").split("/")
     stands_for_all = is_placeholder(last) or not folders or any(letter in last for letter in "${}")
-    return last if not stands_for_all and _is_placeholder_folder(name) else name
+    return name if stands_for_all else last
 
 
 def _is_placeholder_folder(path: str) -> bool:

@@ -19,6 +19,7 @@ class IssueRule(NamedTuple):
 
 # Codes of what is said of a key's name, not of its value.
 KEY_NAME_CODES = ("unknown-key", "removed-key", "renamed-key")
+FILE_IS_AWAY = ("missing-reference", "outside-reference")
 ISSUES: Mapping[str, IssueRule] = {
     "unknown-key": IssueRule(
         "CFG001",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from posixpath import isabs
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -122,6 +123,12 @@ class StartedProgram(NamedTuple):
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.
     trainer_call: str = ""
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether a command names the program by a relative path that the repository does not have: it is started in
+        another one, where its other files are."""
+        return self.is_foreign and self.entry.endswith(".py") and not isabs(self.entry)
 
 
 class Machine(NamedTuple):

@@ -73,6 +73,9 @@ def _ids(line: bytes) -> list[str]:
         ("/path/to/<your model>", "/path/to/<your model>"),
         ("/data/Llama-2-70b-hf", "/data/Llama-2-70b-hf"),
         ("meta-llama/Llama-2-70b-hf", "meta-llama/Llama-2-70b-hf"),
+        ("${HF_HOME}/hub/models--Qwen--Qwen2.5-7B-Instruct/snapshots/a09a35458c", "Qwen/Qwen2.5-7B-Instruct"),
+        ("${HUB}/models--google--gemma-2-2b-it", "google/gemma-2-2b-it"),
+        ("${HUB}/models--gpt2/snapshots/607a30d", "gpt2"),
     ],
 )
 def test_a_folder_that_stands_for_another_leaves_the_models_name(name: str, meant: str) -> None:

@@ -9,6 +9,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Issue, Parsed, Recognition
 from memlint.formats.llamafactory.issues import skips_rule, unjudged
 from memlint.formats.llamafactory.recognise import is_v1, recognise_document
+from memlint.formats.llamafactory.releases import with_release_of_program
 from memlint.formats.llamafactory.v0 import parse_v0
 from memlint.formats.own_reader import rule_applies
 from memlint.run import Run
@@ -48,6 +49,7 @@ def parse(document: Document, context: Context) -> Parsed:
     """The document (read in DIALECT) as a run with issues and origins. Never raises on any value."""
     if not isinstance(document.value, dict):
         return Parsed(NAME, (), (), (document,))
+    context = with_release_of_program(document, context)
     role = recognise_document(document).role
     parsed = _parse_v1(document, context, role) if is_v1(document.value) else parse_v0(document, context, role)
     return parsed._replace(issues=(*_unreadable(document, context), *parsed.issues))

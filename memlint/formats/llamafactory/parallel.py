@@ -9,6 +9,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.fields import Fields, Section, as_words, root
+from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.references import issue as reference_issue
@@ -195,7 +196,7 @@ def _from_shipped_file(fields: Fields, section: Section, name: str, absent: Issu
     """The file that LLaMA-Factory ships under this name, in place of one that is absent."""
     import memlint.formats.llamafactory.shipped_deepspeed as shipped
 
-    value = shipped.shipped_deepspeed(name) if absent.code in ("missing-reference", "outside-reference") else None
+    value = shipped.shipped_deepspeed(name) if absent.code in FILE_IS_AWAY else None
     if value is None:
         # Training starts in a checkout of LLaMA-Factory's own, where the file may be.
         mild = absent.code == "missing-reference"

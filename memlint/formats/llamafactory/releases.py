@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
+from memlint.formats.base import Context
 from memlint.formats.fields import Section
 from memlint.formats.versions import Version, evidence
 from memlint.run import Origin
+from memlint.source.document import Document
 
 
 class LlamaFactoryRelease(NamedTuple):
@@ -18,6 +21,7 @@ class LlamaFactoryRelease(NamedTuple):
     newest: Mapping[str, Version]
 
 
+_OLD_PROGRAMS = ("train_bash.py", "evaluate.py", "export_model.py", "cli_demo.py")
 _PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
 
 
@@ -42,10 +46,25 @@ NEWEST: Mapping[str, Version] = {**LLAMAFACTORY[0].newest, "llamafactory": LLAMA
 
 
 def with_libraries(stated: Mapping[str, Version]) -> dict[str, Version]:
-    """The stated versions with the newest libraries that a stated release of LLaMA-Factory allows."""
+    """The stated versions with the newest libraries that a stated release of LLaMA-Factory allows. A release older than
+    those of the table allows those of its oldest."""
     bound = stated.get("llamafactory")
-    release = next((one for one in LLAMAFACTORY if bound and one.version <= bound), None)
-    return {**(release.newest if release else {}), **stated}
+    release = next((one for one in LLAMAFACTORY if bound and one.version <= bound), LLAMAFACTORY[-1])
+    return {**(release.newest if bound else {}), **stated}
+
+
+def with_release_of_program(document: Document, context: Context) -> Context:
+    """`context` with the newest release that has the program of a command, where nothing else states one: src/train.py
+    was called src/train_bash.py until 0.7.0, and the programs beside it left with that name (commit ce8200ad9 of 3 May
+    2024). Of older releases the table has the next one."""
+    program = posixpath.basename(document.start.program.entry) if document.start is not None else ""
+    if program not in _OLD_PROGRAMS or "llamafactory" in context.versions:
+        return context
+    origin = Origin("inferred", detail=f"the newest llamafactory with {program}")
+    return context._replace(
+        versions={**context.versions, "llamafactory": LLAMAFACTORY[-1].version},
+        version_origins={**context.version_origins, "llamafactory": origin},
+    )
 
 
 def llamafactory_versions(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from memlint.formats.base import Context, Issue, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import read_start
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
@@ -63,7 +65,13 @@ def finish(
     files = [document] + [c.document for c in companions if c.document is not document]
     raw: dict[str, Any] = {"config": document.value, **{c.name: c.value for c in companions}}
     places = {"config": (document.path, ()), **{c.name: (c.document.path, c.pointer) for c in companions}}
-    return Parsed(NAME, (run,), (*issues, *fields.issues), tuple(files), raw, places)
+    reported = _as_notes(fields.issues) if document.start and document.start.program.is_elsewhere else fields.issues
+    return Parsed(NAME, (run,), (*issues, *reported), tuple(files), raw, places)
+
+
+def _as_notes(issues: Iterable[Issue]) -> list[Issue]:
+    """The issues of a command that is for another folder, a clone of LLaMA-Factory: its files are there."""
+    return [one._replace(severity="info") if one.code in FILE_IS_AWAY else one for one in issues]
 
 
 def apply_stack(fields: Fields, view: LlamaFactoryConfig) -> None:

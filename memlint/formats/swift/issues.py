@@ -14,11 +14,12 @@ from memlint.formats.swift.recognise import SCHEMA
 def swift_issues(config: SwiftConfig) -> tuple[Issue, ...]:
     """What the parser refuses: text where a number or a switch is read. Every value becomes an argument first, so that
     a word may stand for a list (cli/main.py, parse_yaml_args). A flag that is left over is an error unless
-    `ignore_args_error` is set (pipelines/base.py:37-40)."""
+    `ignore_args_error` is set (pipelines/base.py:37-40). Release 2 has others, such as `lora_dropout_p`."""
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     typed = (issue for issue in found if _is_reported(issue, config))
-    slips = () if as_bool(section.value.get("ignore_args_error")) else misspelled_flags(section, SCHEMA)
+    may_take_any = config.is_release_2 or as_bool(section.value.get("ignore_args_error"))
+    slips = () if may_take_any else misspelled_flags(section, SCHEMA)
     return (*slips, *typed)
 
 

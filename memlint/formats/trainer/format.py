@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
-from posixpath import isabs
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -17,6 +16,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
+from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
@@ -92,9 +92,6 @@ def read(document: Document, context: Context) -> ReadFile:
     return ReadFile(config, fields, others, *_raw(config, sections, companions))
 
 
-_REFERENCE_CODES = ("missing-reference", "outside-reference")
-
-
 def parse(document: Document, context: Context) -> Parsed:
     """The file as one run. Never raises on any value."""
     found = read(document, context)
@@ -104,24 +101,17 @@ def parse(document: Document, context: Context) -> Parsed:
     readings = (*chain(*doubts), *read_unbounded_length(fields, config))
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
-    reported = (one for one in fields.issues if one.code not in _REFERENCE_CODES or not may_lack)
+    reported = (one for one in fields.issues if one.code not in FILE_IS_AWAY or not may_lack)
     issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
     completed_by = "" if adapter_key(found.config) else completing_script(document, context)
     return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places, completed_by)
 
 
 def _is_started_elsewhere(document: Document) -> bool:
-    """Whether a command names a program by a relative path that the repository does not have: it is started in another
-    one, where its other files are. A program that a page shows options for is started in a folder of its own, too."""
+    """Whether a command is started in another repository than this one. A program that a page shows options for is
+    started in a folder of its own, too."""
     start = document.start
-    if start is not None and start.values.is_commanded:
-        return True
-    return (
-        start is not None
-        and start.program.is_foreign
-        and start.program.entry.endswith(".py")
-        and not isabs(start.program.entry)
-    )
+    return start is not None and (start.values.is_commanded or start.program.is_elsewhere)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

@@ -37,6 +37,10 @@ _ESCAPED_IN_QUOTES = re.compile(r"\\([\n$`\"\\])")
 _PARAMETER = re.compile(r"\$\{([!#]?)(\w+|[@*#?$!-])(\[.*?\](?=[}:#%/^,@=+?-]))?", re.DOTALL)
 _DOLLAR = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}|\{(-?\d{1,4})\.\.(-?\d{1,4})\}")
+_IN_QUOTES = re.compile(r"'[^']*'|\"[^\"]*\"")
+_WILDCARD = re.compile(r"[*?]")
+# What a pattern of files looks like: `*/config.json`, `zero*.yaml`; `.*q_proj` is one of a model's modules.
+_FILES = re.compile(r".*/.*|.*\.(?:ya?ml|jsonl?|toml|sh|py|parquet|csv|txt)", re.DOTALL)
 _ANSI = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r"}
 # Variables that every shell has and whose values are unknown here. `HOME` is not among them: it becomes `~`.
 _SET_BY_THE_SYSTEM = frozenset(
@@ -100,9 +104,19 @@ class Expander:
         )
 
     def array(self, node: Node, source: Source, state: State) -> tuple[Word, ...]:
-        return self.words(
+        return self.listed(
             [child for child in node.children if child.is_named and child.type != "comment"], source, state
         )
+
+    def listed(self, nodes: Sequence[Node], source: Source, state: State) -> tuple[Word, ...]:
+        """The words of an array, or those that a loop goes through. A pattern of files (`configs/*.yaml`) stands for
+        one of them, which is not known."""
+        found: list[Word] = []
+        for node in nodes:
+            is_open = _WILDCARD.search(_IN_QUOTES.sub("", source.of(node))) is not None
+            words = self.words([node], source, state)
+            found += (_one_of_its_files(word) if is_open and _is_pattern(word) else word for word in words)
+        return tuple(found[:MOST_WORDS])
 
     def _split(self, node: Node, source: Source, state: State) -> Iterator[Word]:
         fields = self._fields(node, source, state, False)
@@ -511,6 +525,16 @@ def _place(text: Text) -> Where | None:
     if not places or any(one.path != places[0].path for one in places):
         return None
     return Where(places[0].path, places[0].start, max(one.end for one in places))
+
+
+def _is_pattern(word: Word) -> bool:
+    """Whether the shell looks for files that a word without quotes matches."""
+    text = word.known
+    return text is not None and _WILDCARD.search(text) is not None and _FILES.fullmatch(text) is not None
+
+
+def _one_of_its_files(word: Word) -> Word:
+    return Word(unknown(word.text, "it is one of the files that match"), word.at)
 
 
 def _brace_expanded(text: Text) -> Iterator[Text]:

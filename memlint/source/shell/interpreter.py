@@ -50,6 +50,7 @@ MOST_STARTS = 3
 MOST_ROUNDS = 16  # iterations of one loop
 MOST_INVOCATIONS = 1_000
 MOST_CALLS = 24  # of one other script: a sweep calls it for each point of its grid
+MOST_OPEN = 2  # times that a script stands in itself: one that submits itself; a chain of jobs goes on as it began
 MOST_WRAPPERS = 8  # around one program
 States = list[State]
 
@@ -83,6 +84,7 @@ class Interpreter:
         self._at = Where(path, 0, 0)  # the place of the current command in this file
         self._scripts = 0  # other scripts that the current command stands in
         self._calls: Counter[str] = Counter()  # of each other script
+        self._open: Counter[str] = Counter()  # the scripts that the current command stands in
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
@@ -99,6 +101,7 @@ class Interpreter:
         for _ in range(MOST_STARTS):
             self.invocations, self._steps, self._depth, self._scripts = [], 0, 0, 0
             self._calls.clear()
+            self._open = Counter((self.path,))
             self.expander.start()
             try:
                 states = [State((Word(literal(self.path)), *arguments), folder)]
@@ -283,7 +286,7 @@ class Interpreter:
         if variable is None or body is None:
             return [state]
         name = source.of(variable)
-        words = self.expander.words(values, source, state) if values else state.arguments[1:]
+        words = self.expander.listed(values, source, state) if values else state.arguments[1:]
         states = [state]
         for word in words[:MOST_ROUNDS]:
             for one in states:
@@ -508,13 +511,15 @@ class Interpreter:
         if not arguments and not state.files and self._says_by_itself(source.text, state):
             return
         self._calls[path] += 1
-        if self._calls[path] > MOST_CALLS:
+        if self._calls[path] > MOST_CALLS or self._open[path] >= MOST_OPEN:
             return
         one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
         one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}
         one.exported, one.files = state.exported, dict(state.files)
         self._depth, self._scripts = self._depth + 3, self._scripts + 1
+        self._open[path] += 1
         self._script(source, one)
+        self._open[path] -= 1
         self._depth, self._scripts = self._depth - 3, self._scripts - 1
 
     def _says_by_itself(self, text: str, state: State) -> bool:

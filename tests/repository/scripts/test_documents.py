@@ -837,6 +837,45 @@ def test_where_the_program_is_not_there_its_other_files_are_not_looked_for() -> 
         assert found.runs[0].parallelism.zero.stage is UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("program", "release", "rules"), [("../../src/train_bash.py", (0, 7, 1), set()), ("src/train.py", None, {"CFG005"})]
+)
+def test_a_program_of_old_llamafactory_tells_its_release(
+    program: str, release: tuple[int, ...] | None, rules: set[str]
+) -> None:
+    """`evaluation_strategy` was right until transformers 4.51, which LLaMA-Factory 0.7 knows nothing of."""
+    flags = "--stage sft --finetuning_type lora --template default --evaluation_strategy steps --val_size 0.1"
+    found = analysed(f"python {program} {flags} {FLAGS} --deepspeed ../away.json")
+    assert found.runs[0].stack.framework == "llamafactory"
+    assert release is None or found.runs[0].stack.transformers == (4, 40)
+    assert {one.rule for one in found.findings if one.rule == "CFG005"} == rules
+    assert {one.severity for one in found.findings if one.rule.startswith("REF")} <= {"info"}
+
+
+def test_a_release_older_than_the_table_takes_the_names_of_its_time() -> None:
+    flags = "--stage sft --finetuning_type lora --template default --evaluation_strategy steps --val_size 0.1"
+    found = analysed(f"python src/train_bash.py {flags} {FLAGS}", versions={"llamafactory": (0, 7, 0)})
+    assert not [one for one in found.findings if one.rule == "CFG005"]
+
+
+@pytest.mark.parametrize(("flag", "names"), [("--sft_type lora", []), ("--train_type lora", ["lora_dropout_p"])])
+def test_release_2_of_swift_has_flags_of_its_own(flag: str, names: list[str]) -> None:
+    """`lora_dropout_p` was an argument until 3.0 (ms-swift 2.0.0 llm/utils/argument.py:116)."""
+    found = analysed(f"swift sft {flag} --model_type qwen-7b --lora_dropout_p 0.05 --learning_rate 1e-4 --dataset a")
+    unknown = [one.message for one in found.findings if one.rule == "CFG001"]
+    assert len(unknown) == len(names) and all(name in unknown[0] for name in names)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_known"),
+    [("confs/*.yaml", False), ("confs/a.yaml", True), ('"confs/*.yaml"', True), ("'.*_proj'", True)],
+)
+def test_a_loop_over_a_pattern_goes_through_files_that_nobody_knows(words: str, is_known: bool) -> None:
+    for script in (f"for F in {words}; do", f'A=({words})\nfor F in "${{A[@]}}"; do'):
+        found = one(f"{script} torchrun train.py {FLAGS} --deepspeed $F; done")
+        assert (found.value["deepspeed"] in words) is is_known
+
+
 def test_a_program_that_is_not_there_loads_as_its_name_says() -> None:
     command = f"torchrun --nproc_per_node 2 {{}} {FLAGS}"
     own, memory = (analysed(command.format(name), gpus=2) for name in ("a/train.py", "a/train_mem.py"))

@@ -7,6 +7,7 @@ import pytest
 from memlint.repository.workspace import in_memory
 from memlint.source.shell.interpreter import MOST_CALLS, MOST_INVOCATIONS, Interpreter
 from memlint.source.shell.invocation import Surroundings
+from memlint.source.shell.text import Word, literal
 
 LAUNCH = "torchrun train.py --per_device_train_batch_size 4 --output_dir o --learning_rate 1 "
 HOSTILE = {
@@ -52,3 +53,20 @@ def test_a_grid_follows_a_script_so_many_times() -> None:
     workspace = in_memory({"grid.sh": "for i in {1..9}; do for j in {1..9}; do bash one.sh $i $j; done; done\n", **one})
 
     assert len(workspace.documents("grid.sh")) <= MOST_CALLS
+
+
+def test_a_job_that_submits_itself_is_followed_in_itself_once() -> None:
+    """The first of such a chain tells what they all do; a script that hands itself to Slurm trains at the second."""
+    chain = f"if [ $N -lt 4 ]; then sbatch a.sh $1; fi\n{LAUNCH} --seed $1\nif [ $M -lt 4 ]; then sbatch a.sh $1; fi\n"
+    shell = Interpreter("/repo/a.sh", _with_itself(chain))
+    shell.follow(chain, "/repo", [Word(literal("1"))])
+    submits_itself = f"if [ -z $SLURM_JOB_ID ]; then sbatch $0 now; exit; fi\n{LAUNCH} --seed $1\n"
+    other = Interpreter("/repo/a.sh", _with_itself(submits_itself))
+    other.follow(submits_itself, "/repo")
+
+    assert len(shell.invocations) < 20
+    assert any("torchrun" in one.words[0].text for one in other.invocations)
+
+
+def _with_itself(text: str) -> Surroundings:
+    return Surroundings(lambda path: text, lambda path, kind: path)
