@@ -120,6 +120,13 @@ GLM_4V: dict[str, Any] = {
 
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "esm": [
+        {**ENCODER, "position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 1, "pad_token_id": 0},
+        {**ENCODER, "pad_token_id": 0},
+    ],
+    "megatron-bert": [ENCODER],
+    "roberta-prelayernorm": [ENCODER],
+    "xlm-roberta-xl": [ENCODER],
     "llama": [
         {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 20},
         {**SMALL, "tie_word_embeddings": True},

@@ -65,6 +65,8 @@ class AttentionTraits(NamedTuple):
     scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
+    # Without checkpointing, what the layer before returned lives until the layer returns (`layer_outputs = layer(...)`).
+    holds_weights_before: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False
     # Its output has no dropout where that of the MLP has one.
@@ -313,6 +315,8 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
+    # Dropout follows attention, not the MLP.
+    drops_attention_alone: bool = False
     # The MLP drops what its last projection reads.
     drops_inside_mlp: bool = False
     # It casts that to the dtype of the projection's weight.
