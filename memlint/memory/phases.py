@@ -117,7 +117,8 @@ def _rotary_tables(step: TrainingStep) -> int:
     shapes = {kind.attention.sliding_window > 0: kind.attention for kind in reversed(rotating)}
     found = list(shapes.values()) if traits.separate_for_windows else [rotating[0].attention]
     rotated = [int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction) for shape in found]
-    return sum(2 * rounded(step.tokens.length * each * width) for each in rotated)
+    positions = step.tokens.count if traits.tables_by_sequence else step.tokens.length
+    return sum(2 * rounded(positions * each * width) for each in rotated)
 
 
 def _attending(step: TrainingStep) -> list[DecoderLayer]:

@@ -309,6 +309,44 @@ def modernbert(c: ModelConfig) -> Architecture:
     return encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, **traits)
 
 
+def modernbert_decoder(c: ModelConfig) -> Architecture:
+    """ModernBERT's layers with separate projections, as a causal language model (Ettin)."""
+    hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
+    biased, vocabulary = c.flag("attention_bias"), c.integer("vocab_size")
+    every, window = c.integer("global_attn_every_n_layers", 3), c.integer("local_attention", 128) // 2
+    kinds = [str(kind) for kind in c.items("layer_types")]
+    slides = [kind == "sliding_attention" for kind in kinds] or [index % every > 0 for index in range(c.layers())]
+
+    def one(index: int) -> DecoderLayer:
+        weights = (
+            *(norm("attn_norm", hidden, c.flag("norm_bias")) if index else ()),
+            *(weight for name in "qkv" for weight in linear(f"attn.{name}_proj", hidden, hidden, biased)),
+            *linear("attn.Wo", hidden, hidden, biased),
+            *norm("mlp_norm", hidden, c.flag("norm_bias")),
+            *linear("mlp.Wi", 2 * inner, hidden, c.flag("mlp_bias")),
+            *linear("mlp.Wo", hidden, inner, c.flag("mlp_bias")),
+        )
+        sliding = window if slides[index] else 0
+        mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, sliding_window=sliding)
+        mlp = Mlp("gated", inner, activation(c), fused_gate_up=True)
+        name = "ModernBertDecoderLayer"
+        return DecoderLayer(mixer, mlp, norm="layer", class_name=name, weights=weights, norms_input=index > 0)
+
+    outside = (
+        Weight("model.embeddings.tok_embeddings.weight", (vocabulary, hidden), "embedding"),
+        *norm("model.embeddings.norm", hidden, c.flag("norm_bias")),
+        *norm("model.final_norm", hidden, c.flag("norm_bias")),
+        *linear("lm_head.dense", hidden, hidden, c.flag("classifier_bias")),
+        *norm("lm_head.norm", hidden, c.flag("norm_bias")),
+        *((Weight("decoder.bias", (vocabulary,), "bias"),) if c.flag("decoder_bias", True) else ()),
+    )
+    layers = [one(index) for index in range(c.layers())]
+    dropout = c.number("embedding_dropout")
+    return encoder(
+        c, "ModernBertDecoderForCausalLM", layers, outside, "model.layers", hidden, embedding_dropout=dropout
+    )
+
+
 def t5(c: ModelConfig) -> Architecture:
     """The head is tied whatever the configuration says (configuration_t5.py:83)."""
     hidden, vocabulary = c.integer("d_model"), c.integer("vocab_size")
@@ -494,6 +532,7 @@ FAMILIES = {
     "marian": bart,
     "mbart": bart,
     "modernbert": modernbert,
+    "modernbert-decoder": modernbert_decoder,
     "mpnet": mpnet,
     "mt5": t5,
     "pegasus": bart,

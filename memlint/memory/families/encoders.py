@@ -10,6 +10,7 @@ from memlint.memory.families.traits import (
     LossTraits,
     NormTraits,
     RotaryTraits,
+    VisionTraits,
     since,
 )
 
@@ -68,6 +69,12 @@ MODERNBERT = Family(
     norm=NormTraits(holds_attention=True),
     loss=LossTraits(shifts=False),
 )
+# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`
+MODERNBERT_DECODER = Family(
+    model_types=("modernbert-decoder",),
+    classes=("ModernBertDecoderLayer",),
+    rotary=RotaryTraits(factors_in_fp32=True, casts_back=True, separate_for_windows=True, tables_by_sequence=True),
+)
 # models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention: scores and those of positions, op by op
 DEBERTA = Family(
     model_types=("deberta-v2",),
@@ -107,6 +114,13 @@ MBART = Family(
     computes_mlp_itself=True,
     loss=_WITH_BIAS,
 )
+# models/florence2/modeling_florence2.py, Florence2ForConditionalGeneration.forward: the head's logits without a bias
+FLORENCE2 = Family(
+    model_types=("florence2",),
+    attention=BART.attention,
+    loss=LossTraits(shifts=False),
+    vision=VisionTraits(passes_use_cache=True),
+)
 WHISPER = Family(
     model_types=("m2m_100", "whisper"),
     classes=("M2M100", "Whisper"),
@@ -131,4 +145,4 @@ T5 = Family(
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (PRE_NORM, XLM_ROBERTA_XL, ESM, MEGATRON, T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, MPNET, BART, MBART, WHISPER)
+ROWS = (FLORENCE2, PRE_NORM, XLM_ROBERTA_XL, ESM, MEGATRON, T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, MODERNBERT_DECODER, DEBERTA, MPNET, BART, MBART, WHISPER)

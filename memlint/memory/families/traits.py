@@ -107,6 +107,8 @@ class RotaryTraits(NamedTuple):
     casts_back: bool = False
     # Pairs of fp32 numbers are rotated as complex ones, in one product.
     as_complex: bool = False
+    # Each sequence has tables of its own, though all have the same positions.
+    tables_by_sequence: bool = False
     # The two halves of a head, for row and column, are rotated separately and concatenated.
     by_axis: bool = False
     # Layers with a sliding window have their own cosine and sine, with another frequency.
