@@ -337,7 +337,8 @@ def granite_swa(c: ModelConfig) -> Architecture:
         mixer, weights = grouped_query(c, bias=bias, out_bias=bias, window=key, sinks=True)
         return mixer, (*weights, Weight("self_attn.sinks", (heads,), "other"))
 
-    return standard(c, "GraniteSWA", attention=attention, embedding_scale=True, logits_scale=True)
+    keys = alternating(c, 4, first=0)
+    return standard(c, "GraniteSWA", attention=attention, keys=keys, embedding_scale=True, logits_scale=True)
 
 
 def cwm(c: ModelConfig) -> Architecture:

@@ -112,9 +112,16 @@ def granitemoe_swa(c: ModelConfig) -> Architecture:
         return mixer, (*weights, Weight("self_attn.sinks", (heads,), "other"))
 
     moe = _plain_mixture(c, count="num_local_experts", prefix="block_sparse_moe", router="router")
-    traits = {"residual_scale": True}
+    keys, traits = alternating(c, 4, first=0), {"residual_scale": True}
     return sparse(
-        c, "GraniteMoeSWA", moe, attention=attention, layer_traits=traits, embedding_scale=True, logits_scale=True
+        c,
+        "GraniteMoeSWA",
+        moe,
+        attention=attention,
+        keys=keys,
+        layer_traits=traits,
+        embedding_scale=True,
+        logits_scale=True,
     )
 
 
