@@ -136,6 +136,15 @@ def text(kind: str, **more: Any) -> dict[str, Any]:
     return {"model_type": kind, **SMALL, **more}
 
 
+_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}
+COMPASS: dict[str, Any] = {
+    **text("cohere_compass_text"),
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+    "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+    "rope_parameters": {"full_attention": None, "sliding_attention": _SECTIONS},
+}
+
+
 GLM_4V: dict[str, Any] = {
     "text_config": text("glm4v_text", pad_token_id=0),
     "vision_config": {
@@ -149,6 +158,18 @@ GLM_4V: dict[str, Any] = {
 
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "cohere_compass_text": [COMPASS],
+    "cohere_compass": [
+        {
+            "text_config": COMPASS,
+            "vision_config": {
+                **QWEN_VISION,
+                "intermediate_size": 60,
+                "out_hidden_size": 96,
+                "deepstack_visual_indexes": [0, 1],
+            },
+        }
+    ],
     "florence2": [
         {
             "text_config": {"model_type": "bart", **TWO_SIDES, "bos_token_id": 0, "eos_token_id": 0},
@@ -934,5 +955,5 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "kimi_k25", "mpnet", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
     "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
     "qwen3_asr", "granite4_vision", "deepseek_ocr2", "lfm3_vl", "video_llama_3", "fuyu", "deepseek_vl_hybrid",
-    "glmasr", "got_ocr2", "esm",
+    "glmasr", "got_ocr2", "esm", "cohere_compass_text", "cohere_compass",
 }  # fmt: skip
