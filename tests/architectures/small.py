@@ -170,6 +170,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             },
         }
     ],
+    "kolibri1": [{**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 48, "pad_token_id": 0}],
     "florence2": [
         {
             "text_config": {"model_type": "bart", **TWO_SIDES, "bos_token_id": 0, "eos_token_id": 0},

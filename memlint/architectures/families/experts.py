@@ -288,6 +288,24 @@ def solar_open(c: ModelConfig) -> Architecture:
     )
 
 
+def kolibri1(c: ModelConfig) -> Architecture:
+    """EXAONE 4's attention, GLM-4's four norms, and a shared expert in every layer; every fifth one attends fully."""
+    moe = mixture(
+        c,
+        experts=c.integer("num_experts"),
+        per_token=c.integer("num_experts_per_tok"),
+        size=c.integer("moe_intermediate_size"),
+        shared=c.integer("shared_expert_intermediate_size"),
+    )
+
+    def attention(window: int) -> MixerBlock:
+        return grouped_query(c, qk_norm="head", window=window, rotary_fraction=1.0 if window else 0.0)
+
+    names = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
+    keys, traits = alternating(c, 5), {"norms": 4}
+    return sparse(c, "Kolibri1", moe, attention=attention, keys=keys, norm_names=names, layer_traits=traits)
+
+
 def exaone_moe(c: ModelConfig) -> Architecture:
     size = c.integer("moe_intermediate_size")
     moe = mixture(
@@ -642,6 +660,7 @@ FAMILIES = {
     "hunyuan_v1_moe": hunyuan_v1_moe,
     "hy_v3": hy_v3,
     "jetmoe": jetmoe,
+    "kolibri1": kolibri1,
     "laguna": laguna,
     "llama4_text": llama4_text,
     "mellum": mellum,
