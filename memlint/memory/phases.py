@@ -73,9 +73,14 @@ def inputs_bytes(step: TrainingStep) -> int:
 
 
 def _causal_buffer(step: TrainingStep) -> int:
-    """Bytes of a table of all pairs of positions that the model keeps as a buffer (64 MiB of StarCoder)."""
-    keeps = families.of(step.architecture).keeps_causal_buffer
-    return rounded(step.architecture.max_positions**2) if keeps else 0
+    """Bytes of the tables of all pairs of positions that the model keeps as buffers (64 MiB of StarCoder)."""
+    traits, architecture = families.of(step.architecture), step.architecture
+    if not traits.causal_buffer:
+        return 0
+    copies = len(architecture.layer_type_ids) if traits.causal_buffer == "layers" else 1
+    loaded = BYTES.get(str(step.run.model.weights_dtype), FP32_BYTES)
+    width = loaded if traits.causal_buffer_in_dtype else 1
+    return copies * rounded(architecture.max_positions**2 * width)
 
 
 def _position_biases(step: TrainingStep) -> int:
@@ -117,7 +122,8 @@ def _rotary_tables(step: TrainingStep) -> int:
     shapes = {kind.attention.sliding_window > 0: kind.attention for kind in reversed(rotating)}
     found = list(shapes.values()) if traits.separate_for_windows else [rotating[0].attention]
     rotated = [int((shape.rope_head_dim or shape.head_dim) * shape.rotary_fraction) for shape in found]
-    return sum(2 * rounded(step.tokens.length * each * width) for each in rotated)
+    positions = step.tokens.count if traits.tables_by_sequence else step.tokens.length
+    return sum(2 * rounded(positions * each * width) for each in rotated)
 
 
 def _attending(step: TrainingStep) -> list[DecoderLayer]:

@@ -61,8 +61,10 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     counts = _counts(run, tokens, embedding)
     kernels = kernel_config(run, simulated)
     width = _stream_width(architecture, BYTES[embedding.dtype], kernels.autocast_width)
-    mask_width = BYTES[embedding.dtype] if families.of(architecture).attention.mask_before_norm else width
-    if kernels.mask and has_streams(architecture) and mask_width != width:
+    traits = families.of(architecture).attention
+    mask_width = 1 if traits.mask_of_flags else BYTES[embedding.dtype] if traits.mask_before_norm else width
+    differs = (has_streams(architecture) or traits.mask_of_flags) and mask_width != width
+    if kernels.mask and differs:
         kernels = kernels._replace(mask_width=mask_width)
     return TrainingStep(run, architecture, tokens, kernels, width, counts, embedding.shape[0], mask_width)
 

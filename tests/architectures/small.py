@@ -103,8 +103,46 @@ WHISPER = {
 }
 
 
+OPT = {
+    "model_type": "opt",
+    "hidden_size": 96,
+    "ffn_dim": 224,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "vocab_size": 352,
+    "word_embed_proj_dim": 96,
+    "max_position_embeddings": 1100,
+    "pad_token_id": 0,
+}
+BLIP_VISION = {
+    "hidden_size": 32,
+    "intermediate_size": 72,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 56,
+    "patch_size": 14,
+}
+QFORMER = {
+    "hidden_size": 48,
+    "intermediate_size": 72,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "encoder_hidden_size": 32,
+    "vocab_size": 100,
+}
+
+
 def text(kind: str, **more: Any) -> dict[str, Any]:
     return {"model_type": kind, **SMALL, **more}
+
+
+_SECTIONS = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [3, 3, 2]}
+COMPASS: dict[str, Any] = {
+    **text("cohere_compass_text"),
+    **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id"), 0),
+    "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+    "rope_parameters": {"full_attention": None, "sliding_attention": _SECTIONS},
+}
 
 
 GLM_4V: dict[str, Any] = {
@@ -120,6 +158,52 @@ GLM_4V: dict[str, Any] = {
 
 
 VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "cohere_compass_text": [COMPASS],
+    "cohere_compass": [
+        {
+            "text_config": COMPASS,
+            "vision_config": {
+                **QWEN_VISION,
+                "intermediate_size": 60,
+                "out_hidden_size": 96,
+                "deepstack_visual_indexes": [0, 1],
+            },
+        }
+    ],
+    "kolibri1": [{**EXPERTS, "head_dim": 16, "shared_expert_intermediate_size": 48, "pad_token_id": 0}],
+    "florence2": [
+        {
+            "text_config": {"model_type": "bart", **TWO_SIDES, "bos_token_id": 0, "eos_token_id": 0},
+            "vision_config": {
+                "depths": [1, 1, 2, 1],
+                "embed_dim": [16, 24, 32, 48],
+                "num_heads": [2, 2, 4, 4],
+                "num_groups": [2, 2, 4, 4],
+                "projection_dim": 96,
+            },
+        }
+    ],
+    "blip-2": [
+        {"text_config": OPT, "vision_config": BLIP_VISION, "qformer_config": QFORMER},
+        {"text_config": {"model_type": "t5", **PAIR}, "vision_config": BLIP_VISION, "qformer_config": QFORMER},
+    ],
+    "instructblip": [{"text_config": OPT, "vision_config": BLIP_VISION, "qformer_config": QFORMER}],
+    "modernbert-decoder": [
+        {
+            **ENCODER,
+            "norm_bias": True,
+            "classifier_bias": True,
+            "mlp_bias": True,
+            **dict.fromkeys(("pad_token_id", "bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"), 0),
+        }
+    ],
+    "esm": [
+        {**ENCODER, "position_embedding_type": "rotary", "token_dropout": True, "mask_token_id": 1, "pad_token_id": 0},
+        {**ENCODER, "pad_token_id": 0},
+    ],
+    "megatron-bert": [ENCODER],
+    "roberta-prelayernorm": [ENCODER],
+    "xlm-roberta-xl": [ENCODER],
     "llama": [
         {**SMALL, "attention_bias": True, "mlp_bias": True, "head_dim": 20},
         {**SMALL, "tie_word_embeddings": True},
@@ -872,5 +956,5 @@ NO_DEFAULTS = {"ministral", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron", "d
     "kimi_k25", "mpnet", "video_llava", "lighton_ocr", "idefics2", "hyperclovax_vision_v2",
     "exaone4_5", "minicpmv4_6", "minicpmv4_7", "minicpm_ocr", "qianfan_ocr", "deepseek_vl", "ovis2", "hunyuan_vl",
     "qwen3_asr", "granite4_vision", "deepseek_ocr2", "lfm3_vl", "video_llama_3", "fuyu", "deepseek_vl_hybrid",
-    "glmasr", "got_ocr2",
+    "glmasr", "got_ocr2", "esm", "cohere_compass_text", "cohere_compass",
 }  # fmt: skip

@@ -6,7 +6,7 @@ from memlint.architectures import towers
 from memlint.architectures.blocks import Weights, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.defaults import defaulted
-from memlint.architectures.families import llama
+from memlint.architectures.families import llama, qwen_vision
 from memlint.architectures.families.composite import Build, language_model, nested, projected, whole
 from memlint.architectures.model import Architecture, Tower, Weight
 
@@ -421,6 +421,12 @@ def _qformer(c: ModelConfig, prefix: str, hidden: int) -> Weights:
     return found
 
 
+def cohere_compass(c: ModelConfig) -> Architecture:
+    """Cohere Compass: Qwen3-VL's tower before Cohere 2's layers."""
+    text = language_model(c, "cohere_compass_text")
+    return whole(c, "CohereCompassForConditionalGeneration", text, qwen_vision.qwen3(nested(c, "vision_config")))
+
+
 def fuyu(c: ModelConfig) -> Architecture:
     """Fuyu: patches of pixels are projected to Persimmon's embedding."""
     text = language_model(c, "persimmon")
@@ -432,6 +438,7 @@ def fuyu(c: ModelConfig) -> Architecture:
 
 
 FAMILIES: dict[str, Build] = {
+    "cohere_compass": cohere_compass,
     "video_llama_3": video_llama_3,
     "lfm3_vl": lfm3_vl,
     "granite_docling": granite_docling,

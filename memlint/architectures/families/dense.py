@@ -120,7 +120,20 @@ def cohere2(c: ModelConfig) -> Architecture:
     return _cohere(c, "Cohere2", attention, alternating(c, every))
 
 
-def _cohere(c: ModelConfig, name: str, attention: Callable[[Any], MixerBlock], keys: list[int]) -> Architecture:
+def cohere_compass_text(c: ModelConfig) -> Architecture:
+    """Cohere 2's layers; `rope_parameters` says which kinds of them are rotated."""
+    bias, kinds = c.flag("attention_bias"), [str(kind) for kind in c.items("layer_types")] or ["full_attention"]
+    rotations, window = c.mapping("rope_parameters"), window_size(c)
+
+    def attention(kind: Any) -> MixerBlock:
+        span = window if kind == "sliding_attention" else 0
+        rotated = rotations.get(kind) is not None
+        return grouped_query(c, bias=bias, out_bias=bias, window=span, rotary_fraction=float(rotated))
+
+    return _cohere(c, "CohereCompass", attention, (kinds * c.layers())[: c.layers()])
+
+
+def _cohere(c: ModelConfig, name: str, attention: Callable[[Any], MixerBlock], keys: Sequence[Any]) -> Architecture:
     """One weight-only LayerNorm, attention and MLP side by side, scaled logits."""
     return standard(
         c,
@@ -337,7 +350,8 @@ def granite_swa(c: ModelConfig) -> Architecture:
         mixer, weights = grouped_query(c, bias=bias, out_bias=bias, window=key, sinks=True)
         return mixer, (*weights, Weight("self_attn.sinks", (heads,), "other"))
 
-    return standard(c, "GraniteSWA", attention=attention, embedding_scale=True, logits_scale=True)
+    keys = alternating(c, 4, first=0)
+    return standard(c, "GraniteSWA", attention=attention, keys=keys, embedding_scale=True, logits_scale=True)
 
 
 def cwm(c: ModelConfig) -> Architecture:
@@ -368,6 +382,7 @@ FAMILIES = {
     "bitnet": bitnet,
     "cohere": cohere,
     "cohere2": cohere2,
+    "cohere_compass_text": cohere_compass_text,
     "cwm": cwm,
     "diffllama": diffllama,
     "ernie4_5": ernie4_5,

@@ -13,7 +13,7 @@ from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMi
 from memlint.architectures.windows import window_size
 
 
-def _encoder(
+def encoder(
     c: ModelConfig,
     class_name: str,
     layers: list[DecoderLayer],
@@ -46,7 +46,7 @@ def _has(weights: Weights, module: str) -> bool:
     return any(weight.name.endswith(f"{module}.weight") for weight in weights)
 
 
-def _attention(heads: int, head_dim: int, dropout: float) -> TokenMixer:
+def attention_without_rotary(heads: int, head_dim: int, dropout: float) -> TokenMixer:
     """Attention with as many keys and values as queries, and without rotary embeddings."""
     return TokenMixer(heads=heads, kv_heads=heads, head_dim=head_dim, rotary_fraction=0.0, dropout=dropout)
 
@@ -62,15 +62,16 @@ def _bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: st
         *linear("output.dense", hidden, inner, True),
         *norm("output.LayerNorm", hidden, True),
     )
-    mixer = _attention(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
+    mixer = attention_without_rotary(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
     mlp = Mlp("plain", inner, activation(c), dropout=c.number("hidden_dropout_prob", 0.1))
     return DecoderLayer(mixer, mlp, norm="layer", class_name=class_name, weights=weights)
 
 
-def _bert_embeddings(c: ModelConfig, prefix: str, width: int, typed: bool = True) -> Weights:
+def bert_embeddings(c: ModelConfig, prefix: str, width: int, typed: bool = True, places: bool = True) -> Weights:
+    """Tables of words, of positions (`places`) and of which text a word belongs to (`typed`), and their norm."""
     vocabulary, types = c.integer("vocab_size"), c.integer("type_vocab_size", 0, 0)
     found: Weights = (Weight(f"{prefix}.embeddings.word_embeddings.weight", (vocabulary, width), "embedding"),)
-    if c.flag("position_biased_input", True):
+    if places and c.flag("position_biased_input", True):
         size = (c.integer("max_position_embeddings"), width)
         found += (Weight(f"{prefix}.embeddings.position_embeddings.weight", size, "position"),)
     if typed and types:
@@ -88,12 +89,12 @@ def bert(c: ModelConfig) -> Architecture:
     name = "Ernie" if c.family == "ernie" else "Bert"
     prefix = name.lower()
     one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
-    outside = _bert_embeddings(c, prefix, hidden)
+    outside = bert_embeddings(c, prefix, hidden)
     if c.family == "ernie" and c.flag("use_task_id"):
         size = (c.integer("task_type_vocab_size", 3), hidden)
         outside += (Weight("ernie.embeddings.task_type_embeddings.weight", size, "position"),)
     stack = f"{prefix}.encoder.layer"
-    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside + head, stack, hidden, encoder_only=True)
+    return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside + head, stack, hidden, encoder_only=True)
 
 
 def roberta(c: ModelConfig) -> Architecture:
@@ -110,9 +111,9 @@ def roberta(c: ModelConfig) -> Architecture:
         *norm("lm_head.layer_norm", hidden, True),
     )
     one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
-    embeddings = _bert_embeddings(c, prefix, hidden)
+    embeddings = bert_embeddings(c, prefix, hidden)
     stack = f"{prefix}.encoder.layer"
-    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
+    return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
 
 
 def mpnet(c: ModelConfig) -> Architecture:
@@ -130,14 +131,14 @@ def mpnet(c: ModelConfig) -> Architecture:
         *linear("output.dense", hidden, inner, True),
         *norm("output.LayerNorm", hidden, True),
     )
-    mixer = _attention(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
+    mixer = attention_without_rotary(heads, hidden // heads, c.number("attention_probs_dropout_prob", 0.1))
     mlp = Mlp("plain", inner, activation(c), dropout=c.number("hidden_dropout_prob", 0.1))
     one = DecoderLayer(mixer, mlp, norm="layer", class_name="MPNetLayer", weights=weights)
     size = (c.integer("relative_attention_num_buckets", 32), heads)
     bias = (Weight("mpnet.encoder.relative_attention_bias.weight", size, "position"),)
-    outside = _bert_embeddings(c, "mpnet", hidden, typed=False) + bias + head
+    outside = bert_embeddings(c, "mpnet", hidden, typed=False) + bias + head
     layers = [one] * c.layers()
-    return _encoder(c, "MPNetForMaskedLM", layers, outside, "mpnet.encoder.layer", hidden, encoder_only=True)
+    return encoder(c, "MPNetForMaskedLM", layers, outside, "mpnet.encoder.layer", hidden, encoder_only=True)
 
 
 # Name of the classes, prefix of the encoder, that of the head for masked words, its bias, whether projections have one.
@@ -173,7 +174,7 @@ def rotary_bert(c: ModelConfig) -> Architecture:
         Weight(head_bias, (vocabulary,), "bias"),
     )
     stack = f"{prefix}.layers"
-    return _encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+    return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
 
 
 def eurobert(c: ModelConfig) -> Architecture:
@@ -190,9 +191,9 @@ def electra(c: ModelConfig) -> Architecture:
         Weight("generator_lm_head.bias", (vocabulary,), "bias"),
     )
     one = _bert_layer(c, "ElectraLayer", "query", "key", "value")
-    outside = _bert_embeddings(c, "electra", width) + projection + head
+    outside = bert_embeddings(c, "electra", width) + projection + head
     stack = "electra.encoder.layer"
-    return _encoder(c, "ElectraForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+    return encoder(c, "ElectraForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
 
 
 def deberta_v2(c: ModelConfig) -> Architecture:
@@ -215,9 +216,9 @@ def deberta_v2(c: ModelConfig) -> Architecture:
         *linear("cls.predictions.transform.dense", hidden, hidden, True),
         *norm("cls.predictions.transform.LayerNorm", hidden, True),
     )
-    outside = _bert_embeddings(c, "deberta", hidden) + relative + head
+    outside = bert_embeddings(c, "deberta", hidden) + relative + head
     stack = "deberta.encoder.layer"
-    return _encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
+    return encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
 
 
 # What a term of the scores projects the distances with, unless it shares the keys' or the queries' projection.
@@ -250,7 +251,7 @@ def distilbert(c: ModelConfig) -> Architecture:
         *linear("ffn.lin1", inner, hidden, True),
         *linear("ffn.lin2", hidden, inner, True),
     )
-    mixer = _attention(heads, hidden // heads, c.number("attention_dropout", 0.1))
+    mixer = attention_without_rotary(heads, hidden // heads, c.number("attention_dropout", 0.1))
     mlp = Mlp("plain", inner, c.text("activation", "gelu"), dropout=dropout)
     one = DecoderLayer(mixer, mlp, norm="layer", class_name="TransformerBlock", weights=weights)
     outside = (
@@ -267,7 +268,7 @@ def distilbert(c: ModelConfig) -> Architecture:
     )
     stack, layers = "distilbert.transformer.layer", [one] * c.layers("n_layers")
     traits = {"encoder_only": True, "embedding_dropout": dropout}
-    return _encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, **traits)
+    return encoder(c, "DistilBertForMaskedLM", layers, outside, stack, hidden, **traits)
 
 
 def modernbert(c: ModelConfig) -> Architecture:
@@ -305,7 +306,45 @@ def modernbert(c: ModelConfig) -> Architecture:
     )
     layers = [one(index) for index in range(c.layers())]
     traits = {"encoder_only": True, "embedding_dropout": c.number("embedding_dropout")}
-    return _encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, **traits)
+    return encoder(c, "ModernBertForMaskedLM", layers, outside, "model.layers", hidden, **traits)
+
+
+def modernbert_decoder(c: ModelConfig) -> Architecture:
+    """ModernBERT's layers with separate projections, as a causal language model (Ettin)."""
+    hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
+    biased, vocabulary = c.flag("attention_bias"), c.integer("vocab_size")
+    every, window = c.integer("global_attn_every_n_layers", 3), c.integer("local_attention", 128) // 2
+    kinds = [str(kind) for kind in c.items("layer_types")]
+    slides = [kind == "sliding_attention" for kind in kinds] or [index % every > 0 for index in range(c.layers())]
+
+    def one(index: int) -> DecoderLayer:
+        weights = (
+            *(norm("attn_norm", hidden, c.flag("norm_bias")) if index else ()),
+            *(weight for name in "qkv" for weight in linear(f"attn.{name}_proj", hidden, hidden, biased)),
+            *linear("attn.Wo", hidden, hidden, biased),
+            *norm("mlp_norm", hidden, c.flag("norm_bias")),
+            *linear("mlp.Wi", 2 * inner, hidden, c.flag("mlp_bias")),
+            *linear("mlp.Wo", hidden, inner, c.flag("mlp_bias")),
+        )
+        sliding = window if slides[index] else 0
+        mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, sliding_window=sliding)
+        mlp = Mlp("gated", inner, activation(c), fused_gate_up=True)
+        name = "ModernBertDecoderLayer"
+        return DecoderLayer(mixer, mlp, norm="layer", class_name=name, weights=weights, norms_input=index > 0)
+
+    outside = (
+        Weight("model.embeddings.tok_embeddings.weight", (vocabulary, hidden), "embedding"),
+        *norm("model.embeddings.norm", hidden, c.flag("norm_bias")),
+        *norm("model.final_norm", hidden, c.flag("norm_bias")),
+        *linear("lm_head.dense", hidden, hidden, c.flag("classifier_bias")),
+        *norm("lm_head.norm", hidden, c.flag("norm_bias")),
+        *((Weight("decoder.bias", (vocabulary,), "bias"),) if c.flag("decoder_bias", True) else ()),
+    )
+    layers = [one(index) for index in range(c.layers())]
+    dropout = c.number("embedding_dropout")
+    return encoder(
+        c, "ModernBertDecoderForCausalLM", layers, outside, "model.layers", hidden, embedding_dropout=dropout
+    )
 
 
 def t5(c: ModelConfig) -> Architecture:
@@ -339,7 +378,7 @@ def t5(c: ModelConfig) -> Architecture:
         *norms(hidden, "encoder.final_layer_norm", "decoder.final_layer_norm"),
     )
     name = f"{_T5_NAMES[c.family]}ForConditionalGeneration"
-    found = _encoder(c, name, layers, outside, "encoder.block", hidden, encoder_decoder=True)
+    found = encoder(c, name, layers, outside, "encoder.block", hidden, encoder_decoder=True)
     return found._replace(tied_embeddings=True, embedding_dropout=c.number("dropout_rate", 0.1))
 
 
@@ -353,7 +392,7 @@ def _t5_attention(c: ModelConfig, prefix: str) -> tuple[TokenMixer, Weights]:
         *linear(f"{prefix}.o", hidden, heads * dim),
     )
     dropout = c.number("dropout_rate", 0.1)
-    return _attention(heads, dim, dropout), weights
+    return attention_without_rotary(heads, dim, dropout), weights
 
 
 def _t5_mlp(c: ModelConfig, prefix: str) -> tuple[Mlp, Weights]:
@@ -398,7 +437,7 @@ def bart(c: ModelConfig) -> Architecture:
             weights += _bart_attention("encoder_attn", hidden)
         weights += linear("fc1", inner, hidden, True) + linear("fc2", hidden, inner, True)
         weights += norm("final_layer_norm", hidden, True)
-        mixer = _attention(heads, hidden // heads, c.number("attention_dropout"))
+        mixer = attention_without_rotary(heads, hidden // heads, c.number("attention_dropout"))
         mlp = Mlp("plain", inner, activation(c), dropout=dropout)
         return DecoderLayer(
             mixer,
@@ -415,7 +454,7 @@ def bart(c: ModelConfig) -> Architecture:
     for part in ("encoder", "decoder"):
         outside += _bart_ends(c, part, hidden)
     class_name = "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration"
-    found = _encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
+    found = encoder(c, class_name, layers, outside, "model.encoder.layers", hidden, encoder_decoder=True)
     return found._replace(
         embedding_scale=name != "Whisper",
         embedding_norm=c.family in _NORMS_EMBEDDINGS,
@@ -493,6 +532,7 @@ FAMILIES = {
     "marian": bart,
     "mbart": bart,
     "modernbert": modernbert,
+    "modernbert-decoder": modernbert_decoder,
     "mpnet": mpnet,
     "mt5": t5,
     "pegasus": bart,

@@ -117,9 +117,16 @@ def granitemoe_swa(c: ModelConfig) -> Architecture:
         return mixer, (*weights, Weight("self_attn.sinks", (heads,), "other"))
 
     moe = _plain_mixture(c, count="num_local_experts", prefix="block_sparse_moe", router="router")
-    traits = {"residual_scale": True}
+    keys, traits = alternating(c, 4, first=0), {"residual_scale": True}
     return sparse(
-        c, "GraniteMoeSWA", moe, attention=attention, layer_traits=traits, embedding_scale=True, logits_scale=True
+        c,
+        "GraniteMoeSWA",
+        moe,
+        attention=attention,
+        keys=keys,
+        layer_traits=traits,
+        embedding_scale=True,
+        logits_scale=True,
     )
 
 
@@ -284,6 +291,24 @@ def solar_open(c: ModelConfig) -> Architecture:
     return sparse(
         c, "SolarOpen", shared_mixture(c), attention=lambda key: grouped_query(c, bias=bias, qk_norm=kind, window=key)
     )
+
+
+def kolibri1(c: ModelConfig) -> Architecture:
+    """EXAONE 4's attention, GLM-4's four norms, and a shared expert in every layer; every fifth one attends fully."""
+    moe = mixture(
+        c,
+        experts=c.integer("num_experts"),
+        per_token=c.integer("num_experts_per_tok"),
+        size=c.integer("moe_intermediate_size"),
+        shared=c.integer("shared_expert_intermediate_size"),
+    )
+
+    def attention(window: int) -> MixerBlock:
+        return grouped_query(c, qk_norm="head", window=window, rotary_fraction=1.0 if window else 0.0)
+
+    names = ("input_layernorm", "post_self_attn_layernorm", "post_attention_layernorm", "post_mlp_layernorm")
+    keys, traits = alternating(c, 5), {"norms": 4}
+    return sparse(c, "Kolibri1", moe, attention=attention, keys=keys, norm_names=names, layer_traits=traits)
 
 
 def exaone_moe(c: ModelConfig) -> Architecture:
@@ -640,6 +665,7 @@ FAMILIES = {
     "hunyuan_v1_moe": hunyuan_v1_moe,
     "hy_v3": hy_v3,
     "jetmoe": jetmoe,
+    "kolibri1": kolibri1,
     "laguna": laguna,
     "llama4_text": llama4_text,
     "mellum": mellum,

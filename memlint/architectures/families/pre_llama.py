@@ -235,7 +235,13 @@ def gpt_neox_japanese(c: ModelConfig) -> Architecture:
     hidden, count = c.integer("hidden_size"), c.layers()
     size = c.integer("intermediate_multiple_size", 4) * hidden
     heads = c.integer("num_attention_heads")
-    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True)
+    mixer = TokenMixer(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        fused_qkv=True,
+        dropout=c.number("attention_dropout"),
+    )
     qkv = linear("attention.query_key_value", 3 * hidden, hidden) + linear("attention.dense", hidden, hidden)
     last = (Weight("attention.dense_bias", (hidden,), "bias"),)
     mlp = (
@@ -262,9 +268,17 @@ def gpt_neox_japanese(c: ModelConfig) -> Architecture:
 
 def openai_gpt(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("n_embd"), c.integer("n_head")
-    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
+    mixer = TokenMixer(
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads,
+        fused_qkv=True,
+        rotary_fraction=0.0,
+        dropout=c.number("attn_pdrop"),
+    )
     qkv = conv1d("attn.c_attn", hidden, 3 * hidden) + conv1d("attn.c_proj", hidden, hidden)
-    mlp = Mlp("plain", 4 * hidden, "gelu", dropout=c.number("resid_pdrop"))
+    act = {"gelu": "gelu_new"}.get(c.text("afn", "gelu"), c.text("afn"))  # models/openai/modeling_openai.py, ACT_FNS
+    mlp = Mlp("plain", 4 * hidden, act, dropout=c.number("resid_pdrop"))
     fc = conv1d("mlp.c_fc", hidden, 4 * hidden) + conv1d("mlp.c_proj", 4 * hidden, hidden)
     positions = Weight("transformer.positions_embed.weight", (c.integer("n_positions"), hidden), "position")
     return decoder(

@@ -24,6 +24,15 @@ COHERE = Family(
     rotary=RotaryTraits(in_fp32=True),
     norm=NormTraits(centred=True),
 )
+# models/cohere_compass/modeling_cohere_compass.py, apply_rotary_pos_emb: Qwen3's
+COHERE_COMPASS = Family(
+    model_types=("cohere_compass", "cohere_compass_text"),
+    classes=("CohereCompass",),
+    code=since(5),
+    rotary=RotaryTraits(separate_for_windows=True, tables_by_sequence=True),
+    norm=NormTraits(centred=True),
+    vision=VisionTraits(passes_use_cache=True),
+)
 ERNIE = Family(
     model_types=("ernie4_5",),
     classes=("Ernie4_5",),
@@ -119,6 +128,7 @@ ROWS = (
     NEWER,
     BITNET,
     COHERE,
+    COHERE_COMPASS,
     ERNIE,
     EXAONE4,
     GRANITE,

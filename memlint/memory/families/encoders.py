@@ -10,6 +10,7 @@ from memlint.memory.families.traits import (
     LossTraits,
     NormTraits,
     RotaryTraits,
+    VisionTraits,
     since,
 )
 
@@ -41,6 +42,25 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
+# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward; models/esm/modeling_esm.py
+PRE_NORM = Family(
+    model_types=("roberta-prelayernorm",),
+    classes=("RobertaPreLayerNormLayer",),
+    attention=_FP32_WEIGHTS,
+    loss=_OWN_LOSS,
+)
+XLM_ROBERTA_XL = PRE_NORM._replace(
+    model_types=("xlm-roberta-xl",), classes=("XLMRobertaXLLayer",), drops_attention_alone=True
+)
+ESM = PRE_NORM._replace(
+    model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
+)
+# models/megatron_bert/modeling_megatron_bert.py, MegatronBertSelfAttention: scores op by op
+MEGATRON = PRE_NORM._replace(
+    model_types=("megatron-bert",),
+    classes=("MegatronBertLayer",),
+    attention=_FP32_WEIGHTS._replace(sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True),
+)
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
     model_types=("modernbert",),
@@ -48,6 +68,12 @@ MODERNBERT = Family(
     rotary=RotaryTraits(factors_in_fp32=True, separate_for_windows=True),
     norm=NormTraits(holds_attention=True),
     loss=LossTraits(shifts=False),
+)
+# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`
+MODERNBERT_DECODER = Family(
+    model_types=("modernbert-decoder",),
+    classes=("ModernBertDecoderLayer",),
+    rotary=RotaryTraits(factors_in_fp32=True, casts_back=True, separate_for_windows=True, tables_by_sequence=True),
 )
 # models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention: scores and those of positions, op by op
 DEBERTA = Family(
@@ -88,6 +114,13 @@ MBART = Family(
     computes_mlp_itself=True,
     loss=_WITH_BIAS,
 )
+# models/florence2/modeling_florence2.py, Florence2ForConditionalGeneration.forward: the head's logits without a bias
+FLORENCE2 = Family(
+    model_types=("florence2",),
+    attention=BART.attention,
+    loss=LossTraits(shifts=False),
+    vision=VisionTraits(passes_use_cache=True),
+)
 WHISPER = Family(
     model_types=("m2m_100", "whisper"),
     classes=("M2M100", "Whisper"),
@@ -112,4 +145,4 @@ T5 = Family(
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, DEBERTA, MPNET, BART, MBART, WHISPER)
+ROWS = (FLORENCE2, PRE_NORM, XLM_ROBERTA_XL, ESM, MEGATRON, T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, MODERNBERT_DECODER, DEBERTA, MPNET, BART, MBART, WHISPER)

@@ -34,6 +34,15 @@ EXAONE_MOE = Family(
     classes=("ExaoneMoe",),
     experts=ExpertTraits(routers.SIGMOID_IN_FP32, peft_stacked_targets=_STACKED_TARGETS),
 )
+# models/kolibri1/modeling_kolibri1.py, Kolibri1TopKRouter: a sigmoid of the chosen experts' logits, divided by its sum
+KOLIBRI1 = Family(
+    model_types=("kolibri1",),
+    code=since(5),
+    classes=("Kolibri1",),
+    experts=ExpertTraits(
+        RouterTraits(fp32_product=True, scores="product", result="scores", chosen_first=True, divides=True)
+    ),
+)
 MINIMAX_M2 = Family(
     model_types=("minimax_m2",),
     code=since(5),
@@ -159,6 +168,7 @@ ROWS = (
     STACKED_CHOSEN_FIRST,
     JAMBA,
     EXAONE_MOE,
+    KOLIBRI1,
     MINIMAX_M2,
     MINIMAX,
     MIMO_V2_FLASH,

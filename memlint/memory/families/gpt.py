@@ -38,9 +38,15 @@ GPT_BIGCODE = Family(
     norm=_HOLDS,
     attention=AttentionTraits(sdpa=since(4, 36)),
     loss=_OWN_LOSS,
-    keeps_causal_buffer=True,
+    causal_buffer="model",
 )
-GPT_NEO = Family(model_types=("gpt_neo",), classes=("GPTNeoBlock",), norm=_HOLDS, attention=AttentionTraits(sdpa=NEVER))
+GPT_NEO = Family(
+    model_types=("gpt_neo",),
+    classes=("GPTNeoBlock",),
+    norm=_HOLDS,
+    attention=AttentionTraits(sdpa=NEVER),
+    causal_buffer="layers",
+)
 # models/gpt_neox/modeling_gpt_neox.py:289, v4.38.2
 GPT_NEOX = Family(
     model_types=("gpt_neox",),
@@ -50,7 +56,9 @@ GPT_NEOX = Family(
 GPT_NEOX_JAPANESE = Family(
     model_types=("gpt_neox_japanese",),
     classes=("GPTNeoXJapanese",),
-    attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True),
+    attention=AttentionTraits(
+        sdpa=NEVER, softmax_keeps_dtype=True, keeps_weights_dtype=True, adds_to_zeros=True, holds_scores=True
+    ),
     loss=_OWN_LOSS,
 )
 GPTJ = Family(
@@ -61,8 +69,10 @@ GPTJ = Family(
 OPENAI_GPT = Family(
     model_types=("openai-gpt",),
     classes=("Block",),
-    attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True),
+    attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True, keeps_weights_dtype=True, drops_weights=True),
     norm=NormTraits(after_sums=True),
+    causal_buffer="layers",
+    causal_buffer_in_dtype=True,
 )
 BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_keeps_dtype=True))
 BLOOM = Family(
@@ -80,7 +90,7 @@ FALCON = Family(
 MPT = Family(
     model_types=("mpt",),
     classes=("Mpt",),
-    attention=AttentionTraits(sdpa=NEVER, returns_weights=True),
+    attention=AttentionTraits(sdpa=NEVER, returns_weights=True, mask_of_flags=True),
     loss=_OWN_LOSS,
 )
 # models/opt/modeling_opt.py:239-242, v4.38.2
@@ -90,7 +100,13 @@ OPT = Family(
     attention=AttentionTraits(sdpa=since(4, 46), softmax_kept_dtype=before(4, 46), softmax_upcasts_fp16=True),
     loss=_OWN_LOSS,
 )
-XGLM = Family(model_types=("xglm",), classes=("XGLM",), attention=AttentionTraits(sdpa=NEVER, softmax_keeps_dtype=True))
+XGLM = Family(
+    model_types=("xglm",),
+    classes=("XGLM",),
+    attention=AttentionTraits(
+        sdpa=NEVER, softmax_keeps_dtype=True, keeps_weights_dtype=True, clamps_scores=True, mask_before_norm=True
+    ),
+)
 # Sinks and the clamped SwiGLU: models/gpt_oss/modeling_gpt_oss.py; experts run one by one there in v4.55.4 (line 103).
 _ROUTER = RouterTraits(scores="product", result="scores", chosen_first=True)
 GPT_OSS = Family(

@@ -52,12 +52,16 @@ class AttentionTraits(NamedTuple):
     softmax_keeps_dtype: bool = False
     # The weights are not cast back to the queries' dtype before their dropout.
     keeps_weights_dtype: bool = False
+    # No variable holds them after their product.
+    drops_weights: bool = False
     # Releases in which it did so, until sdpa came to the family.
     softmax_kept_dtype: Releases = NEVER
     # In those releases it asked for fp32 where scores are fp16.
     softmax_upcasts_fp16: bool = False
     # The mask has the dtype of the embeddings before their norm.
     mask_before_norm: bool = False
+    # The mask says of each pair whether it is seen, in a byte (`scores.masked_fill(mask, ...)`).
+    mask_of_flags: bool = False
     # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
     # attention holds a second copy of the scores.
     concatenates_sinks: bool = False
@@ -65,6 +69,8 @@ class AttentionTraits(NamedTuple):
     scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
+    # Without checkpointing, what the layer before returned lives until the layer returns (`layer_outputs = layer(...)`).
+    holds_weights_before: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False
     # Its output has no dropout where that of the MLP has one.
@@ -78,6 +84,10 @@ class AttentionTraits(NamedTuple):
     position_bias: bool = False
     # Each layer looks up biases of its own.
     own_position_bias: bool = False
+    # Eager attention takes the larger of each score and the least number of its dtype, and saves both.
+    clamps_scores: bool = False
+    # Eager attention adds its product to zeros in the queries' dtype, which a variable holds until it returns.
+    adds_to_zeros: bool = False
     # Eager attention keeps a name for its scores until it returns.
     holds_scores: bool = False
     # An encoder adds a bias of each sequence, head and pair of tokens to the scores of all layers, in place.
@@ -105,6 +115,8 @@ class RotaryTraits(NamedTuple):
     casts_back: bool = False
     # Pairs of fp32 numbers are rotated as complex ones, in one product.
     as_complex: bool = False
+    # Each sequence has tables of its own, though all have the same positions.
+    tables_by_sequence: bool = False
     # The two halves of a head, for row and column, are rotated separately and concatenated.
     by_axis: bool = False
     # Layers with a sliding window have their own cosine and sine, with another frequency.
@@ -313,14 +325,19 @@ class Family(NamedTuple):
     scales_after_embedding: bool = False
     # The residual stream is fp32 from the first layer on, whatever the embedding's dtype.
     fp32_residual: bool = False
+    # Dropout follows attention, not the MLP.
+    drops_attention_alone: bool = False
     # The MLP drops what its last projection reads.
     drops_inside_mlp: bool = False
     # It casts that to the dtype of the projection's weight.
     casts_inside_mlp: bool = False
     # A layer computes its MLP itself, so that the normed input is gone once the first projection has read it.
     computes_mlp_itself: bool = False
-    # A buffer says of every position which others it may see, one byte each, whatever the length of a sequence.
-    keeps_causal_buffer: bool = False
+    # A buffer says of every position which others it may see, whatever the length of a sequence: one of the "model", or
+    # one of each of its "layers".
+    causal_buffer: str = ""
+    # Its numbers have the dtype that the model is loaded in; else a byte each.
+    causal_buffer_in_dtype: bool = False
     # Dropout follows the norm after the last layer.
     drops_last_norm: bool = False
     # A layer multiplies its output in place by a number.

@@ -285,6 +285,8 @@ def _eager(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
 
 def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys: Value) -> Value:
     tape, traits = context.tape, context.family.attention
+    if traits.adds_to_zeros:
+        context.held.append(tape.new(context.scores, query.width))
     product = ops.autocast_matmul(tape, query, keys, context.scores, context.kernels.autocast_width)
     scores = ops.scale(tape, product)
     tape.drop(product)
@@ -299,6 +301,8 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         masked = ops.add(tape, scores, Value.external(context.scores, mask_width))
         tape.drop(scores)
         scores = masked
+    if traits.clamps_scores:
+        scores = ops.replace(tape, scores, _clamped(tape, scores))
     if traits.concatenates_sinks:
         return _with_sinks(tape, context, scores)
     if traits.scales_by_sinks:
@@ -312,10 +316,17 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         after_dropout = ops.dropout(tape, found)
         tape.drop(found)
         found = after_dropout
-    if traits.keeps_weights_dtype:
+    if traits.keeps_weights_dtype and not traits.drops_weights:
         context.held.append(ops.hold(found))
     if traits.returns_weights:
         context.returned_weights.append(ops.hold(found))
+    return found
+
+
+def _clamped(tape: Tape, scores: Value) -> Value:
+    """`max(scores, lowest)`: its derivative compares both (transformers 5.23 models/xglm/modeling_xglm.py)."""
+    found = tape.new(scores.extent, scores.width)
+    tape.node((found,), (scores,), (scores,), ((scores.extent, 1),))
     return found
 
 

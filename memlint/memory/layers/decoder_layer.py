@@ -15,9 +15,20 @@ from memlint.memory.parameter_roles import Roles
 
 def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
     """The output of the layer. The caller drops its input `x`."""
+    before = _weights_before(context)
     found = _computed(context, shape, roles, x)
-    context.tape.drop(*context.held)
+    context.tape.drop(*context.held, *before)
     return found
+
+
+def _weights_before(context: LayerContext) -> tuple[Value, ...]:
+    """The attention weights that the layer before returned, where they live until this one returns. Without autocast
+    the graph holds them anyway; a checkpoint holds what it returned."""
+    tape = context.tape
+    runs_once = tape.grad and tape.leaf is None
+    if context.family.attention.holds_weights_before and context.kernels.autocast_width and runs_once:
+        return (tape.new(context.scores, ops.FP32_BYTES),)
+    return ()
 
 
 def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
@@ -350,7 +361,8 @@ def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Valu
     shared = (
         "shared_" if shape.mlp.shared_intermediate_size else ""
     )  # Granite 4 hybrid without experts has the shared MLP alone
-    return _residual_dropout(context, shape, mlp(context, shape.mlp, x, shared))
+    found = mlp(context, shape.mlp, x, shared)
+    return found if context.family.drops_attention_alone else _residual_dropout(context, shape, found)
 
 
 def _residual_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:

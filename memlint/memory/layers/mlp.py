@@ -140,6 +140,8 @@ def activate(context: LayerContext, name: str, x: Value) -> Value:
         return _gelu_as_separate_ops(tape, x, ops.FP32_BYTES if upcasts else x.width)
     if name == "quick_gelu":
         return _quick_gelu(tape, x)
+    if name == "gelu_of_erf":
+        return _gelu_of_erf(tape, x)
     if name == "relu2":
         return _relu_squared(context, x)
     if name == "xielu":
@@ -156,6 +158,19 @@ def _quick_gelu(tape: Tape, x: Value) -> Value:
     tape.drop(scaled)
     found = ops.multiply(tape, x, gate)
     tape.drop(gate)
+    return found
+
+
+def _gelu_of_erf(tape: Tape, x: Value) -> Value:
+    """`x * 0.5 * (1 + erf(x / sqrt(2)))` as separate ops (transformers 5.23 models/esm/modeling_esm.py, gelu). The
+    derivative of erf squares its input, negates that, takes exp and multiplies it twice."""
+    half, divided = ops.scale(tape, x), ops.scale(tape, x)
+    error = ops.unary(tape, divided, 4)
+    tape.drop(divided)
+    shifted = ops.add(tape, error, error)
+    tape.drop(error)
+    found = ops.multiply(tape, half, shifted)
+    tape.drop(half, shifted)
     return found
 
 
