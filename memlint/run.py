@@ -261,6 +261,7 @@ class Sequence(NamedTuple):
     # Batches without an image get a dummy one, so that the tower always runs (LLaMA-Factory 0.9.5 data/collator.py,
     # MultiModalDataCollatorForSeq2Seq: 64 x 64 pixels).
     always_has_images: bool = False
+    images_in_prompts: bool = False  # no image stands in a completion: `max_prompt_length` bounds their tokens
     shift_attention: bool = False  # LongLoRA
     rope_scaling: str = "none"
     length_is_bound: bool = True  # False: every sequence really has `length` (packing, pre-training)

@@ -8,6 +8,7 @@ import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
 import memlint.memory.lower_bounds as lower_bounds
+import memlint.memory.unknown_values as unknown_values
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment, Walk
@@ -97,9 +98,10 @@ def least_bytes(run: Run) -> int:
 
 
 def _least_bytes(run: Run) -> int:
-    if _is_divided_into_stages(run):
-        return 0
     try:
+        unknown_values.refuse(run)
+        if _is_divided_into_stages(run):
+            return 0
         placed = placed_model(with_effective_attention(_patched_by_unsloth(run)), at_rest=True)
     except MissingValue:
         return 0
@@ -199,6 +201,7 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
 
 
 def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
+    unknown_values.refuse(run)
     if _is_divided_into_stages(run):
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import memlint.memory.parameters as parameters
+import memlint.memory.unknown_values as unknown_values
 from memlint._record import NamedTuple
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
@@ -30,7 +31,7 @@ def with_completions_alone(run: Run, found: Estimate, estimate: _Estimator) -> E
     bound (for rules) is that of one token.
     """
     written = run.sequence.max_new_tokens
-    if not isinstance(written, int) or not written:
+    if not isinstance(written, int) or not written or run.sequence.length is not UNKNOWN:
         return found
     whole, certain = (estimate(_with_completions(run, length)) for length in (written, 1))
     low, least = (one.allocated_low_bytes or one.allocated_bytes for one in (whole, certain))
@@ -80,6 +81,10 @@ _LEAST: Mapping[str, _Least] = {
             _least("optimizer.name", "sgd", "SGD"),
             _least("evaluation.samples", 1, "one batch of them"),
             _least("precision.trainable_dtype", "bfloat16", "16 bits"),
+            _least("method.adapter_dtype", "bfloat16", "adapters in 16 bits"),
+            _least("parallelism.fsdp.strategy", "FULL_SHARD", "full sharding"),
+            _least("parallelism.zero.hpz_partition_size", 1, "no secondary partition"),
+            _least("rollout.sync_bucket_bytes", 0, "no bucket for new weights"),
         )
     ),
     "model.quantization.bits": _Least(
@@ -136,7 +141,7 @@ def _bound(
 ) -> _Bound | None:
     """The least of a run without `field`, and without those that are found missing then; None where one of them has no
     least value."""
-    least = known.get(field) or _of_model(run, field)
+    least = known.get(field) or _of_model(run, field) or _of_flag(run, field) or _of_sequence_sharing(run, field)
     if least is None or field in settled:
         return None
     found: list[_Bound] = []
@@ -164,6 +169,20 @@ def _of_model(run: Run, field: str) -> _Least | None:
     if is_known or "model.quantization.method" in run.origins:
         return _Least("16 bits", (_16_BITS,))
     return _Least("weights in 16 or 4 bits", (_16_BITS, _4_BITS))
+
+
+def _of_flag(run: Run, field: str) -> _Least | None:
+    """A flag that nobody sets, off and on."""
+    ways = unknown_values.both_ways(run, field)
+    return _Least(f"`{field}` as it needs least", ways) if ways else None
+
+
+def _of_sequence_sharing(run: Run, field: str) -> _Least | None:
+    """The more GPUs share a sequence, the less each keeps of it; weights are shared by all of them in any case."""
+    world = run.parallelism.world_size
+    if field != "parallelism.sequence_parallel_size" or not isinstance(world, int):
+        return None
+    return _Least("sequences that all GPUs share", ({field: world, "parallelism.data_parallel_size": 1},))
 
 
 def _of_stated_size(run: Run) -> _Least | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import memlint.memory.unknown_values as unknown_values
 from memlint.memory.values import Estimate, ReadingEstimate, UnknownField
 from memlint.run import UNKNOWN, Reading, Run, get, replace
 
@@ -21,6 +22,8 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
     Readings are tried in order, up to the first one that disagrees.
     """
     found = estimator(run)
+    if not run.readings and found.unknown and found.device_bytes is None:
+        run = run._replace(readings=unknown_values.readings(run))
     if not run.readings:
         return found
     if found.device_bytes is None:
@@ -53,8 +56,11 @@ def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
         return least._replace(unknown=(*least.unknown, *found.unknown))
     read = tuple(_figures(one.label, other) for one, other in tried)
     _, most = max(tried, key=lambda pair: pair[1].device_bytes or 0)
+    if len({(one.device_bytes, one.device_low_bytes, one.device_high_bytes) for one in read}) == 1:
+        return most
     if len({other.verdict for _, other in tried}) == 1:
-        return most._replace(readings=read)
+        low = min(one.device_low_bytes or 0 for one in read)
+        return most._replace(device_low_bytes=low, readings=read)
     reading = tried[0][0]
     unknown = UnknownField(reading.given[0][0], f"{reading.reason}: {in_words(read)}")
     return most._replace(verdict="unknown", readings=read, unknown=(*most.unknown, unknown))

@@ -29,6 +29,7 @@ ALWAYS = (
     Behaviour("loss.scales_logits", False, f"{_ACTOR}: the temperature divides in place"),
     Behaviour("evaluation.enabled", False, "validation generates, and trains nothing"),
     Behaviour("batch.auto_find", False, "EasyR1 has no such search"),
+    Behaviour("sequence.images_in_prompts", True, "EasyR1 0.3.3 verl/utils/dataset.py, _filter_overlong_prompts"),
     Behaviour("planning.critic_has_own_batch", True, "EasyR1 0.3.3 verl/workers/critic/config.py"),
     Behaviour("planning.sequence_sharing", "parallelism.sequence_parallel_size", f"{_ACTOR}, ulysses_size"),
     Behaviour("rollout.generator", "vllm_colocate", "EasyR1 0.3.3 verl/workers/rollout/vllm_rollout_spmd.py"),

@@ -15,6 +15,7 @@ from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.engine_keys import megatron_keys, veomni_keys
+from memlint.formats.verl.rollout import AGENT_LOOP, AGENT_LOOPS, MULTI_TURN
 
 MODEL = "actor_rollout_ref.model"
 
@@ -496,6 +497,22 @@ KEYS = Keys(
         *(f"{ROLLOUT}.max_model_len", "whole", "rollout.max_model_len", 0),
         about="Tokens of the longest sequence that the engine accepts.",
         least=0,
+    ),
+    Key(
+        *(MULTI_TURN, "flag", "sequence.images_in_prompts", False),
+        about="Tools answer between the turns of a response: their images are not bounded as those of prompts.",
+        read=rollout.read_images,
+        read_only=True,
+    ),
+    Key(
+        *(AGENT_LOOP, "word", "", "single_turn_agent"),
+        about="The agent loop of prompts that name none.",
+        read_with=MULTI_TURN,
+    ),
+    Key(
+        *(AGENT_LOOPS, "text", "", None),
+        about="A file that lists agent loops of one's own.",
+        read_with=MULTI_TURN,
     ),
     Key(
         *(f"{ROLLOUT}.temperature", "number", "loss.scales_logits", 1.0),

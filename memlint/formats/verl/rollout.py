@@ -10,6 +10,8 @@ from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4, slee
 from memlint.run import UNKNOWN, Origin
 
 _MIB = 1 << 20
+MULTI_TURN = f"{ROLLOUT}.multi_turn.enable"
+AGENT_LOOP, AGENT_LOOPS = f"{ROLLOUT}.agent.default_agent_loop", f"{ROLLOUT}.agent.agent_loop_config_path"
 
 
 def read_generator(fields: Fields, config: VerlConfig) -> None:
@@ -101,3 +103,16 @@ def read_temperature(fields: Fields, config: VerlConfig) -> None:
     """Logits are divided by a temperature other than 1 into a copy (transformer_impl.py:100)."""
     number = as_number(config.get(f"{ROLLOUT}.temperature"))
     fields.put("loss.scales_logits", number not in (None, 1), config.origin(f"{ROLLOUT}.temperature"))
+
+
+def read_images(fields: Fields, config: VerlConfig) -> None:
+    """Images stand in prompts, whose tokens a filter or an error bounds (verl 0.9.1 utils/dataset/rl_dataset.py,
+    `maybe_filter_out_long_prompts` counts them as the processor fills them in), unless tools or an agent loop of one's
+    own may answer with images."""
+    is_plain = not config.flag(MULTI_TURN) and config.word(AGENT_LOOP) == "single_turn_agent"
+    alone = is_plain and not config.raw(AGENT_LOOPS) and not _has_loop_of_its_own(config)
+    fields.put("sequence.images_in_prompts", alone, config.origin(MULTI_TURN))
+
+
+def _has_loop_of_its_own(config: VerlConfig) -> bool:
+    return bool(getattr(config.architecture, "towers", ())) and config.context.fills_context()

@@ -56,13 +56,23 @@ def encoded_tokens(run: Run, tower: Tower, length: int) -> int:
     """The most tokens that a tower encodes for a sequence of `length` tokens, or those of a known number of images.
 
     Where images are scaled to a number of pixels, tokens are truncated and pixels are not: an image of more tokens than
-    the sequence is encoded before the model finds too few places for it.
+    the sequence is encoded before the model finds too few places for it. Who filters or refuses prompts by their
+    tokens, images' included, never gets there.
     """
     if isinstance(run.sequence.images, int):
         return run.sequence.images * tokens_of_image(run, tower, length)
+    prompt = _prompt_of_images(run)
+    if prompt:
+        return min(length, prompt)
     if tower.tokens_per_image:
         return length
     return max(length, _image_pixels(run) // (tower.patch_size * tower.merge_size) ** 2)
+
+
+def _prompt_of_images(run: Run) -> int:
+    """The tokens of the longest prompt where images stand in prompts alone; 0 where they may stand anywhere."""
+    prompt = run.sequence.max_prompt_length
+    return prompt if run.sequence.images_in_prompts and isinstance(prompt, int) else 0
 
 
 def tokens_of_image(run: Run, tower: Tower, length: int) -> int:
@@ -70,10 +80,12 @@ def tokens_of_image(run: Run, tower: Tower, length: int) -> int:
     tokens where nothing scales it."""
     if tower.tokens_per_image:
         return tower.tokens_per_image
+    most = min(length, _prompt_of_images(run) or length)
     pixels = _image_pixels(run)
     found = image_tokens.of_square(run.model.architecture, pixels) if pixels else None
     side = tower.patch_size * tower.merge_size
-    return found.tokens if found is not None else pixels // side**2 or length
+    tokens = found.tokens if found is not None else pixels // side**2 or most
+    return min(tokens, most) if _prompt_of_images(run) else tokens
 
 
 def _image_pixels(run: Run) -> int:
@@ -101,7 +113,7 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
         return patches + class_tokens(tower, patches)
     if tower.tokens_per_image:  # padded to the largest image
         return int(tower.tokens_per_image * tower.merge_size**2)
-    limit = length * tower.merge_size**2
+    limit = min(length, _prompt_of_images(run) or length) * tower.merge_size**2
     if not _image_pixels(run):
         return limit
     pixels = max(_image_pixels(run), _video_pixels(run))

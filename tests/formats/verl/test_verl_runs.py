@@ -698,3 +698,19 @@ def test_the_sft_trainer_trains_a_tower() -> None:
     sees = in_memory({}).context().find_model("Qwen/Qwen2.5-VL-7B-Instruct", "/")
     run = run_of(verl.parse(document(SFT), known()._replace(find_model=lambda name, path: sees)))
     assert not run.method.freeze_vision_tower
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "alone"),
+    [
+        ("multi_turn.enable", False, True),
+        ("multi_turn.enable", True, False),
+        ("agent.default_agent_loop", "tool_agent", False),
+        ("agent.agent_loop_config_path", "loops.yaml", False),
+    ],
+)
+def test_images_stand_in_prompts_unless_tools_may_answer_with_some(key: str, value: Any, alone: bool) -> None:
+    section, name = key.split(".")
+    file = json.loads(json.dumps(GRPO))
+    file["actor_rollout_ref"]["rollout"][section] = {name: value}
+    assert get(run_of(verl.parse(document(file), known())), "sequence.images_in_prompts") is alone

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.vision.images import max_image_bytes
+from memlint.memory.vision.images import encoded_tokens, max_image_bytes, tokens_of_image
 from memlint.run import UNKNOWN, replace
 from tests.architectures.small import SMALL
 from tests.comparisons.families import Step, run_of
@@ -97,3 +97,14 @@ def test_an_image_that_nobody_counts_fills_a_sequence_at_most() -> None:
     assert open_.details["tokens_per_image"] <= 1.1 * run.sequence.length < stated.details["tokens_per_image"]
     assert open_.allocated_bytes is not None and stated.allocated_bytes is not None
     assert open_.allocated_bytes < stated.allocated_bytes <= (open_.allocated_high_bytes or 0) * 1.01
+
+
+def test_images_that_stand_in_prompts_alone_are_bounded_by_them() -> None:
+    """verl and EasyR1 count an image's tokens with its prompt's and drop or refuse a prompt that is too long."""
+    run = replace(run_of(MODELS["qwen2_5_vl"][0], Step("full", True, "sdpa")), {"sequence.max_prompt_length": 64})
+    tower, length = run.model.architecture.towers[0], run.sequence.length
+    assert isinstance(length, int) and length > 64
+    assert encoded_tokens(run, tower, length) == length
+    in_prompts = replace(run, {"sequence.images_in_prompts": True})
+    assert encoded_tokens(in_prompts, tower, length) == 64 and tokens_of_image(in_prompts, tower, length) == 64
+    assert encoded_tokens(in_prompts, tower, 32) == 32
