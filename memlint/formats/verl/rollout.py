@@ -115,4 +115,4 @@ def read_images(fields: Fields, config: VerlConfig) -> None:
 
 
 def _has_loop_of_its_own(config: VerlConfig) -> bool:
-    return bool(getattr(config.architecture, "towers", ())) and config.context.fills_context()
+    return bool(getattr(config.architecture, "towers", ())) and config.context.repository.fills_context()
