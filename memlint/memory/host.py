@@ -35,19 +35,21 @@ def loading(run: Run, units: tuple[Unit, ...]) -> int:
     the dtype of their files are views of these, which processes share, others are copies, and so are experts that are
     stacked as they load (5.23.0, counted in two processes by benchmarks/referee/loading.py). What bitsandbytes packs
     goes to the card. In transformers 4 all but the first process left their weights on the meta device (4.46
-    modeling_utils.py:571, load_state_dict), and under ZeRO-3 they do in both (5.23 modeling_utils.py:4524).
+    modeling_utils.py:571, load_state_dict), and under ZeRO-3 they do in both (5.23 modeling_utils.py:4524), unless the
+    model is loaded before DeepSpeed's configuration is known: then each process loads it as it does without an engine.
     """
     parallel = run.parallelism
     if run.purpose != "train":
         return 0
     width = BYTES.get(str(run.model.weights_dtype), 2)
     whole = base_elements(units) * width
-    if parallel.engine == "deepspeed" and parallel.zero.stage == 3:
+    stage3 = parallel.engine == "deepspeed" and parallel.zero.stage == 3
+    if stage3 and (parallel.zero.shards_on_load or run.model.quantization.method == "bnb"):
         return 0 if run.model.quantization.method == "bnb" else whole
-    if parallel.engine != "fsdp":
+    if not stage3 and parallel.engine != "fsdp":
         return 0
     if () < run.stack.transformers < _EACH_READS_ALL_SINCE:
-        return whole if parallel.fsdp.cpu_ram_efficient_loading else whole * ranks_per_node(run)
+        return whole if not stage3 and parallel.fsdp.cpu_ram_efficient_loading else whole * ranks_per_node(run)
     if run.model.quantization.method == "bnb":
         return 0
     if run.model.architecture.dtype != run.model.weights_dtype:

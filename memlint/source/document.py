@@ -120,6 +120,8 @@ class StartedProgram(NamedTuple):
     cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
     fills_length: bool = False  # in Python: all texts are padded to the length, or a long one is cut into blocks
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
+    # In Python: it loads its model before DeepSpeed's configuration is known, which ZeRO-3 needs to divide what loads.
+    loads_before_engine: bool = False
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.
     trainer_call: str = ""

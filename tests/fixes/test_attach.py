@@ -161,6 +161,20 @@ def test_experts_that_newer_releases_leave_unquantised_are_told_of() -> None:
         assert not any("transformers" in fix.title for fix in advice(run, estimate(run), estimate))
 
 
+def test_a_script_that_loads_its_model_too_early_for_zero3_is_told_of_the_order() -> None:
+    big = {**TINY, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 20}
+    world = {f"parallelism__{name}": 8 for name in ("world_size", "data_parallel_size", "gpus_per_node")}
+    stage3 = {"parallelism__engine": "deepspeed", "parallelism__zero__stage": 3, "offload__optimizer": "cpu"}
+    early = {"parallelism__zero__shards_on_load": False, "hardware__gpu": find("RTX4090")}
+    run = small_run(big, **world, **stage3, **early, batch__micro_batch_size=1)
+    told = [fix for fix in advice(run, estimate(run), estimate) if "training arguments" in fix.title]
+
+    assert estimate(run).peak_phase == "load"
+    assert [fix.verdict_after for fix in told] == ["fits"]
+    in_time = replace(run, {"parallelism.zero.shards_on_load": True})
+    assert not any("training arguments" in fix.title for fix in advice(in_time, estimate(in_time), estimate))
+
+
 def test_a_tight_run_is_told_of_segments_that_grow_where_they_are_enough() -> None:
     analysis, _ = linted(EXAMPLES / "llamafactory/llama3_8b_full_sft.yaml", "A100-80GB")
     run, tight = analysis.runs[0], analysis.estimates[0]._replace(verdict="tight", fits_on=())

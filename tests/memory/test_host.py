@@ -58,6 +58,14 @@ def test_under_zero_3_the_first_process_reads_for_all() -> None:
     assert loading(one, units(one)) == 2 * base_elements(units(one))
 
 
+@pytest.mark.parametrize(("release", "processes"), [((4, 57), 4), ((5, 23), 1)])
+def test_a_model_that_zero_3_does_not_divide_on_load_is_read_by_each_process(release: object, processes: int) -> None:
+    stage3: dict[str, object] = {**FSDP, "parallelism__engine": "deepspeed", "parallelism__zero__stage": 3}
+    plain = run(**stage3, parallelism__zero__shards_on_load=False, stack__transformers=release)
+    one = replace(plain, {"model.architecture": plain.model.architecture._replace(dtype="bfloat16")})
+    assert loading(one, units(one)) == processes * 2 * base_elements(units(one))
+
+
 def test_other_engines_load_without_a_copy_on_the_host() -> None:
     assert loading(run(), units(run())) == saving(run(), units(run())) == 0
 

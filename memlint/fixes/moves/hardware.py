@@ -27,9 +27,9 @@ def advice(
     run: Run, before: Estimate, estimator: Estimator, express: Express = lambda *_: (), more_cards: bool = True
 ) -> tuple[Fix, ...]:
     """Nothing to write into the file: the allocator's setting that makes a tight run fit, a release of transformers
-    that quantises experts, how many cards of its own with ZeRO-3 or FSDP (`more_cards`), and the smallest common card
+    that quantises experts, the order of two calls in a script, how many cards of its own with ZeRO-3 or FSDP (`more_cards`), and the smallest common card
     that holds the run as it is."""
-    told = (*_segments(run, before, estimator), *_release(run, before, estimator))
+    told = (*_segments(run, before, estimator), *_release(run, before, estimator), *_order(run, before, estimator))
     if run.purpose != "train":
         return (*told, *_spread(run, before, estimator), *_card(before))
     spread = _gpus(run, before, estimator, express) if more_cards else ()
@@ -56,6 +56,19 @@ def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
 
 
 _UNQUANTISED = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
+
+
+def _order(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """A script that loads its model too early for ZeRO-3 to divide it (formats/trainer/python/load_order.py)."""
+    zero = run.parallelism.zero
+    if zero.stage != 3 or zero.shards_on_load:
+        return
+    changes = {"parallelism.zero.shards_on_load": True}
+    after = estimator(replace(run, changes))
+    if after.verdict == "fits":
+        title = "make the training arguments before the model is loaded"
+        note = "the order of two calls in the script: ZeRO-3 then divides the weights while they load"
+        yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 def _segments(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

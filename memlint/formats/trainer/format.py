@@ -33,6 +33,7 @@ from memlint.formats.trainer.parallel import (
     apply_engine,
     apply_launcher,
     companions_of,
+    read_loading,
     read_spread_layers,
 )
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
@@ -186,6 +187,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
+    read_loading(fields, config.section.document.start)
     apply_preparation(fields, config)
     if key := trains_quantised_weights(config):
         fields.unknown("method.kind", REFUSED.format(key[8]))

@@ -95,6 +95,13 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
     return _without_none(named, launcher)
 
 
+def read_loading(fields: Fields, start: Start | None) -> None:
+    """Weights that ZeRO-3 divides only after the whole model is on each GPU: a script loads it too early."""
+    if start is not None and start.program.loads_before_engine and fields.get("parallelism.zero.stage") == 3:
+        reason = "the script loads the model before it makes its training arguments, so zero.Init does not divide it"
+        fields.infer("parallelism.zero.shards_on_load", False, reason)
+
+
 def _without_none(*sections: Section | None) -> tuple[Section, ...]:
     return tuple(section for section in sections if section is not None)
 

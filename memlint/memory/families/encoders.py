@@ -59,7 +59,9 @@ ESM = PRE_NORM._replace(
 MEGATRON = PRE_NORM._replace(
     model_types=("megatron-bert",),
     classes=("MegatronBertLayer",),
-    attention=_FP32_WEIGHTS._replace(sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True),
+    attention=_FP32_WEIGHTS._replace(
+        sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True
+    ),
 )
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
@@ -145,4 +147,24 @@ T5 = Family(
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (FLORENCE2, PRE_NORM, XLM_ROBERTA_XL, ESM, MEGATRON, T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, MODERNBERT_DECODER, DEBERTA, MPNET, BART, MBART, WHISPER)
+ROWS = (
+    FLORENCE2,
+    PRE_NORM,
+    XLM_ROBERTA_XL,
+    ESM,
+    MEGATRON,
+    T5,
+    UMT5,
+    BERT,
+    NOMIC,
+    GTE,
+    EUROBERT,
+    DISTILBERT,
+    MODERNBERT,
+    MODERNBERT_DECODER,
+    DEBERTA,
+    MPNET,
+    BART,
+    MBART,
+    WHISPER,
+)

@@ -1036,6 +1036,51 @@ def test_how_a_script_prepares_a_quantised_model(code: str, found: str) -> None:
     assert run.program.quantized_preparation == found
 
 
+LOADS = "model = AutoModelForCausalLM.from_pretrained('gpt2')\n"
+ARGUMENTS = "args = TrainingArguments('out', deepspeed='zero3.json')\n"
+TRAINS = "Trainer(model, args).train()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "before"),
+    [
+        (LOADS + ARGUMENTS + TRAINS, True),
+        (ARGUMENTS + LOADS + TRAINS, False),
+        (LOADS + "model = get_peft_model(model, LoraConfig(r=8))\n" + ARGUMENTS + TRAINS, True),
+        ("accelerator = Accelerator()\n" + LOADS + ARGUMENTS + TRAINS, False),
+        ("keep = HfDeepSpeedConfig('zero3.json')\n" + LOADS + ARGUMENTS + TRAINS, False),
+        (
+            "def load():\n    return AutoModelForCausalLM.from_pretrained('gpt2')\n"
+            + ARGUMENTS
+            + "model = load()\n"
+            + TRAINS,
+            False,
+        ),
+        (LOADS + "SFTTrainer(model, args=SFTConfig('out', deepspeed='zero3.json')).train()\n", True),
+        ("SFTTrainer('gpt2', args=SFTConfig('out', deepspeed='zero3.json')).train()\n", False),
+    ],
+    ids=[
+        "loads first",
+        "arguments first",
+        "with adapter",
+        "accelerator",
+        "config",
+        "loads when called",
+        "trl",
+        "by name",
+    ],
+)
+def test_a_model_that_is_loaded_before_the_training_arguments_is_not_divided_by_zero3(code: str, before: bool) -> None:
+    imports = (
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "from transformers.integrations import HfDeepSpeedConfig\n"
+        "from accelerate import Accelerator\nfrom peft import LoraConfig, get_peft_model\n"
+        "from trl import SFTConfig, SFTTrainer\n"
+    )
+    (run,) = runs(imports + code)
+    assert run.program.loads_before_engine is before
+
+
 @pytest.mark.parametrize(("where", "spreads"), [("'auto'", True), ("{'': 0}", False), ("'cuda'", False)])
 def test_a_device_map_may_spread_layers(where: str, spreads: bool) -> None:
     load = f"model = AutoModelForCausalLM.from_pretrained('gpt2', device_map={where})"

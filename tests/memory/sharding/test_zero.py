@@ -36,6 +36,13 @@ def test_stages_share_what_they_say() -> None:
     assert states[3].gradients_resident == pytest.approx(2 * COUNT / 4, rel=0.01)
 
 
+def test_a_model_that_loads_before_its_engine_is_known_is_whole_on_each_gpu_once() -> None:
+    late, divided = place(zero_run(3, 4, shards_on_load=False)), place(zero_run(3, 4))
+    assert late.load_peak == 2 * COUNT
+    assert divided.load_peak < late.load_peak / 2
+    assert late._replace(load_peak=0) == divided._replace(load_peak=0)
+
+
 def test_the_bucket_of_stage_2_has_its_size_whatever_the_model() -> None:
     small, default = place(zero_run(2)), place(zero_run(2, reduce_bucket_size=500_000_000))
     assert backward(default) - backward(small) >= 2 * 499_000_000

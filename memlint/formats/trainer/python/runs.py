@@ -37,6 +37,7 @@ from memlint.formats.trainer.python.libraries import (
     MODEL_ARGUMENT_NAME,
     TRAINS,
 )
+from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, model_keys, spreads_layers
 from memlint.formats.trainer.python.other_models import keys_of_others
@@ -157,6 +158,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         cuts_nothing=_cuts_nothing(trainer, calls),
         fills_length=trainer.last in TRANSFORMERS and fills(calls),
         spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
+        loads_before_engine=model is not None and loads_before_engine(model, calls),
         trainer_call=_call_of(trainer, calls),
     )
     return PythonRun(

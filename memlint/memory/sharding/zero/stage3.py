@@ -36,7 +36,7 @@ from memlint.memory.sharding.zero.trace import (
     replay,
 )
 from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, with_tensors
-from memlint.run import UNKNOWN, Run
+from memlint.run import UNKNOWN, Run, Zero
 
 _EXPERTS = ".experts"
 _OUTER_MODELS = 2  # the causal model and its decoder, which are called before the embedding
@@ -65,10 +65,16 @@ def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState
         step_temporaries=secondary + max(states.step, weights.persistent),
         communication_at_step=bucket,
         save_temporaries=layout.element * _largest(units) if zero.gather_16bit_weights_on_model_save else 0,
-        load_peak=loaded if packed else weights.whole + partitions + layout.element * _largest(units),
+        load_peak=loaded if packed else _load_peak(zero, weights, partitions, layout.element * _largest(units)),
         host_bytes=(states.on_host + _host_weights(run, weights, layout)) * ranks_per_node(run),
         notes=_notes(run),
     )
+
+
+def _load_peak(zero: Zero, weights: _ShardedWeights, partitions: int, largest: int) -> int:
+    """Bytes while the weights load. zero.Init divides each tensor as it comes; without it the engine moves the whole
+    model to the GPU, then divides it (engine.py:2096)."""
+    return weights.whole + (partitions + largest if zero.shards_on_load else weights.unsharded)
 
 
 def with_units(run: Run, units: tuple[Unit, ...], layout: ZeroLayout, state: ModelState) -> ModelState:
