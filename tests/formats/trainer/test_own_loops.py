@@ -192,6 +192,28 @@ def test_a_loop_takes_from_deepspeeds_file_what_the_engine_does() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before_it", "stage", "divides"),
+    [
+        ("", 3, False),
+        ("keep = HfDeepSpeedConfig('ds.json')\n", 3, True),
+        ("", 2, True),  # nothing divides weights under stage 2
+    ],
+)
+def test_a_loop_that_loads_before_deepspeed_is_known_has_the_whole_model_first(
+    before_it: str, stage: int, divides: bool
+) -> None:
+    batch = {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "bf16": {"enabled": True}}
+    files = {"ds.json": json.dumps({**batch, "zero_optimization": {"stage": stage}})}
+    code = DEEPSPEED.replace("model = ", f"{before_it}model = ", 1).replace(
+        "import deepspeed, torch\n",
+        "import deepspeed, torch\nfrom transformers.integrations import HfDeepSpeedConfig\n",
+    )
+    found = estimate(code, path="train.py", files=files, gpu="A100-80GB", gpus=4, isolated=True)
+    assert found.run.parallelism.zero.stage == stage
+    assert found.run.parallelism.zero.shards_on_load is divides
+
+
+@pytest.mark.parametrize(
     ("model", "length"),
     [("bert-base-cased", 512), ("FacebookAI/roberta-base", 512), ("gpt2", 1024), ("Qwen/Qwen2.5-0.5B", UNKNOWN)],
 )

@@ -24,7 +24,7 @@ def loads_before_engine(model: Value, calls: Iterable[Made]) -> bool:
     for call in calls:
         if call.source in loaded:
             return True
-        if call.last in _MAKES_IT_KNOWN or _is_training_arguments(call):
+        if call.last in _MAKES_IT_KNOWN or call.name == "deepspeed.zero.Init" or _is_training_arguments(call):
             return False
     return False
 

@@ -14,6 +14,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.lengths import lengths_of_sides, writes_targets
 from memlint.formats.trainer.python.libraries import CONFIG_READ
+from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.model import (
     PREPARES_QUANTIZED,
     Keys,
@@ -69,6 +70,7 @@ class Loop(NamedTuple):
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
+    loads_before_engine: bool = False  # `StartedProgram.loads_before_engine`
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
@@ -96,7 +98,15 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
     beside = _unmodelled_contents(seen, models, optimizers, text)
-    return Loop(keys, trained.source, beside, is_prepared(seen, trained), frozen, _own_engine(seen, trained))
+    return Loop(
+        keys,
+        trained.source,
+        unmodelled=beside,
+        prepares_quantized=is_prepared(seen, trained),
+        frozen=frozen,
+        engine=_own_engine(seen, trained),
+        loads_before_engine=loads_before_engine(trained, seen),
+    )
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
