@@ -245,7 +245,7 @@ COVERED = {
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/test_workspace.py": ("repository.rooted_files",),
     "tests/repository/test_config_reader.py": ("repository.script_index",),
-    "tests/lint/test_merge_reports.py": ("lint.repeated_findings", "lint.started_runs"),
+    "tests/lint/test_merge_reports.py": ("lint.started_runs",),
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),
@@ -253,7 +253,6 @@ COVERED = {
         *("repository.scripts.read", "repository.scripts.arguments", "repository.scripts.files"),
         "repository.scripts.start",
         *("repository.scripts.slurm", "repository.scripts.translate", "repository.scripts.known_programs"),
-        "repository.scripts.config_files",
         *("repository.scripts.values", "repository.scripts.world"),
     ),
     "tests/source/python/test_follow.py": (

@@ -1,7 +1,8 @@
 """What a config format must offer, and the values that pass between it and the engine.
 
-A format is a module of this package with the names of `Format`. It does no I/O: files that a config
-references are read through `Context.read`, models are looked up through `Context.find_model`.
+A format is a module of this package with the names of `Format`. It does no I/O: files that a config references are
+read through `Context.read`, models are looked up through `Context.find_model`, and what the repository around the
+config tells of it (its launch commands, the script that reads it) is asked of `Context.repository`.
 """
 
 from __future__ import annotations

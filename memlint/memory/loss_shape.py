@@ -16,43 +16,47 @@ _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logi
 
 
 class LossShape(NamedTuple):
-    """How the loss is computed from the hidden states. `kind` as `run.Loss.kind`.
+    """How the loss is computed from the hidden states: by the model, the trainer, the algorithm and its kernels.
 
-    `keeps_logits`: the model's output stays alive through backward. `outputs_to_fp32`: accelerate converts it.
     `upcasts_logits`: the model converts its logits to fp32 and drops those in half precision (transformers up to 4.45,
     models/llama/modeling_llama.py:1214). `copies_shifted`: the loss makes a contiguous copy of the fp32 logits of all
     tokens but the last (up to 4.48, loss/loss_utils.py, ForCausalLMLoss; from 4.49 on the labels are shifted instead).
     `in_logits_dtype`: that copy is in the model's dtype (models/opt/modeling_opt.py:1031, v4.45.2).
     """
 
-    kind: str = "plain"
-    keeps_logits: bool = False
-    outputs_to_fp32: bool = False
+    kind: str = "plain"  # as `run.Loss.kind`
+    stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
+    needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
+    # The model, up to its logits: traits of its family (`families.traits`, Family and LossTraits).
+    norm: str = "rms"
+    streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
+    drops_norm: bool = False
+    scales_input: bool = False
+    adds_bias: bool = False
     softcap: bool = False
     scales_logits: bool = False
-    label_smoothing: bool = False
+    upcasts_logits: bool = False
+    # The model's own loss, in this release.
+    shifts: bool = True  # as `families.traits.LossTraits.shifts`
     copies_shifted: bool = False
     in_logits_dtype: bool = False
-    drops_norm: bool = False  # as `families.traits.Family.drops_last_norm`
-    adds_bias: bool = False  # these two as in `families.traits.LossTraits`
-    scales_input: bool = False
-    shifts: bool = True  # as `families.traits.LossTraits.shifts`
-    norm: str = "rms"
-    upcasts_logits: bool = False
-    stage: str = ""  # "" cross entropy, logps (preference stages: log-probabilities), value (a value head)
-    streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
+    # The trainer, around the model's forward.
+    outputs_to_fp32: bool = False  # accelerate converts the model's output
+    keeps_logits: bool = False  # that output stays alive through backward
+    label_smoothing: bool = False
+    # Log-probabilities of tokens: preference and reinforcement learning.
     runs_reference: bool = False  # a reference forward runs while the policy's graph is alive
-    entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
-    gradient_apart: bool = False  # as `run.Loss.gradient_apart`
-    needs_gradient: bool = True  # else a forward under `no_grad`, which saves nothing
-    likelihood_of_chosen: bool = False
+    reference_converted: bool = True  # as `run.Loss.reference_converted`
+    likelihood_of_chosen: bool = False  # of the answers that are preferred, beside their log-probabilities
     selection: str = ""  # as `run.Loss.selection`
     scores_in_fp32: bool = True  # as `run.Loss.scores_in_fp32`, or the model returns fp32
     scores_completions: bool = False  # as `run.Loss.scores_completions`
-    labels_beside_teacher: bool = False  # as `run.Loss.labels_beside_teacher`
-    reference_converted: bool = True  # as `run.Loss.reference_converted`
+    entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
+    gradient_apart: bool = False  # as `run.Loss.gradient_apart`
+    # Distillation.
     divergence: str = ""  # as `run.Loss.divergence`
-    in_row_chunks: bool = False
+    labels_beside_teacher: bool = False  # as `run.Loss.labels_beside_teacher`
+    in_row_chunks: bool = False  # the divergence is taken of some rows at a time
 
 
 def loss_kind(run: Run) -> str:

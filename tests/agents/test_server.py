@@ -134,7 +134,7 @@ def test_a_model_outside_of_the_root_is_not_read(root: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["..", "../secret.yaml", "out", "link.yaml", "/etc/passwd", "more/../../secret.yaml"])
-def test_confined_refuses(path: str, root: Path) -> None:
+def test_confined_refuses_what_lies_outside(path: str, root: Path) -> None:
     with pytest.raises(memlint.Error, match="outside of"):
         confined(path, os.path.realpath(root))
 

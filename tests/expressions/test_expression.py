@@ -162,7 +162,7 @@ from tests.ruleset.names import NAMES, RUN, facts, value
         ("enabled(method.kind)", False),
     ],
 )
-def test_value(text: str, expected: object) -> None:
+def test_an_expression_has_its_value_or_is_refused(text: str, expected: object) -> None:
     if expected is None:
         with pytest.raises(ExpressionError):
             value(text)
@@ -350,7 +350,7 @@ def test_origin_tells_the_kind() -> None:
         ("zzzzzz()", "unknown function `zzzzzz`", "zzzzzz"),
     ],
 )
-def test_refused(text: str, message: str, marked: str) -> None:
+def test_a_refused_expression_marks_the_words_at_fault(text: str, message: str, marked: str) -> None:
     """The words that are at fault are marked: the only ones of the text, or the last."""
     with pytest.raises(ExpressionError) as caught:
         compile_expression(text, NAMES)

@@ -65,7 +65,7 @@ def call(name: str, *arguments: Any) -> Any:
         ("is_map", ({},), True),
     ],
 )
-def test_a_function(name: str, arguments: tuple[Any, ...], result: Any) -> None:
+def test_a_function_gives_a_value_of_its_type(name: str, arguments: tuple[Any, ...], result: Any) -> None:
     found = call(name, *arguments)
     assert found == result and type(found) is type(result)
 

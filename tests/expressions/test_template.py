@@ -23,7 +23,7 @@ from tests.ruleset.names import NAMES, facts
         ("", ""),
     ],
 )
-def test_render(template: str, expected: str) -> None:
+def test_a_template_is_filled_in(template: str, expected: str) -> None:
     assert render(compile_template(template, NAMES), facts()) == expected
 
 
@@ -50,5 +50,5 @@ def test_mistakes_have_a_place(template: str, start: int) -> None:
         ("x" * 601, "x" * 597 + "..."),
     ],
 )
-def test_words(value: object, expected: str) -> None:
+def test_a_value_in_words(value: object, expected: str) -> None:
     assert words(value) == expected

@@ -62,7 +62,9 @@ def test_only_numbers_are_reckoned_with(value: Any) -> None:
         (values.add, float("inf"), 1, float("inf")),
     ],
 )
-def test_arithmetic(operation: Callable[[Any, Any], Any], left: Any, right: Any, result: Any) -> None:
+def test_arithmetic_gives_a_value_of_its_type(
+    operation: Callable[[Any, Any], Any], left: Any, right: Any, result: Any
+) -> None:
     found = operation(left, right)
     assert found == result and type(found) is type(result)
 
@@ -84,7 +86,7 @@ def test_arithmetic(operation: Callable[[Any, Any], Any], left: Any, right: Any,
         ([0] * (values.MAX_ITEMS + 1), [0] * (values.MAX_ITEMS + 1), UNKNOWN),
     ],
 )
-def test_equality(left: Any, right: Any, same: Any) -> None:
+def test_equality_is_symmetric(left: Any, right: Any, same: Any) -> None:
     assert values.equal(left, right) is same
     assert values.equal(right, left) is same
     assert values.unequal(left, right) is values.negate(same)
@@ -104,7 +106,7 @@ def test_equality(left: Any, right: Any, same: Any) -> None:
         ([0] * (values.MAX_ITEMS + 1), 0, UNKNOWN),
     ],
 )
-def test_containing(whole: Any, part: Any, has: Any) -> None:
+def test_what_a_collection_or_a_text_contains(whole: Any, part: Any, has: Any) -> None:
     assert values.contains(whole, part) is has
 
 

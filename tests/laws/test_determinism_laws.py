@@ -57,19 +57,19 @@ def usual(folder: Path, name: str) -> bytes:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("seed", ["0", "1", "4294967295"])
-def test_hash_seeds(project: Path, name: str, seed: str) -> None:
+def test_hash_seeds_change_nothing(project: Path, name: str, seed: str) -> None:
     assert check(project, name, PYTHONHASHSEED=seed) == usual(project, name)
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "tr_TR.UTF-8", "de_DE.ISO-8859-1", "no_SUCH"])
-def test_locales(few: Path, locale: str) -> None:
+def test_locales_change_nothing(few: Path, locale: str) -> None:
     for name in FORMATS:
         told = check(few, name, LC_ALL=locale, LANG=locale, LANGUAGE=locale, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
         assert told == usual(few, name)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_folders(project: Path, tmp_path: Path, name: str) -> None:
+def test_the_folder_changes_nothing(project: Path, tmp_path: Path, name: str) -> None:
     elsewhere = tmp_path / "a b" / "é" / "deeper"
     shutil.copytree(project, elsewhere)
 
@@ -78,19 +78,19 @@ def test_folders(project: Path, tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2", "4"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_workers(project: Path, name: str, workers: str) -> None:
+def test_the_number_of_workers_changes_nothing(project: Path, name: str, workers: str) -> None:
     assert check(project, name, "--jobs", workers) == usual(project, name)
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_kept_results(project: Path, tmp_path: Path, name: str) -> None:
+def test_kept_results_are_those_of_a_fresh_check(project: Path, tmp_path: Path, name: str) -> None:
     for _ in range(2):  # without results, then from those that were kept
         assert check(project, name, "--cache-dir", str(tmp_path)) == usual(project, name)
     assert list(tmp_path.glob("*.results")) or name == "html"  # a page's what-if grid is not kept
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").rglob("*.yaml")), ids=lambda path: path.name)
-def test_line_ends(example: Path, project: Path) -> None:
+def test_line_ends_and_a_byte_order_mark_change_nothing(example: Path, project: Path) -> None:
     """What is found, and at which lines and columns, is the same with LF and CRLF, with and without a mark."""
     path = project / example.relative_to(ROOT / "examples")
     text = path.read_bytes()

@@ -29,12 +29,12 @@ from memlint.suppressions.waiver import Waiver
         ((Waiver(("MEM001", "MEM002"), ("zero", 0), "why", "", Origin("setting")),), "MEM001 MEM002 at /zero/0"),
     ],
 )
-def test_a_value(value: Any, text: str | None) -> None:
+def test_a_value_is_one_line_of_plain_text(value: Any, text: str | None) -> None:
     shown = value_text(value)
     assert shown == text if text is not None else "\n" not in shown and "\x1b" not in shown
 
 
-def test_an_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_origin_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     inside, outside = str(tmp_path / "memlint.yaml"), "/elsewhere/memlint.yaml"
 

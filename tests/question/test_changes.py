@@ -87,7 +87,7 @@ def test_what_the_framework_refuses_is_told(folder: Path) -> None:
         (["zero_optimization.stge=3"], "stge"),
     ],
 )
-def test_slips(folder: Path, words: list[str], message: str) -> None:
+def test_a_mistyped_change_is_refused_by_its_word(folder: Path, words: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         tried(folder, *words)
 
@@ -98,7 +98,7 @@ def test_a_file_without_a_run_has_no_variants(tmp_path: Path) -> None:
         FileWhatIf(LintRequest(StatedFacts(isolated=True), cwd=str(tmp_path)), "other.yaml")
 
 
-def test_fields() -> None:
+def test_what_is_a_field_of_a_run() -> None:
     assert is_field("batch.micro_batch_size") and is_field("parallelism.zero.stage")
     assert not any(map(is_field, ("batch", "batch.size", "cutoff_len", "")))
 

@@ -45,14 +45,16 @@ class Stream(io.StringIO):
         (False, {"FORCE_COLOR": "1", "NO_COLOR": "1"}, None, False, False),
     ],
 )
-def test_style(terminal: bool, environment: dict[str, str], option: bool | None, colour: bool, links: bool) -> None:
+def test_colour_and_links_where_terminal_environment_and_option_say_so(
+    terminal: bool, environment: dict[str, str], option: bool | None, colour: bool, links: bool
+) -> None:
     style = style_for(Stream(terminal), environment, option)
 
     assert (style.colour, style.links) == (colour, links)
 
 
 @pytest.mark.parametrize(("columns", "width"), [("", 0), ("100", 100), ("8", 40), ("999", 200), ("wide", 0)])
-def test_width(columns: str, width: int) -> None:
+def test_the_width_is_a_terminals(columns: str, width: int) -> None:
     """A stream that has no terminal behind it does not say; nothing is broken in a pipe."""
     assert style_for(Stream(True), {"COLUMNS": columns}).width == width
     assert style_for(Stream(False), {"COLUMNS": columns}).width == 0

@@ -163,7 +163,7 @@ def test_folders_of_any_depth(tmp_path: Path) -> None:
         ("a.yaml ", "a.yaml", True),
     ],
 )
-def test_patterns(pattern: str, path: str, taken: bool) -> None:
+def test_a_pattern_covers_a_path(pattern: str, path: str, taken: bool) -> None:
     assert covers(compile_globs([pattern]), path) is taken
 
 

@@ -46,7 +46,7 @@ def found(name: str, content: str) -> dict[str, tuple[tuple[int, ...], int]]:
         ("transformers-stream-generator==0.0.4", ()),
     ],
 )
-def test_requirements(line: str, version: tuple[int, ...]) -> None:
+def test_a_line_of_requirements_pins_a_release(line: str, version: tuple[int, ...]) -> None:
     assert found("requirements.txt", f"pyyaml\n{line}\n") == ({"transformers": (version, 2)} if version else {})
 
 

@@ -21,7 +21,9 @@ def test_nearest_first_without_hidden_folders_environments_and_links(tmp_path: P
 @pytest.mark.parametrize(
     ("bound", "most", "count"), [("MOST_FOLDERS", 0, 1), ("MOST_FOLDERS", 2, 3), ("MOST_FILES", 2, 2)]
 )
-def test_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, count: int) -> None:
+def test_a_walk_ends_at_its_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str, most: int, count: int
+) -> None:
     for number in range(5):
         (tmp_path / f"{number}").mkdir()
         (tmp_path / f"{number}" / "one").write_text("")

@@ -77,6 +77,7 @@ def rule(text: str) -> Rule:
     return Rule("XXX001", "x/x", "error", (), lambda: body, needs(body))
 
 
+@settings(deadline=None)
 @given(expressions(), runs(), st.fixed_dictionaries({}, optional=KEYS))
 def test_a_rule_that_is_true_is_a_candidate(text: str, run: Run, keys: dict[str, Any]) -> None:
     one, facts = rule(text), Facts(run, None, {"config": keys})

@@ -54,7 +54,7 @@ def test_a_document_is_the_same_in_a_dialect_whenever_it_is_asked_for(dialect: s
         assert (again.value, again.problems, again.dialect) == (fresh.value, fresh.problems, fresh.dialect)
 
 
-def test_places() -> None:
+def test_comments_are_at_their_lines_and_columns() -> None:
     found = comments(load(TEXT.encode(), "a.yaml")[0])
 
     assert [(comment.span.line, comment.span.column, comment.own_line) for comment in found] == [

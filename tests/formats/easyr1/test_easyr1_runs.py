@@ -170,7 +170,7 @@ def test_wrong_types_are_reported() -> None:
 
 @given(ANYTHING)
 @settings(max_examples=60, deadline=None)
-def test_nothing_raises(value: Any) -> None:
+def test_no_value_makes_parsing_raise(value: Any) -> None:
     easyr1.parse(document({"worker": value, "data": value}), known())
     easyr1.parse(document({**FILE, "worker": {"actor": value, "rollout": value, "critic": value}}), known())
     assert replace(read(FILE), {}) is not None

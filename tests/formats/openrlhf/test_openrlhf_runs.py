@@ -292,7 +292,7 @@ def test_a_switch_that_is_off_is_left_out() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.dictionaries(st.sampled_from([name for row in KEYS for name in row.names]), ANYTHING, max_size=12))
-def test_never_raises(value: dict[str, Any]) -> None:
+def test_no_value_makes_parsing_raise(value: dict[str, Any]) -> None:
     parsed = openrlhf.parse(document(value), known())
     assert len(parsed.runs) == 1
     estimate(parsed.runs[0])

@@ -83,7 +83,7 @@ ENUMS = {"anyOf": [{"enum": ["a", "b"]}, {"enum": [1, 2]}]}
         (ENUMS, "c", "wrong-type", "`key` wants one of a, b or one of 1, 2, got the string 'c'"),
     ],
 )
-def test_one_error(schema: dict[str, Any], value: Any, code: str, message: str) -> None:
+def test_an_error_becomes_one_message(schema: dict[str, Any], value: Any, code: str, message: str) -> None:
     found = issue(schema, value)
     assert (found.code, found.message) == (code, message)
 

@@ -57,7 +57,7 @@ def test_the_deepest_value_that_is_read_gets_an_answer() -> None:
         ({"infer_backend": "ktransformers"}, "removed-value", "is gone since llamafactory 0.9.5"),
     ],
 )
-def test_messages(value: Any, code: str, message: str) -> None:
+def test_a_violation_has_one_issue_at_its_value(value: Any, code: str, message: str) -> None:
     found = [issue for issue in schema_issues(value, "train.yaml", V0) if issue.code == code]
     assert len(found) == 1 and message in found[0].message
     assert found[0].pointer == tuple(value)
@@ -75,7 +75,7 @@ def test_versions_silence_what_they_still_have() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("value", [None, [], "x", 3, float("nan"), {1: 2}, {None: {}}, {"\ud800": "\udfff"}, 10**50])
-def test_nothing_raises(name: str, value: Any) -> None:
+def test_no_value_makes_validation_raise(name: str, value: Any) -> None:
     schema_issues(value, "f", name)
     schema_issues({"lora_rank": value, "zero_optimization": value, "model": value, "a": value}, "f", name)
 

@@ -230,7 +230,7 @@ def test_what_the_parser_refuses_is_reported() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(value=st.dictionaries(st.sampled_from([*SFT, "rlhf_type", "deepspeed", "use_vllm", "ENV"]), ANYTHING))
-def test_nothing_raises(value: Any) -> None:
+def test_no_value_makes_parsing_raise(value: Any) -> None:
     swift.parse(document(value), known())
 
 

@@ -568,7 +568,7 @@ def test_of_another_program_nothing_is_said_that_verls_checks_refuse(section: st
 
 @settings(max_examples=40, deadline=None)
 @given(value=st.dictionaries(st.sampled_from(["actor_rollout_ref", "data", "critic", "algorithm"]), ANYTHING))
-def test_nothing_raises(value: Any) -> None:
+def test_no_value_makes_parsing_raise(value: Any) -> None:
     verl.parse(document(value), known())
 
 

@@ -99,7 +99,7 @@ GPUS = {
 
 
 @pytest.mark.parametrize("text", GPUS)
-def test_gpus(text: str) -> None:
+def test_the_gpus_of_a_command(text: str) -> None:
     start = one(text).start
 
     assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == GPUS[text]

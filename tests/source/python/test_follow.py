@@ -60,7 +60,7 @@ from tests.source.python.following import followed, handed
         ("match 'b':\n    case 'a':\n        use(1)\n    case 'b':\n        use(2)", 2),
     ],
 )
-def test_values(code: str, value: Any) -> None:
+def test_code_hands_on_a_value(code: str, value: Any) -> None:
     assert handed(code) == value
 
 
