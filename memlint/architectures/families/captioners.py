@@ -47,7 +47,9 @@ def _language_model(
         raise UnsupportedConfig(f"no block list for the language model `{family[:60]}`")
     built = build(defaulted({**values, "model_type": family}, family))
     moved = tuple(
-        one._replace(name=prefix + one.name.removeprefix("model.") if prefix.startswith("model.") else prefix + one.name)
+        one._replace(
+            name=prefix + one.name.removeprefix("model.") if prefix.startswith("model.") else prefix + one.name
+        )
         for one in built.non_layer_weights
     )
     return built._replace(non_layer_weights=moved, stack=prefix + built.stack.removeprefix("model."))

@@ -42,7 +42,7 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
-# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward; models/esm/modeling_esm.py
+# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward
 PRE_NORM = Family(
     model_types=("roberta-prelayernorm",),
     classes=("RobertaPreLayerNormLayer",),
@@ -52,6 +52,7 @@ PRE_NORM = Family(
 XLM_ROBERTA_XL = PRE_NORM._replace(
     model_types=("xlm-roberta-xl",), classes=("XLMRobertaXLLayer",), drops_attention_alone=True
 )
+# models/esm/modeling_esm.py, apply_rotary_pos_emb
 ESM = PRE_NORM._replace(
     model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
 )
@@ -59,7 +60,9 @@ ESM = PRE_NORM._replace(
 MEGATRON = PRE_NORM._replace(
     model_types=("megatron-bert",),
     classes=("MegatronBertLayer",),
-    attention=_FP32_WEIGHTS._replace(sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True),
+    attention=_FP32_WEIGHTS._replace(
+        sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True
+    ),
 )
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
@@ -145,4 +148,24 @@ T5 = Family(
 UMT5 = T5._replace(
     model_types=("umt5",), classes=("UMT5Block",), attention=T5.attention._replace(own_position_bias=True)
 )
-ROWS = (FLORENCE2, PRE_NORM, XLM_ROBERTA_XL, ESM, MEGATRON, T5, UMT5, BERT, NOMIC, GTE, EUROBERT, DISTILBERT, MODERNBERT, MODERNBERT_DECODER, DEBERTA, MPNET, BART, MBART, WHISPER)
+ROWS = (
+    FLORENCE2,
+    PRE_NORM,
+    XLM_ROBERTA_XL,
+    ESM,
+    MEGATRON,
+    T5,
+    UMT5,
+    BERT,
+    NOMIC,
+    GTE,
+    EUROBERT,
+    DISTILBERT,
+    MODERNBERT,
+    MODERNBERT_DECODER,
+    DEBERTA,
+    MPNET,
+    BART,
+    MBART,
+    WHISPER,
+)
