@@ -49,7 +49,7 @@ CASES = {
     "scores that are clamped": ("xglm", Step("pure", False, "eager")),
     "dropout of weights that no variable holds, and a buffer in each layer": (
         "openai-gpt",
-        Step("full", False, "eager"),
+        Step("pure", False, "eager"),
     ),
     "a mask of a byte for each pair": ("mpt", Step("full", True, "eager")),
     "masks of layers with a window and without": ("granite_swa", Step("full", True, "eager")),
