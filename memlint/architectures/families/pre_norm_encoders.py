@@ -107,4 +107,4 @@ def _layer(c: ModelConfig, classes: str, before: str, inside: str) -> DecoderLay
 
 _PROJECTIONS = ("query", "key", "value")
 
-FAMILIES = {family: pre_norm_encoder for family in _FAMILIES}
+FAMILIES = dict.fromkeys(_FAMILIES, pre_norm_encoder)

@@ -42,7 +42,7 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
-# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward; models/esm/modeling_esm.py
+# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward
 PRE_NORM = Family(
     model_types=("roberta-prelayernorm",),
     classes=("RobertaPreLayerNormLayer",),
@@ -52,6 +52,7 @@ PRE_NORM = Family(
 XLM_ROBERTA_XL = PRE_NORM._replace(
     model_types=("xlm-roberta-xl",), classes=("XLMRobertaXLLayer",), drops_attention_alone=True
 )
+# models/esm/modeling_esm.py, apply_rotary_pos_emb
 ESM = PRE_NORM._replace(
     model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
 )

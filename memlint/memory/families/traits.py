@@ -69,7 +69,7 @@ class AttentionTraits(NamedTuple):
     scales_by_sinks: bool = False
     # Layers return their attention weights, so that checkpointing holds them and makes zeros as their gradient.
     returns_weights: bool = False
-    # Without checkpointing, what the layer before returned lives until the layer returns (`layer_outputs = layer(...)`).
+    # Without checkpointing, what the layer before returned lives until the layer returns (`outputs = layer(...)`).
     holds_weights_before: bool = False
     # The query projection is twice as wide. Its second half gates the output of attention: one more tensor.
     gated_query: bool = False

@@ -46,6 +46,21 @@ CASES = {
     "a dropout inside of the MLP without a cast": ("gte", Step("full", False, "sdpa")),
     "RMSNorm's weight in fp32 in a mixture of experts": ("gpt_oss", Step("pure", False, "eager")),
     "the same with norms of queries and keys": ("afmoe", Step("pure", False, "sdpa")),
+    "scores that are clamped": ("xglm", Step("pure", False, "eager")),
+    "dropout of weights that no variable holds, and a buffer in each layer": (
+        "openai-gpt",
+        Step("pure", False, "eager"),
+    ),
+    "a mask of a byte for each pair": ("mpt", Step("full", True, "eager")),
+    "masks of layers with a window and without": ("granite_swa", Step("full", True, "eager")),
+    "the same in a mixture": ("granitemoe_swa", Step("full", True, "eager")),
+    "a buffer of all positions in each layer": ("gpt_neo", Step("full", False, "eager")),
+    "GELU op by op": ("esm", Step("pure", False, "eager")),
+    "weights that the layer before returned": ("megatron-bert", Step("full", False, "eager")),
+    "dropout after attention alone": ("xlm-roberta-xl", Step("pure", False, "sdpa")),
+    "tables of each sequence": ("modernbert-decoder", Step("full", True, "sdpa")),
+    "layers with rotation and without": ("cohere_compass", Step("full", True, "sdpa")),
+    "a router that divides the chosen scores": ("kolibri1", Step("full", False, "sdpa")),
 }
 
 
