@@ -61,6 +61,7 @@ _FOLDERS = frozenset(
 )
 TUNED = "taken for a model tuned from it"
 _SIZE = r"(?<![a-z0-9.])(?:\d+x)?\d+(?:\.\d+)?[bm](?![a-z0-9])"
+_SIZE_LAST = re.compile(rf"([a-z]+)[-_](v\d(?:[-_.]\d)?)[-_]({_SIZE})")  # LLaVA's folder for vicuna-7b-v1.3
 # Names that say a family and a size but not which generation: "OpenR1-Qwen-7B" is tuned from a Qwen2.5.
 _NO_GENERATION = frozenset({"qwen", "internlm", "phi", "glm", "granite", "deepseek", "olmo", "exaone", "falcon3"})
 
@@ -145,6 +146,9 @@ def _spellings(part: str) -> Iterator[Spelling]:
     yield Spelling(literal(part), None, "the same name")
     stored = StoredWeights() if re.search(_WHOLE, part.lower()) else None
     yield Spelling(key(part), stored, "suffixes left out")
+    moved = _SIZE_LAST.fullmatch(part.lower())
+    if moved:
+        yield Spelling(literal(f"{moved[1]}-{moved[3]}-{moved[2]}"), None, "the same name, its size before its version")
     bare = unquantized(part)
     if bare:
         rule = f"quantised variant ({bare[1].method}, {bare[1].bits:g} bits)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from functools import partial
 
@@ -25,6 +26,8 @@ from memlint.rule_selectors import is_chosen
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
 from memlint.suppressions.waiver import Waiver
+
+_MEGATRON = frozenset(("tensor_model_parallel_size", "num_layers", "hidden_size"))
 
 
 class LintedFile(NamedTuple):
@@ -83,6 +86,7 @@ class FileReporter:
                 (none_if_unknown(run.model.name), run.purpose) for one in analysed.analyses for run in one.runs
             ),
             starts=tuple(dict.fromkeys(_started_configs(analysed))),
+            unread=tuple(dict.fromkeys(_unread_programs(analysed))),
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)
@@ -121,6 +125,16 @@ def _started_configs(analysed: FileAnalysis) -> Iterator[str]:
         start = analysis.document.start
         if start is not None and start.values.config and analysis.document.path == analysed.path:
             yield start.values.config
+
+
+def _unread_programs(analysed: FileAnalysis) -> Iterator[str]:
+    """The programs that a script's commands start and that no format reads."""
+    for analysis in analysed.analyses:
+        start, value = analysis.document.start, analysis.document.value
+        if start is None or analysis.format is not None or not start.program.entry:
+            continue
+        with_arguments = " with Megatron-LM's arguments" if _MEGATRON.issubset(value or ()) else ""
+        yield f"`{posixpath.normpath(start.program.entry)}`{with_arguments}"
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:

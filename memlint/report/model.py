@@ -91,7 +91,7 @@ class FileReport(NamedTuple):
 
     `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3". `starts`: the configs
     that a script's commands start as they stand. `trains`: the model and the purpose of each run, also where `runs` is
-    left out.
+    left out. `unread`: the programs that a script's commands start and that no format reads, in words.
     """
 
     path: str
@@ -105,6 +105,7 @@ class FileReport(NamedTuple):
     commanded: tuple[str, ...] = ()
     trains: tuple[tuple[str | None, str], ...] = ()
     starts: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
 class RuleFacts(NamedTuple):

@@ -40,12 +40,20 @@ def render(report: Report, style: Style = PLAIN) -> str:
     shown = (run for run in runs if run.purpose != PART or run.path not in parts)
     blocks = ["\n".join(run_lines(run, style)) for run in shown]
     blocks += [one_line(line) for file in report.files if not file.runs for line in reading_errors(file.findings)]
-    text = "\n\n".join(blocks) or "nothing to estimate: no training config among these files"
+    text = "\n\n".join(blocks) or "\n".join(_without_runs(report))
     if style.width:
         from memlint.report.wrap import wrapped  # for terminals
 
         text = wrapped(text, style.width)
     return text + "\n"
+
+
+def _without_runs(report: Report) -> Iterator[str]:
+    """Why there is nothing to estimate: programs that scripts start and that no format reads, if there are any."""
+    unread = [f"{file.path} starts {' and '.join(file.unread[:3])}" for file in report.files if file.unread]
+    if not unread:
+        yield "nothing to estimate: no training config among these files"
+    yield from (one_line(f"nothing to estimate: {started}, which memlint does not read") for started in unread)
 
 
 def run_lines(run: RunReport, style: Style) -> Iterator[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 from memlint.memory.values import Estimate, UnknownField
 from memlint.report.terminal import one_line
 
 _MODEL_FIELDS = ("model.name", "model.architecture")
+_SAYS_HOW = re.compile(r"--model(?![\w-])")  # not a program's own `--model_path`
 
 
 def words(unknown: UnknownField) -> str:
     """ "`max_length` is not set: ms-swift cuts samples at the model's own bound"."""
     text = one_line(unknown.reason)
-    if unknown.field in _MODEL_FIELDS and "--model" not in text:
+    if unknown.field in _MODEL_FIELDS and not _SAYS_HOW.search(text):
         text += " (--model NAME sizes it with a model that you name)"
     return text
 

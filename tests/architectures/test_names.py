@@ -138,3 +138,17 @@ def test_other_numbers_of_bits_and_groups(name: str, method: str, bits: int, gro
     found = names.unquantized(name)
     assert found is not None
     assert (found[1].method, found[1].bits, found[1].group_size) == (method, bits, group)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("vicuna-v1-3-7b", "vicuna7bv13"),  # of LLaVA's scripts
+        ("vicuna-v1.5-13b", "vicuna13bv15"),
+        ("Qwen2.5-7B", ""),
+        ("llava-v1.6-vicuna-7b", ""),
+    ],
+)
+def test_a_size_may_stand_behind_its_version(name: str, key: str) -> None:
+    moved = [one.key for one in names.spellings(name) if "before its version" in one.rule]
+    assert moved == ([key] if key else [])

@@ -133,6 +133,24 @@ def test_an_estimate_of_nothing_fails(folder: Path, capsys: pytest.CaptureFixtur
     assert "nothing to estimate" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--total_steps 9", "`pretrain.py`, which"),
+        (
+            "--tensor-model-parallel-size 8 --num-layers 48 --hidden-size 5120",
+            "`pretrain.py` with Megatron-LM's arguments, which",
+        ),
+    ],
+)
+def test_a_script_of_which_nothing_is_estimated_says_what_it_starts(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: str, said: str
+) -> None:
+    (folder / "run.sh").write_text(f"torchrun --nproc_per_node 8 pretrain.py --lr 1e-5 {arguments}\n")
+    assert main(["estimate", "run.sh"]) == 2
+    assert capsys.readouterr().out == f"nothing to estimate: run.sh starts {said} memlint does not read\n"
+
+
 def test_rules_of_ones_own_are_explained_and_tested(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rules").mkdir()
     fails = "".join(f"      {line}\n" for line in TRAINING.strip().splitlines())

@@ -37,3 +37,9 @@ def test_a_model_can_be_named() -> None:
     assert unknowns.words(UnknownField("model.name", "no name")) == (
         "no name (--model NAME sizes it with a model that you name)"
     )
+
+
+def test_a_program_s_own_option_is_no_word_on_how_to_name_a_model() -> None:
+    said = unknowns.words(UnknownField("model.architecture", "the commands of the repository differ in `--model_path`"))
+    assert said.endswith(" (--model NAME sizes it with a model that you name)")
+    assert unknowns.words(UnknownField("model.name", "a placeholder: give --model")) == "a placeholder: give --model"

@@ -168,6 +168,62 @@ bf16: true
 JOB = "#!/bin/bash\n#SBATCH --gres=gpu:a100_80gb:4\nsrun llamafactory-cli train sft.yaml\n"
 
 
+SKY = """\
+resources:
+  accelerators: A100-80GB:4
+num_nodes: 1
+run: |
+  llamafactory-cli train sft.yaml
+"""
+POD = """\
+apiVersion: batch/v1
+kind: Job
+spec:
+  template:
+    spec:
+      nodeSelector:
+        cloud.google.com/gke-accelerator: nvidia-a100-80gb
+      containers:
+        - name: train
+          command: ["llamafactory-cli", "train", "sft.yaml"]
+          resources:
+            limits:
+              nvidia.com/gpu: 4
+"""
+PYTORCH_JOB = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template: &pod
+        spec:
+          nodeSelector:
+            nvidia.com/gpu.product: NVIDIA-H100-80GB-HBM3
+          containers:
+            - name: pytorch
+              command: ["torchrun", "train.py", "--config", "sft.yaml"]
+              resources:
+                limits:
+                  nvidia.com/gpu: 4
+    Worker:
+      replicas: 1
+      template: *pod
+"""
+TRAIN_JOB = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+spec:
+  trainer:
+    numNodes: 2
+    command: ["torchrun", "train.py", "--config", "sft.yaml"]
+    resourcesPerNode:
+      requests:
+        nvidia.com/gpu: 8
+"""
+
+
 def headline(folder: Path, *more: str, path: str = "sft.yaml") -> str:
     """How the run of a file is read when it is asked for alone."""
     return memlint(folder, "estimate", path, *more).out.partition("\n\n")[0]
@@ -193,6 +249,42 @@ def test_the_card_and_the_gpus_of_the_job_that_starts_a_config(
     write(tmp_path, {"sft.yaml": LLAMAFACTORY, **files})
 
     assert headline(tmp_path).endswith(f"; {card}")
+
+
+@pytest.mark.parametrize(
+    ("name", "job", "card"),
+    [
+        ("sky.yaml", SKY, "4 x A100-80GB\n  launched as in sky.yaml:5"),
+        ("sky.yaml", SKY.replace("num_nodes: 1", "num_nodes: 2"), "8 x A100-80GB\n  launched as in sky.yaml:5"),
+        ("k8s/job.yaml", POD, "4 x A100-80GB\n  launched as in k8s/job.yaml:10"),
+        (
+            "k8s/job.yaml",
+            POD.replace("gke-accelerator: nvidia", "zone: nvidia"),
+            "no GPU named\n  launched as in k8s/job.yaml:10",
+        ),
+        ("other.yaml", SKY, "no GPU named"),  # no name of a job
+    ],
+)
+def test_a_task_or_a_job_in_yaml_says_the_card_and_the_gpus_of_what_it_starts(
+    tmp_path: Path, name: str, job: str, card: str
+) -> None:
+    write(tmp_path, {"sft.yaml": LLAMAFACTORY, name: job})
+
+    assert headline(tmp_path).endswith(f"; {card}")
+
+
+@pytest.mark.parametrize(
+    ("job", "card"),
+    [
+        (PYTORCH_JOB, "8 x H100-80GB"),
+        (PYTORCH_JOB.replace("spec:\n  pytorch", "spec:\n  nprocPerNode: 2\n  pytorch", 1), "4 x H100-80GB"),
+        (TRAIN_JOB, "16 x H100-80GB"),
+    ],
+)
+def test_torchrun_in_a_job_of_kubeflow_starts_a_process_for_each_gpu(tmp_path: Path, job: str, card: str) -> None:
+    write(tmp_path, {"sft.yaml": CONFIG, "train.py": "", "job.yaml": job})
+
+    assert f"; {card}" in headline(tmp_path, "--gpu", "H100-80GB")
 
 
 def test_a_job_that_asks_for_gpus_is_no_word_on_what_the_caller_names(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ def no_document(path: str) -> Document:
 
 def test_pages_that_name_another_config_are_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[str] = []
-    monkeypatch.setattr(parse, "invocations", lambda page, *others: taken.append(page) or ())
+    monkeypatch.setattr(parse, "commands", lambda page, *others: taken.append(page) or ())
     pages = {
         "/a.md": b"torchrun x.py dpo.yaml",
         "/b.md": b"torchrun x.py sft.yaml",

@@ -30,8 +30,8 @@ from memlint.repository.launch.pages import (
 from memlint.source.document import Document
 
 if TYPE_CHECKING:
+    from memlint.repository.launch.parse import Command
     from memlint.repository.launch.starts import ProgramStart
-    from memlint.source.shell.invocation import Invocation
 
 MOST_STARTS = 200  # commands of one page
 MOST_KEPT = 64  # configs: the checked one, and those that it names
@@ -63,7 +63,7 @@ class LaunchIndex:
         self._others: dict[str, bytes] | None = None
         self._naming = lru_cache(MOST_KEPT)(lambda name: tuple(self.pages_with(name)))
         self._on_pages = lru_cache(MOST_KEPT)(self._launches_on_pages)
-        self._of_script = lru_cache(MOST_KEPT)(self._script_invocations)  # asked for launches, and for starts
+        self._of_script = lru_cache(MOST_KEPT)(self._script_commands)  # asked for launches, and for starts
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
         self._ends: frozenset[str] | None = None  # of the tracked files: see `_ends`
@@ -108,7 +108,7 @@ class LaunchIndex:
             from memlint.repository.launch.starts import COMMAND, starts_among  # where a script has a command line
 
             text = self._texts[page].decode("utf-8", "replace")
-            found = starts_among(self._invocations(page, text, COMMAND), page, text, self._names)
+            found = starts_among(self._commands(page, text, COMMAND), page, text, self._names)
             self._starts[page] = tuple(islice(found, MOST_STARTS))
         return self._starts[page]
 
@@ -186,23 +186,21 @@ class LaunchIndex:
 
             text = self._texts[page].decode("utf-8", "replace")
             by_config: dict[str, list[Launch]] = {}
-            for config, launch in launches_among(self._invocations(page, text), page, text, self._names):
+            for config, launch in launches_among(self._commands(page, text), page, text, self._names):
                 by_config.setdefault(config, []).append(launch)
             self._by_page[page] = by_config
         return self._by_page[page]
 
-    def _invocations(self, page: str, text: str, start: re.Pattern[str] | None = None) -> Iterable[Invocation]:
-        """The programs that a page's commands start. `start`: as for `parse.invocations`; a script needs none."""
-        from memlint.repository.launch.parse import invocations
+    def _commands(self, page: str, text: str, start: re.Pattern[str] | None = None) -> Iterable[Command]:
+        """The programs that a page's commands start. `start`: as for `parse.commands`; a script needs none."""
+        from memlint.repository.launch.parse import commands
 
-        return (
-            self._of_script(page, text) if is_script(page) else invocations(page, text, self._names, self._text, start)
-        )
+        return self._of_script(page, text) if is_script(page) else commands(page, text, self._names, self._text, start)
 
-    def _script_invocations(self, page: str, text: str) -> tuple[Invocation, ...]:
-        from memlint.repository.launch.parse import invocations
+    def _script_commands(self, page: str, text: str) -> tuple[Command, ...]:
+        from memlint.repository.launch.parse import commands
 
-        return tuple(invocations(page, text, self._names, self._text))
+        return tuple(commands(page, text, self._names, self._text))
 
 
 def _ends(path: str) -> tuple[str, ...]:

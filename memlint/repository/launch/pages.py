@@ -28,6 +28,10 @@ _WITH_STEPS = (
     r"|\.github/workflows/[^/]+|[^/]*(?:sky|job|sweep|pod|deploy)[^/]*\.ya?ml|(?:k8s|kubernetes|helm)/.*\.ya?ml"
     r"|[^/]+\.ipynb)$"
 )
+# SkyPilot's tasks and Kubernetes' jobs, by the names that they usually have.
+_JOBS = re.compile(
+    r"(?:^|/)(?:[^/]*(?:sky|job|pod|deploy|k8s|kube)[^/]*|(?:skypilot|kubernetes|helm|manifests)/(?:.*/)?[^/]*)\.ya?ml$"
+)
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
 _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--config[ =]"
@@ -69,8 +73,8 @@ class TrackedNames(NamedTuple):
 
 
 def may_hold_commands(name: str) -> bool:
-    """Whether files with this name usually contain commands: scripts, Makefiles, Markdown pages."""
-    return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES
+    """Whether files with this name usually contain commands: scripts, Makefiles, Markdown pages, jobs."""
+    return name.endswith(_SUFFIXES) or posixpath.basename(name) in _NAMES or is_job(name)
 
 
 def says_launchers(text: str) -> bool:
@@ -96,6 +100,11 @@ def is_script(name: str) -> bool:
     return name.endswith(SHELL)
 
 
+def is_job(name: str) -> bool:
+    """Whether a file of this name may be a task of SkyPilot or a job of Kubernetes."""
+    return _JOBS.search(name) is not None
+
+
 def names_config(data: bytes, config: str) -> bool:
     """Whether a file with these contents has the name of `config`."""
     return posixpath.basename(config).encode("utf-8", "replace") in data
@@ -106,7 +115,7 @@ def may_launch_any(name: str, data: bytes) -> bool:
     variable, or calls a script."""
     return (
         re.search(_BRACED, data) is not None
-        or (is_script(name) and re.search(rb"\$[{\w]", data) is not None)
+        or ((is_script(name) or is_job(name)) and re.search(rb"\$[{\w]", data) is not None)
         or re.search(_SCRIPT_WITH_ARGUMENTS, data) is not None
     )
 

@@ -5,8 +5,8 @@ them.
 two facts that a Trainer's file lacks: the engine, and the number of GPUs. Only tracked files are read, once for a
 repository and up to a bound, and only for a config that leaves one of the two open.
 
-Scripts and recipes are followed as a whole, with their variables and the scripts that they call. In pages and in a
-config's comments, each command is followed by itself.
+Scripts and recipes are followed as a whole, with their variables and the scripts that they call, and so are the
+commands of a job in YAML. In pages and in a config's comments, each command is followed by itself.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from memlint._record import NamedTuple
 from memlint.formats.base import PROCESS_LAUNCHERS, Launch
-from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_script
+from memlint.repository.launch.pages import CONFIGS, TrackedNames, is_job, is_script
 from memlint.repository.launch.snippets import COMMAND, snippets
-from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options, overrides
-from memlint.repository.scripts.embedded import holds_recipes, recipes
+from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, options, overrides
+from memlint.repository.scripts.commands import command as launch_command
+from memlint.repository.scripts.embedded import commands_in_yaml, holds_recipes, recipes
 from memlint.repository.scripts.slurm import Job, job
 from memlint.repository.scripts.values import value_of
 from memlint.repository.scripts.world import UNKNOWN, visible_devices, world
+from memlint.source import load
 from memlint.source.shell.interpreter import Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.text import Word
@@ -50,6 +53,13 @@ _OF_MODULES = {"axolotl.cli.train": "axolotl"}  # module started with `python -m
 Read = Callable[[str], "str | None"]
 
 
+class Command(NamedTuple):
+    """A program that a file's commands start. `job`: what the job around it asks for; a page may show several."""
+
+    invocation: Invocation
+    job: Job | None = None
+
+
 def _no_text(name: str) -> str | None:
     return None
 
@@ -59,56 +69,59 @@ def launches_in_text(
 ) -> tuple[tuple[str, Launch], ...]:
     """(config, launch) for each config that a command in the file `name` launches. `read`: reads a tracked file's text,
     by its name."""
-    return launches_among(invocations(name, text, tracked, read), name, text, tracked)
+    return launches_among(commands(name, text, tracked, read), name, text, tracked)
 
 
 def launches_among(
-    found: Iterable[Invocation], name: str, text: str, tracked: TrackedNames
+    found: Iterable[Command], name: str, text: str, tracked: TrackedNames
 ) -> tuple[tuple[str, Launch], ...]:
     """The same of the programs that the file's commands start."""
     text = text.replace("\r\n", "\n")
-    asked = _job(name, text)
-    card = asked.card if asked is not None else ""
-    card_line = _line(text, asked.card_at) if asked is not None and card else 0
     launches = (
-        (config, launch._replace(path=name, line=_line(text, one.at.start), card=card, card_line=card_line))
+        (config, _placed(launch, one, name, text))
         for one in found
-        for config, launch in launches_of_invocation(one, folders_of(name, one.folder, tracked.root), tracked, asked)
+        for config, launch in launches_of_command(one, folders_of(name, one.invocation.folder, tracked.root), tracked)
     )
     return tuple(islice(launches, MOST_LAUNCHES))
+
+
+def _placed(launch: Launch, command: Command, name: str, text: str) -> Launch:
+    """The launch with its place in the file `name`, and with the card of its job."""
+    launch = launch._replace(path=name, line=_line(text, command.invocation.at.start))
+    if command.job is None or not command.job.card:
+        return launch
+    return launch._replace(card=command.job.card, card_line=_line(text, command.job.card_at))
 
 
 def _line(text: str, at: int) -> int:
     return text.count("\n", 0, at) + 1
 
 
-def _job(name: str, text: str) -> Job | None:
-    """What a script asks Slurm for. A page may show several jobs."""
-    return job(text) if is_script(name) else None
-
-
-def invocations(
+def commands(
     name: str, text: str, tracked: TrackedNames, read: Read, start: re.Pattern[str] | None = None
-) -> Iterator[Invocation]:
+) -> Iterator[Command]:
     """The programs that the commands of a file start. `start`: matches the beginning of a command in a page; by
     default, of one that may launch a config."""
     text = text.replace("\r\n", "\n")
     path = posixpath.join(tracked.root, name)
-    surroundings = _surroundings(name, tracked, read, _job(name, text))
-    for sources in _scripts(path, text, start or COMMAND):
-        follower = Interpreter(path, surroundings)
+    for sources, asked in _scripts(path, text, start or COMMAND):
+        follower = Interpreter(path, _surroundings(name, tracked, read, asked))
         follower.follow_all(sources, posixpath.dirname(path))
-        yield from follower.invocations
+        yield from (Command(one, asked) for one in follower.invocations)
 
 
-def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[Iterable[Source]]:
-    """The scripts in a file, each as the sequence of texts that one shell reads."""
+def _scripts(path: str, text: str, start: re.Pattern[str]) -> Iterator[tuple[Iterable[Source], Job | None]]:
+    """The scripts in a file, each as the sequence of texts that one shell reads, and the job that it is of."""
     if is_script(path):
-        yield (Source.of_file(path, text),)
+        yield (Source.of_file(path, text),), job(text)
     elif holds_recipes(path):
-        yield from ((Source(part.text),) for part in recipes(path, text))
+        yield from (((Source(part.text),), None) for part in recipes(path, text))
+    elif is_job(path):
+        documents = load(text.encode("utf-8", "replace"), path)
+        parts = (part for document in documents for part in commands_in_yaml(document))
+        yield from (((Source(part.text),), part.job) for part in parts)
     else:
-        yield map(Source, snippets(path, text, start))
+        yield map(Source, snippets(path, text, start)), None
 
 
 def _surroundings(name: str, tracked: TrackedNames, read: Read, asked: Job | None) -> Surroundings:
@@ -149,17 +162,17 @@ def folders_of(name: str, entered: str, root: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys("" if one == "." else one for one in (*inside, *above)))
 
 
-def launches_of_invocation(
-    invocation: Invocation, folders: tuple[str, ...], tracked: TrackedNames, asked: Job | None
+def launches_of_command(
+    command: Command, folders: tuple[str, ...], tracked: TrackedNames
 ) -> Iterator[tuple[str, Launch]]:
     """(file, launch) for each config that the program's arguments name; under a launcher also for the program's file.
 
-    The launch has no path, line and card yet. `asked`: what the job around it asks for.
+    The launch has no path, line and card yet.
     """
-    launched = _launched(invocation.words)
+    launched = _launched(command.invocation.words)
     if launched is None or launched.program is None or _is_prose(launched):
         return
-    launch = _described(launched, invocation, folders, tracked, asked)
+    launch = _described(launched, command.invocation, folders, tracked, command.job)
     launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
     configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
     over = launch._replace(options=tuple(_options_over(launched.arguments))) if any(configs.values()) else launch
@@ -191,7 +204,7 @@ def _launched(words: Sequence[Word]) -> LaunchCommand | None:
     """The launch in a command, or in the end of it, as an unknown wrapper may come before it."""
     for index, word in enumerate(words):
         if posixpath.basename(word.text) in LAUNCHER_WORDS or word.text.startswith("python"):
-            found = command(words[index:])
+            found = launch_command(words[index:])
             if found is not None and found.launcher == "python" and found.is_module and found.program is not None:
                 found = found._replace(launcher=_OF_MODULES.get(found.program.text, "python"))
             if found is not None and found.launcher != "python":

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.repository.launch.pages import HINTS, TrackedNames, is_script
-from memlint.repository.launch.parse import Read, folders_of, invocations
+from memlint.repository.launch.parse import Command, Read, commands, folders_of
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, command, options
 from memlint.repository.scripts.followed import command_line
 from memlint.repository.scripts.world import world
@@ -46,13 +46,13 @@ def starts_in_text(name: str, text: str, tracked: TrackedNames, read: Read) -> I
 
     Commands of pages with unknown options (`--model <name>`) are skipped: they stand for any.
     """
-    return starts_among(invocations(name, text, tracked, read, COMMAND), name, text, tracked)
+    return starts_among(commands(name, text, tracked, read, COMMAND), name, text, tracked)
 
 
-def starts_among(found: Iterable[Invocation], name: str, text: str, tracked: TrackedNames) -> Iterator[ProgramStart]:
+def starts_among(found: Iterable[Command], name: str, text: str, tracked: TrackedNames) -> Iterator[ProgramStart]:
     """The same of the programs that the file's commands start."""
     lines = Lines(text.replace("\r\n", "\n"))
-    for one in found:
+    for one in (started.invocation for started in found):
         launched = _launched(one.words, is_script(name))
         if launched is None or launched.program is None:
             continue

@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -84,11 +84,13 @@ def commands_in_yaml(document: Document) -> Iterator[Part]:
 
 
 class _Around(NamedTuple):
-    """The facts in the YAML above a script: environment variables, and the card of the nodes that may run it."""
+    """The facts in the YAML above a script: environment variables, the card of the nodes that may run it, and how many
+    nodes run it together."""
 
     variables: Mapping[str, Any] = {}
     card: str = ""
     card_at: int = 0
+    nodes: int = 1
 
 
 def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth: int) -> Iterator[Part]:
@@ -100,6 +102,7 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
         return
     if not isinstance(value, dict):
         return
+    around = _with_nodes(around, value)
     own = {**around.variables, **_environment(value.get("envs")), **_environment(value.get("env"))}
     around = around._replace(variables=own, **_selected_card(document, value, path))
     if isinstance(value.get("run"), str):
@@ -109,10 +112,31 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     if words:
         text = _exported(own) + tuple(piece for word in words for piece in word)
         gpus = _kubernetes_gpus(value)
-        yield Part(text, Job(1, gpus, 1, 1, around.card, around.card_at) if gpus else None)
+        nodes = around.nodes
+        yield Part(text, Job(nodes, gpus, nodes, 1, around.card, around.card_at) if gpus else None)
     for key, one in value.items():
         if isinstance(one, (dict, list)) and isinstance(key, str):
             yield from _in_yaml(document, one, (*path, key), around, depth + 1)
+
+
+def _with_nodes(around: _Around, value: Mapping[str, Any]) -> _Around:
+    """The nodes of Kubeflow's jobs, which tell `torchrun` its processes in variables: `numNodes` of a TrainJob's
+    trainer, the replicas of a PyTorchJob (docs of Kubeflow Trainer 2.0, `PET_NNODES`, `PET_NPROC_PER_NODE`)."""
+    replicas, trainer = value.get("pytorchReplicaSpecs"), value.get("trainer")
+    if isinstance(replicas, dict):
+        counts = [one.get("replicas", 1) for one in replicas.values() if isinstance(one, dict)]
+        return _of_nodes(around, counts, value.get("nprocPerNode"))
+    if isinstance(trainer, dict) and not {"command", "args"}.isdisjoint(trainer):
+        return _of_nodes(around, [trainer.get("numNodes", 1)], trainer.get("numProcPerNode"))
+    return around
+
+
+def _of_nodes(around: _Around, counts: Sequence[Any], processes: Any) -> _Around:
+    if not all(isinstance(one, int) and one > 0 for one in counts):
+        return around
+    nodes = sum(counts) or 1
+    told = {"PET_NNODES": nodes, "PET_NPROC_PER_NODE": "auto" if processes is None else processes}
+    return around._replace(nodes=nodes, variables={**around.variables, **told})
 
 
 def _environment(value: Any) -> dict[str, Any]:
@@ -226,8 +250,8 @@ def _named_at(document: Document, path: Path, name: Any) -> dict[str, Any]:
 
 
 def _kubernetes_gpus(value: Mapping[str, Any]) -> int:
-    """A container's `resources: {limits: {nvidia.com/gpu: 8}}`."""
-    resources = value.get("resources")
+    """A container's `resources: {limits: {nvidia.com/gpu: 8}}`, a TrainJob's `resourcesPerNode`."""
+    resources = value.get("resources", value.get("resourcesPerNode"))
     for kind in ("limits", "requests"):
         asked = resources.get(kind) if isinstance(resources, dict) else None
         for key in _GPU_KEYS:

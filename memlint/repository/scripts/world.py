@@ -10,6 +10,7 @@ from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.slurm import Job
 from memlint.source.shell.text import Text, Where, Word, known
 
+_PROCESSES = "PET_NPROC_PER_NODE"  # torch 2.13 distributed/run.py: `PET_...` stand for options that are not given
 _NUMBER = re.compile(r"[1-9]\d{0,4}")
 _DEVICES = re.compile(r"\s*\d+\s*(?:,\s*\d+\s*)*,?\s*")
 
@@ -124,8 +125,13 @@ def _nodes(command: LaunchCommand) -> int:
 def _torchrun(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
     option = command.option("nproc_per_node")
     each = _number(option)
-    if option is not None and option.values and option.values[0].known in ("gpu", "auto"):
+    told = option.values[0].known if option is not None and option.values else known(variables.get(_PROCESSES, ()))
+    if told in ("gpu", "auto"):
         return None
+    if option is None and _PROCESSES in variables:
+        each = _variable(variables, _PROCESSES)
+        nodes = _nodes(command) if command.option("nnodes") else _variable(variables, "PET_NNODES")
+        return World(each * nodes, each)
     if each is None:
         return World(_nodes(command), 1, command.program.at if command.program else None)  # torchrun's default is one
     return World(each * _nodes(command), each, _at(option))
