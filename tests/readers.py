@@ -548,6 +548,7 @@ FORKS: Mapping[str, Fork] = {
         "auto",
         {_FACTORY_COPY: _dataclass(_FACTORY_FIELD, "lora_rank: Union[int, str] = 8")},
     ),
+    "Axolotl's switch": Fork("axolotl", "save_safetensors", False, _model("save_safetensors: bool | None = True")),
     "Axolotl's key": Fork("axolotl", "sequence_lenn", 8, _model("sequence_lenn: int | None = None")),
     "Axolotl's type": Fork("axolotl", "sequence_len", "auto", _model("sequence_len: int | str = 512")),
     "Axolotl's word": Fork("axolotl", "lr_scheduler", "own", _model("lr_scheduler: Literal['own'] | None = None")),

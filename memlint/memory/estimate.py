@@ -183,7 +183,7 @@ def _models(run: Run, placed: PlacedModel) -> _Models:
 
 def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
     """The other, frozen models that the run loads, placed by its engine."""
-    if not run.method.extra_models:
+    if run.method.extra_models == ():
         return ()
     from memlint.memory.frozen_models import frozen_models
 

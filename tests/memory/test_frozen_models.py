@@ -80,6 +80,11 @@ def test_a_model_of_unknown_size_leaves_no_figure() -> None:
     assert "large" in found.unknown[0].reason
 
 
+def test_models_that_nobody_names_leave_no_figure() -> None:
+    found = estimate(named(reference(), method__extra_models=UNKNOWN))
+    assert [one.field for one in found.unknown] == ["method.extra_models"]
+
+
 def test_the_policys_own_settings_do_not_reach_it() -> None:
     plain, split = named(reference()), replace(named(reference()), {"precision.embeddings_dtype": "float32"})
     assert others(plain) == others(split)

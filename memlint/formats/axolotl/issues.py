@@ -63,8 +63,9 @@ def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
     if not theirs or issue.code in KEY_NAME_CODES:
         return bool(theirs)
     value = config.section.value.get(key)
-    takes_text = isinstance(value, str) and re.search(r"\bstr\b", theirs) is not None and "Literal" not in theirs
-    return takes_text or f'"{value}"' in theirs.replace("'", '"')
+    kind = "str" if isinstance(value, str) else "bool" if isinstance(value, bool) else ""
+    takes_any = kind and re.search(rf"\b{kind}\b", theirs) is not None and "Literal" not in theirs
+    return bool(takes_any) or f'"{value}"' in theirs.replace("'", '"')
 
 
 _CHECKED = (0, 5)  # releases before checked other types (0.4, utils/config/models/input/v0_4_1) or none (0.3)

@@ -89,9 +89,11 @@ def test_text_that_spells_nothing_the_parser_takes(key: str, value: str) -> None
     assert "TrlParser refuses it" in found.message
 
 
-def test_text_for_a_number_that_hfargumentparser_passes_on() -> None:
-    """A program of alignment-handbook's kind reads TRL's arguments with a parser of transformers."""
-    python = 'H4ArgumentParser((DPOConfig,)).parse_yaml_file("train.yaml")\n'
+@pytest.mark.parametrize("file", ["train.yaml", "other.yaml"])
+def test_text_for_a_number_that_hfargumentparser_passes_on(file: str) -> None:
+    """A program of alignment-handbook's kind reads TRL's arguments with a parser of transformers; so it does where it
+    names no file, if the repository has no other parser."""
+    python = f'H4ArgumentParser((DPOConfig,)).parse_yaml_file("{file}")\n'
     (found,) = [one for one in issues({**TRL, "max_steps": "auto"}, python) if one.pointer == ("max_steps",)]
     assert "HfArgumentParser passes it on" in found.message
 
