@@ -27,8 +27,8 @@ def advice(
     run: Run, before: Estimate, estimator: Estimator, express: Express = lambda *_: (), more_cards: bool = True
 ) -> tuple[Fix, ...]:
     """Nothing to write into the file: the allocator's setting that makes a tight run fit, a release of transformers
-    that quantises experts, the order of two calls in a script, how many cards of its own with ZeRO-3 or FSDP (`more_cards`), and the smallest common card
-    that holds the run as it is."""
+    that quantises experts, the order of two calls in a script, how many cards of its own with ZeRO-3 or FSDP
+    (`more_cards`), and the smallest common card that holds the run as it is."""
     told = (*_segments(run, before, estimator), *_release(run, before, estimator), *_order(run, before, estimator))
     if run.purpose != "train":
         return (*told, *_spread(run, before, estimator), *_card(before))

@@ -251,7 +251,7 @@ def refused_text(issue: Issue, value: str, config: TrainerConfig) -> Issue | Non
 def _converts_nothing(config: TrainerConfig) -> bool:
     """Whether the program that reads the file makes an HfArgumentParser, or a relative of it, and no TrlParser; where
     nothing tells which program that is, whether all of the repository's do."""
-    parsers = config_reader(config).parsers or config.context.argument_parsers()
+    parsers = config_reader(config).parsers or config.context.repository.argument_parsers()
     return bool(parsers) and "TrlParser" not in parsers
 
 
