@@ -169,6 +169,10 @@ class RepositoryFacts:
         """The messages of errors that argument classes of a copy of LLaMA-Factory in it raise."""
         return frozenset()
 
+    def own_functions(self, below: str) -> frozenset[str]:
+        """The names of the functions that its Python defines in files whose path has the folders `below`."""
+        return frozenset()
+
     def own_words(self) -> frozenset[tuple[str, str]]:
         """(argument, word) of each comparison in its Python: ("adapter", "llora")."""
         return frozenset()

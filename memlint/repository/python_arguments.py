@@ -30,6 +30,7 @@ _TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
 # Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
+_FUNCTION = re.compile(rb"^[ \t]*def (\w+)\(", re.MULTILINE)
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
 _ARGUMENTS = (
     *(b"adapter", b"attn_implementation", b"finetuning_type", b"loss_type", b"lr_scheduler", b"optim", b"stage"),
@@ -115,6 +116,11 @@ class Python:
         """The messages of errors that the argument classes of a copy of LLaMA-Factory raise."""
         texts = (text for path, text in self._texts.get() if "/hparams/" in path)
         return frozenset(words.decode("utf-8", "replace") for text in texts for words in _REFUSAL.findall(text))
+
+    def functions(self, below: str) -> frozenset[str]:
+        """The names of the functions that files whose path has the folders `below` define."""
+        texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
+        return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
 
     @cached_property
     def compared(self) -> frozenset[tuple[str, str]]:

@@ -245,6 +245,9 @@ class Workspace(RepositoryFacts):
     def own_refusals(self) -> frozenset[str]:
         return self._survey.get().refusals
 
+    def own_functions(self, below: str) -> frozenset[str]:
+        return self._survey.get().functions(below)
+
     def own_words(self) -> frozenset[tuple[str, str]]:
         return self._survey.get().compared
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.axolotl.checks import skips_rule
 from memlint.formats.axolotl.config import AxolotlConfig, config_of
 from memlint.formats.axolotl.issues import axolotl_issues, has_copy
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
@@ -27,7 +28,7 @@ from memlint.formats.without_training import apply_without_training
 from memlint.run import Run
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "unjudged"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
 
 DIALECT = "yaml11"
 

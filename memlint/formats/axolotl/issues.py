@@ -46,12 +46,12 @@ def _with_severity_here(issue: Issue, config: AxolotlConfig) -> Issue | None:
     return issue._replace(severity="warning") if issue.severity == "error" else issue
 
 
-_SCHEMAS = "axolotl/utils/schemas"  # where Axolotl and its forks declare their keys
+SCHEMAS_OF_COPIES = "axolotl/utils/schemas"  # where Axolotl and its forks declare their keys
 
 
 def has_copy(context: Context) -> bool:
     """Whether a copy of Axolotl is in the repository."""
-    return bool(context.repository.field_annotations("sequence_len", _SCHEMAS))
+    return bool(context.repository.field_annotations("sequence_len", SCHEMAS_OF_COPIES))
 
 
 def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
@@ -59,7 +59,7 @@ def _is_of_a_copy(issue: Issue, config: AxolotlConfig) -> bool:
     key = issue.pointer[0] if len(issue.pointer) == 1 else ""
     if not isinstance(key, str) or not key:
         return False
-    theirs = config.context.repository.field_annotations(key, _SCHEMAS)
+    theirs = config.context.repository.field_annotations(key, SCHEMAS_OF_COPIES)
     if not theirs or issue.code in KEY_NAME_CODES:
         return bool(theirs)
     value = config.section.value.get(key)
