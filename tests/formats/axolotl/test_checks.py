@@ -17,8 +17,8 @@ RULES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((RO
 FSDP2 = (
     "base_model: Qwen/Qwen2.5-1.5B\ndatasets: [{path: tatsu-lab/alpaca, type: alpaca}]\nsequence_len: 1024\n"
     "micro_batch_size: 1\ngradient_accumulation_steps: 4\nnum_epochs: 1\noptimizer: adamw_torch\n"
-    "learning_rate: 0.0001\nadapter: qlora\nlora_r: 8\nload_in_4bit: true\nbf16: true\noutput_dir: out\nfsdp_version: 2\n"
-    "fsdp_config: {cpu_ram_efficient_loading: true}\n"
+    "learning_rate: 0.0001\nadapter: qlora\nlora_r: 8\nload_in_4bit: true\nbf16: true\noutput_dir: out\n"
+    "fsdp_version: 2\nfsdp_config: {cpu_ram_efficient_loading: true}\n"
 )
 CHECK = "    def check_fsdp2_cpu_ram_efficient_loading_w_4bit(cls, data): ...\n"
 COPY = "from pydantic import BaseModel\nclass AxolotlInputConfig(BaseModel):\n    sequence_len: int = 512\n"
