@@ -42,13 +42,23 @@ _REFUSALS: Mapping[str, str] = {
 }
 
 
+# The release that first refuses what a rule says, of those from 0.7.1 to 0.9.5 (hparams/*.py): not the first of all.
+_REFUSED_SINCE: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("LLF011", "LLF021"), (0, 8, 2)),
+    **dict.fromkeys(("LLF022", "LLF024", "LLF025", "LLF036", "LLF039", "LLF043"), (0, 8, 3)),
+    **dict.fromkeys(("LLF027", "LLF038"), (0, 9)),
+    "LLF028": (0, 9, 3),
+    "LLF046": (0, 9, 4),
+}
 _FREEZES = "freeze_language_model"
 
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
-    """Whether `rule` says nothing of this document: another project's program reads it, or a copy of LLaMA-Factory in
-    the repository that does not refuse it, or may train a part of its own (PEF027)."""
+    """Whether `rule` says nothing of this document: another project's program reads it, a release that does not refuse
+    it yet, or a copy of LLaMA-Factory in the repository that does not, or may train a part of its own (PEF027)."""
     if rule.startswith("LLF") and is_relative(document, context):
+        return True
+    if () < context.versions.get("llamafactory", ()) < _REFUSED_SINCE.get(rule, ()):
         return True
     if rule == "PEF027" and _FREEZES in document.value and has_copy(context):
         return True

@@ -1,0 +1,28 @@
+"""Rules that state what LLaMA-Factory refuses, and the release that first does."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.formats.llamafactory.issues import _REFUSED_SINCE
+from memlint.ruleset import examples
+from memlint.ruleset.folder import read_document
+from memlint.ruleset.rule_file import parse_rule
+from memlint.shipped_data import folder
+
+BEFORE = {(0, 8, 2): "0.8.1", (0, 8, 3): "0.8.2", (0, 9): "0.8.3", (0, 9, 3): "0.9.2", (0, 9, 4): "0.9.3"}
+
+
+@pytest.mark.parametrize("rule", sorted(_REFUSED_SINCE))
+def test_a_release_before_the_check_is_not_said_to_refuse(rule: str) -> None:
+    document = read_document(f"{folder('rules')}/llamafactory/{rule}.yaml", f"llamafactory/{rule}.yaml")
+    first = next(one for one in examples.examples(document) if one.expected == "fails")
+    since = _REFUSED_SINCE[rule]
+
+    def problem(release: str) -> str:
+        versions = {"versions": {"llamafactory": release}}
+        (outcome,) = examples.run(parse_rule(document), (first._replace(fields={**first.fields, **versions}),))
+        return outcome.problem
+
+    assert problem(".".join(map(str, since))) == ""
+    assert "the rule is silent" in problem(BEFORE[since])
