@@ -56,8 +56,8 @@ def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
         return least._replace(unknown=(*least.unknown, *found.unknown))
     read = tuple(_figures(one.label, other) for one, other in tried)
     _, most = max(tried, key=lambda pair: pair[1].device_bytes or 0)
-    if len({(one.device_bytes, one.device_low_bytes, one.device_high_bytes) for one in read}) == 1:
-        return most
+    if len(read) > 1 and len({(one.device_bytes, one.device_low_bytes, one.device_high_bytes) for one in read}) == 1:
+        return most  # it does not matter which of them holds
     if len({other.verdict for _, other in tried}) == 1:
         low = min(one.device_low_bytes or 0 for one in read)
         return most._replace(device_low_bytes=low, readings=read)

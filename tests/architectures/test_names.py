@@ -43,7 +43,7 @@ TUNED = {
 }
 STRANGERS = [
     "someone/Other-LLaMA-2.7B",
-    "Salesforce/blip2-opt-2.7b",
+    "Salesforce/blip2-flan-t5-xl",
     "someone/OpenR2-Qwen-7B",
     "someone/Other-Mamba-Falcon3-7B",
     "replit/replit-code-v1_5-3b",

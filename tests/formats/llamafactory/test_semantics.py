@@ -382,12 +382,12 @@ def test_json_configs_are_beyond_the_newest_version() -> None:
         '{"model_name_or_path": "llama", "stage": "sft", "finetuning_type": "lora", "template": "qwen", "dataset": "d"}'
     )
     given = document(text, "/repo/train.json")
-    handed = {"launch_commands": lambda path: (Launch(launcher="llamafactory-cli"),)}
-    assert [issue.code for issue in llamafactory.parse(given, context()._replace(**handed)).issues] == [
+    handed = context().repository.but(launch_commands=lambda path: (Launch(launcher="llamafactory-cli"),))
+    assert [issue.code for issue in llamafactory.parse(given, context()._replace(repository=handed)).issues] == [
         "unreadable-config"
     ]
     assert not llamafactory.parse(given, context()).issues  # a script may load it
-    older = context(versions={"llamafactory": (0, 9, 4)})._replace(**handed)
+    older = context(versions={"llamafactory": (0, 9, 4)})._replace(repository=handed)
     assert not llamafactory.parse(given, older).issues
 
 
