@@ -9,7 +9,7 @@ import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
 from memlint.findings import reading_errors
 from memlint.hardware.named import REQUESTED
-from memlint.memory.readings import doubt
+from memlint.memory.readings import doubt, in_words
 from memlint.memory.values import Assumption, Estimate, Phase, component_words
 from memlint.report.model import PART, Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line
@@ -170,6 +170,8 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {style.paint(verdict_of(run), role)}: {figures}"
     else:
         yield f"  on the card {figures}"
+    if estimate.readings and estimate.verdict != "unknown":
+        yield f"  whichever holds: {in_words(estimate.readings)}"
     if found.usable and card_figures.words_of(estimate) == "barely fits":
         yield f"  {card_figures.why_barely(found)}"
     if estimate.fits_on and estimate.verdict != "fits" and not estimate.readings:

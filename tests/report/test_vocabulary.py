@@ -299,6 +299,13 @@ def test_figures_of_readings_are_said_once_and_what_decides(tmp_path: Path) -> N
     assert "unknown parallelism.engine: launcher not known (--with FILE names the launch file)\n" in said
 
 
+def test_figures_of_readings_that_agree_are_said_below_the_verdict(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(OF_A_TRAINER.format(batch=1) + "deepspeed: zero2_config.json\n")
+    said = memlint(tmp_path, "estimate", "run.yaml", "--gpu", "B200", "--gpus", "8", "--isolated").out
+    (line,) = [line for line in said.splitlines() if line.startswith("  whichever holds: ")]
+    assert re.fullmatch(r"  whichever holds: \S+ GiB \(.+\) with ZeRO-2, offloaded, \S+ GiB \(.+\) with ZeRO-2", line)
+
+
 def test_a_row_has_the_range_of_all_readings(tmp_path: Path) -> None:
     for name in ("first.yaml", "second.yaml"):
         (tmp_path / name).write_text(OF_A_TRAINER.format(batch=4))
