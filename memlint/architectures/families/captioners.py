@@ -44,7 +44,7 @@ def _language_model(
     family = (other_names or {}).get(named, named)
     build = _LANGUAGE_MODELS.get(family)
     if build is None:
-        raise UnsupportedConfig(f"no block list for the language model `{family[:60]}`")
+        raise UnsupportedConfig(f"no parameter shapes known for the language model `{family[:60]}`")
     built = build(defaulted({**values, "model_type": family}, family))
     moved = tuple(
         one._replace(
