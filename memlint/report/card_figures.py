@@ -40,6 +40,14 @@ def peak(estimate: Estimate) -> str:
     return figure(estimate.on_card) if estimate.on_card else "?"
 
 
+def spans_readings(estimate: Estimate) -> bool:
+    """Whether the interval reaches from one reading of the files to another, which agree on the verdict."""
+    if estimate.verdict == "unknown":
+        return False
+    shown = next((one for one in estimate.readings if one.device_bytes == estimate.device_bytes), None)
+    return shown is not None and shown.device_low_bytes != estimate.device_low_bytes
+
+
 def of_card(usable: int) -> str:
     """ " of 39.38", the memory that the card has for the run in GiB; "" if no card is known."""
     return f" of {gib(usable)}" if usable else ""

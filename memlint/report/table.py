@@ -170,7 +170,7 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
         yield f"  {style.paint(verdict_of(run), role)}: {figures}"
     else:
         yield f"  on the card {figures}"
-    if estimate.readings and estimate.verdict != "unknown":
+    if card_figures.spans_readings(estimate):
         yield f"  whichever holds: {in_words(estimate.readings)}"
     if found.usable and card_figures.words_of(estimate) == "barely fits":
         yield f"  {card_figures.why_barely(found)}"
