@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import memlint.memory.unknown_values as unknown_values
 from memlint.memory.estimate import estimate
 from memlint.memory.estimate import estimate_uncached as uncached
 from memlint.run import UNKNOWN, replace
@@ -61,3 +62,12 @@ def test_a_field_without_a_reading_is_named() -> None:
     (missing,) = found.unknown
     assert missing.field == "parallelism.sequence_parallel_size"
     assert found.allocated_low_bytes and "sequences that all GPUs share" in missing.reason
+
+
+def test_the_fast_answer_is_that_of_all_fields() -> None:
+    known = RUNS["FSDP"]
+    assert not unknown_values._leaves_any_open(known)
+    for part in PARTS:
+        for field in _fields(getattr(known, part), f"{part}."):
+            changed = replace(known, {field: UNKNOWN})
+            assert unknown_values._leaves_any_open(changed) == any(unknown_values._open_fields(changed)), field
