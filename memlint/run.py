@@ -56,6 +56,11 @@ class Origin(NamedTuple):
     pointer: tuple[str | int, ...] = ()
     detail: str = ""
 
+    @property
+    def is_stated(self) -> bool:
+        """Whether somebody says the value: no default, and no inference."""
+        return self.kind not in ("default", "inferred")
+
 
 LAUNCH = "launch"  # key of `Run.origins`: the launch command in the repository that the run was read with
 
@@ -139,7 +144,7 @@ class Method(NamedTuple):
     texts_per_sample: Maybe[int] = 1
     # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
     # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
-    extra_models: tuple[Any, ...] = ()
+    extra_models: Maybe[tuple[Any, ...]] = ()
     extra_models_stage: int = -1  # of ZeRO, for the extra models; -1: the run's
     fsdp_shards_extra_models: bool = True  # False: under FSDP each card holds them whole
     # Projections that run as one fused operation with their adapter: qkv, o, mlp (Axolotl, Unsloth).

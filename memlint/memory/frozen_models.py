@@ -14,10 +14,10 @@ import memlint.memory.sharding.unsharded as unsharded
 from memlint._record import NamedTuple
 from memlint.memory.evaluation import forward_without_gradients
 from memlint.memory.model_state import place
-from memlint.memory.parameters import MissingValue
+from memlint.memory.parameters import MissingValue, required
 from memlint.memory.step import training_step
 from memlint.memory.values import ModelState, Unit
-from memlint.run import UNKNOWN, Method, Model, Optimizer, Run, get
+from memlint.run import Method, Model, Optimizer, Run
 
 
 class FrozenModel(NamedTuple):
@@ -34,9 +34,8 @@ def frozen_models(run: Run) -> tuple[FrozenModel, ...]:
 
     Raises `MissingValue` where the size of one is unknown.
     """
-    if get(run, "method.extra_models") is UNKNOWN:
-        raise MissingValue("method.extra_models", "nobody says which other models are loaded")
-    found = [_frozen(run, model) for model in run.method.extra_models]
+    others = required(run.method.extra_models, "method.extra_models", "nobody says which other models are loaded")
+    found = [_frozen(run, model) for model in others]
     if (run.rollout.offloads_reference or run.rollout.swaps_reference) and run.method.reference_model == "named":
         found[0] = found[0]._replace(stays_on_card=False)
     return tuple(found)

@@ -43,14 +43,18 @@ def loading(run: Run, units: tuple[Unit, ...]) -> int:
         return 0
     width = BYTES.get(str(run.model.weights_dtype), 2)
     whole = base_elements(units) * width
+    packs = run.model.quantization.method == "bnb"
     stage3 = parallel.engine == "deepspeed" and parallel.zero.stage == 3
-    if stage3 and (parallel.zero.shards_on_load or run.model.quantization.method == "bnb"):
-        return 0 if run.model.quantization.method == "bnb" else whole
+    if stage3 and packs:
+        return 0
+    if stage3 and parallel.zero.shards_on_load:
+        return whole
     if not stage3 and parallel.engine != "fsdp":
         return 0
     if () < run.stack.transformers < _EACH_READS_ALL_SINCE:
-        return whole if not stage3 and parallel.fsdp.cpu_ram_efficient_loading else whole * ranks_per_node(run)
-    if run.model.quantization.method == "bnb":
+        one_for_all = parallel.engine == "fsdp" and parallel.fsdp.cpu_ram_efficient_loading
+        return whole if one_for_all else whole * ranks_per_node(run)
+    if packs:
         return 0
     if run.model.architecture.dtype != run.model.weights_dtype:
         return whole * ranks_per_node(run)

@@ -13,7 +13,7 @@ from typing import Any
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
 from memlint.memory.families.traits import Version
-from memlint.run import UNKNOWN, Run, Stack, Unknown, get
+from memlint.run import Run, Stack, Unknown
 
 # From these releases on nothing in this folder changes for any model. `_last_transformers_change` has transformers.
 _LAST_CHANGES: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
@@ -53,9 +53,10 @@ def _last_transformers_change(run: Run) -> Version | None:
     5.4 at least. None where any release may matter: state-space layers, experts and adapters that PEFT moves to them,
     other models that nobody names, and every model under Unsloth (unsloth.py, `_loss_in_chunks`).
     """
-    if run.stack.use_unsloth or get(run, "method.extra_models") is UNKNOWN:
+    others = run.method.extra_models
+    if run.stack.use_unsloth or isinstance(others, Unknown):
         return None
-    settled = [_last_change(model.architecture) for model in (run.model, *run.method.extra_models)]
+    settled = [_last_change(model.architecture) for model in (run.model, *others)]
     if run.model.quantization.method != "none":
         settled.append(_LOADS_IN_ORDER)
     return None if None in settled else max(release for release in settled if release is not None)

@@ -6,9 +6,8 @@ it is read; all else is refused here, but a flag or two that nobody sets are est
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 from memlint.memory.parameters import MissingValue
@@ -16,38 +15,17 @@ from memlint.run import UNKNOWN, Reading, Run
 
 _PARTS = Run._fields[Run._fields.index("method") : Run._fields.index("hardware")]
 _SCALARS = ("bool", "int", "float", "str")  # what is left open of lists is asked where it is read
+_RECORDS = ("Zero", "Fsdp")
 _OTHER_MODELS = ("value_model",)
 _MOST_FLAGS = 2  # four readings
 
 
 def refuse(run: Run) -> None:
     """Raises `MissingValue` for the first such field of a run whose model is known."""
-    if run.model.architecture is UNKNOWN or not _leaves_any_open(run):
+    if run.model.architecture is UNKNOWN:
         return
     for field, _ in _open_fields(run):
         raise MissingValue(field, "the value is filled in elsewhere")
-
-
-def _leaves_any_open(run: Run) -> bool:
-    """Whether `_open_fields` yields any: a fast answer, as every estimate asks."""
-    records = (*(getattr(run, part) for part in _PARTS), run.parallelism.zero, run.parallelism.fsdp)
-    return any(UNKNOWN in pick(record) for record in records if (pick := _picks_asked(record)) is not None)
-
-
-_PICKS: dict[type, Callable[[Any], tuple[Any, ...]] | None] = {}
-
-
-def _picks_asked(record: Any) -> Callable[[Any], tuple[Any, ...]] | None:
-    """What picks the fields that have to be known from records of this type; None where it has none."""
-    kind = type(record)
-    if kind not in _PICKS:
-        names = [field for field, type_name in kind.__annotations__.items() if _has_to_be_known(field, type_name)]
-        _PICKS[kind] = attrgetter(*names, names[0]) if names else None  # of one name it would give no tuple
-    return _PICKS[kind]
-
-
-def _has_to_be_known(field: str, kind: str) -> bool:
-    return kind in _SCALARS or field in _OTHER_MODELS
 
 
 def readings(run: Run) -> tuple[Reading, ...]:
@@ -81,10 +59,23 @@ def _open_fields(run: Run) -> Iterator[tuple[str, str]]:
 
 
 def _open_in(record: Any, name: str) -> Iterator[tuple[str, str]]:
-    for field, value in zip(getattr(record, "_fields", ()), record):
-        if value is UNKNOWN:
-            kind = type(record).__annotations__[field]
-            if _has_to_be_known(field, kind):
-                yield f"{name}.{field}", kind
-        elif hasattr(value, "_fields") and field not in _OTHER_MODELS:
+    for field, kind in _asked_of(type(record)):
+        value = getattr(record, field)
+        if kind in _RECORDS:
             yield from _open_in(value, f"{name}.{field}")
+        elif value is UNKNOWN:
+            yield f"{name}.{field}", kind
+
+
+_ASKED: dict[type, tuple[tuple[str, str], ...]] = {}
+
+
+def _asked_of(kind: type) -> tuple[tuple[str, str], ...]:
+    """The fields of such records that have to be known or are records themselves, and their types by name. Cached, as
+    every estimate asks."""
+    if kind not in _ASKED:
+        of_fields = kind.__annotations__.items()
+        _ASKED[kind] = tuple(
+            (field, name) for field, name in of_fields if name in (*_SCALARS, *_RECORDS) or field in _OTHER_MODELS
+        )
+    return _ASKED[kind]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from memlint._record import NamedTuple
 from memlint.repository.once import Once
@@ -29,8 +29,9 @@ _FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
 _TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]\w*)["']""")
 _CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
 _TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
-# Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
+_MOST_FOLDERS = 8  # whose functions are kept: those of copies of frameworks
 _FUNCTION = re.compile(rb"^[ \t]*def (\w+)\(", re.MULTILINE)
+# Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
 _REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
 _ARGUMENTS = (
     *(b"adapter", b"attn_implementation", b"finetuning_type", b"loss_type", b"lr_scheduler", b"optim", b"stage"),
@@ -64,6 +65,7 @@ class Python:
     ) -> None:
         self._texts = Once(lambda: list(_texts(paths, read)))
         self._name = name
+        self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
 
     @cached_property
     def fields(self) -> Mapping[str, list[Declared]]:
@@ -117,7 +119,7 @@ class Python:
         texts = (text for path, text in self._texts.get() if "/hparams/" in path)
         return frozenset(words.decode("utf-8", "replace") for text in texts for words in _REFUSAL.findall(text))
 
-    def functions(self, below: str) -> frozenset[str]:
+    def _functions(self, below: str) -> frozenset[str]:
         """The names of the functions that files whose path has the folders `below` define."""
         texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
         return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))

@@ -54,16 +54,15 @@ def opt(c: ModelConfig) -> Architecture:
     return built._replace(non_layer_weights=(embedding, *built.non_layer_weights[1:], *head), tied_embeddings=not head)
 
 
+def _without_rotary(hidden: int, heads: int, dropout: float = 0.0) -> TokenMixer:
+    """Attention with one projection for queries, keys and values, and no rotary embedding."""
+    size = hidden // heads
+    return TokenMixer(heads=heads, kv_heads=heads, head_dim=size, fused_qkv=True, rotary_fraction=0.0, dropout=dropout)
+
+
 def bloom(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("hidden_size"), c.integer("n_head")
-    mixer = TokenMixer(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        fused_qkv=True,
-        rotary_fraction=0.0,
-        dropout=c.number("attention_dropout"),
-    )
+    mixer = _without_rotary(hidden, heads, c.number("attention_dropout"))
     qkv = linear("self_attention.query_key_value", 3 * hidden, hidden, True) + linear(
         "self_attention.dense", hidden, hidden, True
     )
@@ -147,7 +146,7 @@ def mpt(c: ModelConfig) -> Architecture:
         return mpt(ModelConfig({**c.values, "attn_config": {}}, c.family, c.defaults, c.aliases))._replace(
             unmodelled="grouped-query MPT is not what transformers' class builds"
         )
-    mixer = TokenMixer(heads=heads, kv_heads=heads, head_dim=hidden // heads, fused_qkv=True, rotary_fraction=0.0)
+    mixer = _without_rotary(hidden, heads)
     weights = linear("attn.Wqkv", 3 * hidden, hidden) + linear("attn.out_proj", hidden, hidden)
     size = 4 * hidden  # modeling_mpt.py MptMLP does not read expansion_ratio
     mlp = (
@@ -268,14 +267,7 @@ def gpt_neox_japanese(c: ModelConfig) -> Architecture:
 
 def openai_gpt(c: ModelConfig) -> Architecture:
     hidden, heads = c.integer("n_embd"), c.integer("n_head")
-    mixer = TokenMixer(
-        heads=heads,
-        kv_heads=heads,
-        head_dim=hidden // heads,
-        fused_qkv=True,
-        rotary_fraction=0.0,
-        dropout=c.number("attn_pdrop"),
-    )
+    mixer = _without_rotary(hidden, heads, c.number("attn_pdrop"))
     qkv = conv1d("attn.c_attn", hidden, 3 * hidden) + conv1d("attn.c_proj", hidden, hidden)
     act = {"gelu": "gelu_new"}.get(c.text("afn", "gelu"), c.text("afn"))  # models/openai/modeling_openai.py, ACT_FNS
     mlp = Mlp("plain", 4 * hidden, act, dropout=c.number("resid_pdrop"))

@@ -12,14 +12,15 @@ from memlint.architectures.model import Architecture, DecoderLayer, Mlp, Weight
 
 
 class _Names(NamedTuple):
-    """What classes and modules of a family are called. `norms`: the two of a layer and that after the last layer."""
+    """What classes and modules of a family are called. `norms`: the two of a layer and that after the last layer.
+    `head`: the dense layer before the product with the embedding."""
 
     classes: str
     prefix: str
     norms: tuple[str, str, str]
-    head: str  # the dense layer before the product with the embedding
-    head_norm: str
-    head_bias: str
+    head: str = "lm_head.dense"
+    head_norm: str = "lm_head.layer_norm"
+    head_bias: str = "lm_head.bias"
     typed: bool = True
     normed_embeddings: bool = False
 
@@ -29,9 +30,6 @@ _FAMILIES = {
         classes="Esm",
         prefix="esm",
         norms=("attention.LayerNorm", "LayerNorm", "encoder.emb_layer_norm_after"),
-        head="lm_head.dense",
-        head_norm="lm_head.layer_norm",
-        head_bias="lm_head.bias",
         typed=False,
     ),
     "megatron-bert": _Names(
@@ -46,18 +44,12 @@ _FAMILIES = {
         classes="RobertaPreLayerNorm",
         prefix="roberta_prelayernorm",
         norms=("attention.LayerNorm", "intermediate.LayerNorm", "LayerNorm"),
-        head="lm_head.dense",
-        head_norm="lm_head.layer_norm",
-        head_bias="lm_head.bias",
         normed_embeddings=True,
     ),
     "xlm-roberta-xl": _Names(
         classes="XLMRobertaXL",
         prefix="roberta",
         norms=("attention.self_attn_layer_norm", "LayerNorm", "encoder.LayerNorm"),
-        head="lm_head.dense",
-        head_norm="lm_head.layer_norm",
-        head_bias="lm_head.bias",
     ),
 }
 

@@ -106,7 +106,7 @@ _NOT_BESIDE_LIGER = ("precompute_ref_log_probs", "dpo_label_smoothing", "rpo_alp
 def _takes_liger_of_dpo(run: Run, config: Mapping[str, Any]) -> bool:
     """Whether the stated release takes it: an older one ignores the key, and says nothing."""
     origins = [run.origins.get(f"stack.{name}") for name in ("framework_version", "trl")]
-    if all(origin is None or origin.kind in ("default", "inferred") for origin in origins):
+    if not any(origin is not None and origin.is_stated for origin in origins):
         return False
     first = _DPO_TAKES_LIGER if run.method.kind == "full" else _DPO_TAKES_LIGER_WITH_ADAPTERS
     losses = config.get("dpo_loss_type") or ["sigmoid"]

@@ -88,7 +88,7 @@ def write_fused_loss(change: FieldChange) -> Written | None:
     if stage in ("sft", "pt"):
         return TRAINING_ARGUMENTS.write(change._replace(field="loss.liger_kernels", value=True))
     origin = run.origins.get("stack.trl")
-    if origin is None or origin.kind in ("default", "inferred") or not _takes_liger_loss(run, change.section):
+    if origin is None or not origin.is_stated or not _takes_liger_loss(run, change.section):
         return None
     rows = _LIGER_LOSSES.get(stage, ())
     key = next((key for key, since, until in reversed(rows) if since <= run.stack.trl < until), "")

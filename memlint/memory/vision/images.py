@@ -61,11 +61,8 @@ def encoded_tokens(run: Run, tower: Tower, length: int) -> int:
     """
     if isinstance(run.sequence.images, int):
         return run.sequence.images * tokens_of_image(run, tower, length)
-    prompt = _prompt_of_images(run)
-    if prompt:
-        return min(length, prompt)
-    if tower.tokens_per_image:
-        return length
+    if _prompt_of_images(run) or tower.tokens_per_image:
+        return _room_of_images(run, length)
     return max(length, _image_pixels(run) // (tower.patch_size * tower.merge_size) ** 2)
 
 
@@ -75,12 +72,17 @@ def _prompt_of_images(run: Run) -> int:
     return prompt if run.sequence.images_in_prompts and isinstance(prompt, int) else 0
 
 
+def _room_of_images(run: Run, length: int) -> int:
+    """The tokens that images may fill of a sequence of `length` tokens."""
+    return min(length, _prompt_of_images(run) or length)
+
+
 def tokens_of_image(run: Run, tower: Tower, length: int) -> int:
     """Tokens of one image: of a square one with as many pixels as it may keep, at most a whole sequence of `length`
     tokens where nothing scales it."""
     if tower.tokens_per_image:
         return tower.tokens_per_image
-    most = min(length, _prompt_of_images(run) or length)
+    most = _room_of_images(run, length)
     pixels = _image_pixels(run)
     found = image_tokens.of_square(run.model.architecture, pixels) if pixels else None
     side = tower.patch_size * tower.merge_size
@@ -113,7 +115,7 @@ def patches_of_image(run: Run, tower: Tower, length: int) -> int:
         return patches + class_tokens(tower, patches)
     if tower.tokens_per_image:  # padded to the largest image
         return int(tower.tokens_per_image * tower.merge_size**2)
-    limit = min(length, _prompt_of_images(run) or length) * tower.merge_size**2
+    limit = _room_of_images(run, length) * tower.merge_size**2
     if not _image_pixels(run):
         return limit
     pixels = max(_image_pixels(run), _video_pixels(run))

@@ -82,9 +82,8 @@ class Interpreter:
         self._steps = 0
         self._depth = 0
         self._at = Where(path, 0, 0)  # the place of the current command in this file
-        self._scripts = 0  # other scripts that the current command stands in
         self._calls: Counter[str] = Counter()  # of each other script
-        self._open: Counter[str] = Counter()  # the scripts that the current command stands in
+        self._open: Counter[str] = Counter()  # the scripts that the current command stands in, this file included
         self._required: frozenset[str] = frozenset()
 
     def follow(self, text: str, folder: str, arguments: Iterable[Word] = (), source: Source | None = None) -> None:
@@ -99,7 +98,7 @@ class Interpreter:
         """Like `follow`, for several texts that one shell reads in sequence; each is parsed separately."""
         sources, arguments = tuple(sources), tuple(arguments)
         for _ in range(MOST_STARTS):
-            self.invocations, self._steps, self._depth, self._scripts = [], 0, 0, 0
+            self.invocations, self._steps, self._depth = [], 0, 0
             self._calls.clear()
             self._open = Counter((self.path,))
             self.expander.start()
@@ -516,11 +515,11 @@ class Interpreter:
         one = State((Word(literal(path)), *arguments), state.folder, takes_more=False)
         one.variables = {name: state.variables[name] for name in state.exported if name in state.variables}
         one.exported, one.files = state.exported, dict(state.files)
-        self._depth, self._scripts = self._depth + 3, self._scripts + 1
+        self._depth += 3
         self._open[path] += 1
         self._script(source, one)
         self._open[path] -= 1
-        self._depth, self._scripts = self._depth - 3, self._scripts - 1
+        self._depth -= 3
 
     def _says_by_itself(self, text: str, state: State) -> bool:
         """Whether a script without arguments runs the same by itself: it reads no variable that this one exports."""
@@ -589,7 +588,7 @@ class Interpreter:
                 files=dict(state.files),
                 conditions=state.conditions,
                 is_outside=command.is_outside,
-                is_of_script=self._scripts > 0,
+                is_of_script=self._open.total() > 1,
             )
         )
 
