@@ -7,9 +7,12 @@ it is read; all else is refused here, but a flag or two that nobody sets are est
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
+import memlint.run as schema
 from memlint.memory.parameters import MissingValue
 from memlint.run import UNKNOWN, Reading, Run
 
@@ -54,28 +57,20 @@ def _reading(run: Run, changes: tuple[tuple[str, bool], ...]) -> Reading:
 
 def _open_fields(run: Run) -> Iterator[tuple[str, str]]:
     """The fields without a value that no annotation lets be unknown, and their types."""
-    for part in _PARTS:
-        yield from _open_in(getattr(run, part), part)
+    asked, values_of = _asked()
+    return (field for field, value in zip(asked, values_of(run)) if value is UNKNOWN)
 
 
-def _open_in(record: Any, name: str) -> Iterator[tuple[str, str]]:
-    for field, kind in _asked_of(type(record)):
-        value = getattr(record, field)
+@cache
+def _asked() -> tuple[list[tuple[str, str]], attrgetter[Any]]:
+    """The fields of a run that have to be known, with their types by name, and what reads all of their values."""
+    found = [one for part in _PARTS for one in _asked_in(Run.__annotations__[part], part)]
+    return found, attrgetter(*(field for field, _ in found))
+
+
+def _asked_in(record: str, name: str) -> Iterator[tuple[str, str]]:
+    for field, kind in getattr(schema, record).__annotations__.items():
         if kind in _RECORDS:
-            yield from _open_in(value, f"{name}.{field}")
-        elif value is UNKNOWN:
+            yield from _asked_in(kind, f"{name}.{field}")
+        elif kind in _SCALARS or field in _OTHER_MODELS:
             yield f"{name}.{field}", kind
-
-
-_ASKED: dict[type, tuple[tuple[str, str], ...]] = {}
-
-
-def _asked_of(kind: type) -> tuple[tuple[str, str], ...]:
-    """The fields of such records that have to be known or are records themselves, and their types by name. Cached, as
-    every estimate asks."""
-    if kind not in _ASKED:
-        of_fields = kind.__annotations__.items()
-        _ASKED[kind] = tuple(
-            (field, name) for field, name in of_fields if name in (*_SCALARS, *_RECORDS) or field in _OTHER_MODELS
-        )
-    return _ASKED[kind]
