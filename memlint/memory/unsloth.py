@@ -21,6 +21,12 @@ a release does depends on other packages and on free memory. So the answer is an
   2025.10 the gradients of one sequence's logits were made at once (UnslothEfficientGRPO), and releases since then
   split a micro-batch into as few forwards as the free memory asks for, one row in each at least
   (autotune_batch_and_chunks);
+- families without a forward of its own: transformers' code, compiled, with the loss and the checkpoints above
+  (2025.9.11 models/loader.py, FastModel; zoo compiler.py). Compiled code keeps what the eager code does or less, so
+  transformers' code with PEFT's is the upper end. Where a card has no bfloat16, some families compute in fp32
+  (2026.10.9 loader.py, FORCE_FLOAT32). Experts that transformers 5 stacks stay in 16 bits until a release that packs
+  them as well (zoo 2026.10.9 temporary_patches/moe_utils_bnb4bit.py; not in that of 2026.4.4, see
+  benchmarks/data/published_figures.jsonl);
 - weights: in 4 bits a Hub name may stand for an `-unsloth-bnb-4bit` copy with some layers in 16 bits (mapper.py); one
   whole weight stays as a buffer (kernels/utils.py, WEIGHT_BUFFERS, from 2025.2 on); the newest moves an embedding that
   the head does not share to the host (2026.10.9 models/_utils.py:9719).
@@ -32,7 +38,7 @@ import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
-from memlint.memory.parameters import MissingValue
+from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.phases import phases
 from memlint.memory.step import TrainingStep, training_step
 from memlint.memory.storage import BYTES, rounded
@@ -41,6 +47,7 @@ from memlint.run import Run, replace
 
 _FUSED_GROUPS = ("qkv", "o", "mlp")
 _STAGES = ("pt", "sft", "grpo")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
+_STAGES_OF_COMPILED_CODE = ("pt", "sft")
 _HALF = ("bfloat16", "float16")
 _ADDS_IN_PLACE_SINCE = (2025, 3, 5)
 _CHUNKED_LOSS_SINCE = (2025, 8, 5)
@@ -60,16 +67,11 @@ def refuse(run: Run) -> None:
     method = run.method
     if run.purpose != "train":
         raise _not_modelled("inference with Unsloth's own kernels is not modelled")
-    traits = families.of(architecture).unsloth
-    if traits.not_modelled:
-        raise _not_modelled(traits.not_modelled)
-    if not traits.own_forward or architecture.towers:
-        raise _not_modelled(
-            f"Unsloth runs {architecture.family} through code that it compiles for itself: not modelled"
-        )
+    if any(layer.attention.kind == "mamba2" for layer in architecture.layer_types):
+        raise _not_modelled("which code runs Mamba layers under Unsloth depends on what is installed")
     if method.kind != "lora" or method.use_dora:
         raise _not_modelled("of what Unsloth trains only plain LoRA is modelled")
-    if method.stage not in _STAGES:
+    if method.stage not in (_STAGES_OF_COMPILED_CODE if _is_compiled(architecture) else _STAGES):
         raise _not_modelled(f"whether Unsloth's models hand out logits to stage {method.stage} depends on the release")
     if quantization.method not in ("none", "bnb") or quantization.bits not in (4, 16):
         raise _not_modelled(f"Unsloth on {quantization.method} weights of {quantization.bits:g} bits is not modelled")
@@ -77,6 +79,11 @@ def refuse(run: Run) -> None:
         raise _not_modelled(f"Unsloth under {run.parallelism.engine} is not modelled")
     if run.precision.compute not in _HALF:
         raise _not_modelled("Unsloth in full precision is not modelled")
+
+
+def _is_compiled(architecture: Architecture) -> bool:
+    """Whether Unsloth compiles transformers' code for the model, and has none of its own."""
+    return not families.of(architecture).unsloth.own_forward or bool(architecture.towers)
 
 
 def _not_modelled(reason: str) -> MissingValue:
@@ -87,16 +94,15 @@ def as_patched(run: Run) -> Run:
     """The run as the newest Unsloth computes it when memory is short. Runs without Unsloth are returned unchanged."""
     if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind != "lora":
         return run
-    keeps_query_code = families.of(run.model.architecture).unsloth.query_bias
     compute = run.precision.compute
     changes: dict[str, object] = {
-        "attention.implementation": "sdpa",
+        "attention.implementation": _attention(run, least=True),
         "checkpointing.reentrant": True,
         "loss.kind": "fused_ce" if run.method.stage == "grpo" else "unsloth",
         "loss.selection": "",
         "loss.liger_kernels": False,
         "loss.upcast_logits": False,
-        "method.fused_adapters": _FUSED_GROUPS[1:] if keeps_query_code else _FUSED_GROUPS,
+        "method.fused_adapters": _fused_groups(run.model.architecture),
         "model.quantization.upcast_rest_to_fp32": False,
         "model.quantization.vocabulary_to_bf16": False,
     }
@@ -105,8 +111,22 @@ def as_patched(run: Run) -> Run:
     if compute in _HALF:
         changes["model.weights_dtype"] = compute
     if run.model.quantization.method == "bnb":
+        changes["model.quantization.stacked_experts"] = True
         changes["model.quantization.double_quant"] = True  # BitsAndBytesConfig, 2025.9.11 models/llama.py:1987
     return replace(run, changes)
+
+
+def _attention(run: Run, least: bool) -> str:
+    """What computes attention in a layer, of what may be installed that which takes the least or the most memory."""
+    found = families.of(run.model.architecture).unsloth.attention or ("sdpa", "sdpa")
+    return found[0] if least else found[1]
+
+
+def _fused_groups(architecture: Architecture) -> tuple[str, ...]:
+    """The projections that run with their adapters in one function."""
+    if _is_compiled(architecture):
+        return ()
+    return _FUSED_GROUPS[1:] if families.of(architecture).unsloth.query_bias else _FUSED_GROUPS
 
 
 def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
@@ -129,12 +149,15 @@ def _lowest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
 
 
 def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+    state = _with_16_bit_weights(run, units, state)
     changes: dict[str, object] = {"checkpointing.offload": False, "loss.kind": "fused_ce"}
+    changes["attention.implementation"] = _attention(run, least=False)
     if run.method.dropout:
         changes["method.fused_adapters"] = ()
+    if _is_compiled(run.model.architecture):
+        changes |= _eager_code(run)
+        units = _as_computed(run, units)
     most_run = replace(run, changes)
-    extra_weights = _largest_weight(units) + (0 if run.rollout.shares_weights else _dynamic_16_bit_bytes(run, units))
-    state = state._replace(weights=state.weights + extra_weights, load_peak=state.load_peak + extra_weights)
     # A padded batch gets a mask of numbers where nothing trains, with which no fused kernel groups heads
     # (2025.9.11 models/llama.py:802-813, :556).
     evaluation_run = replace(most_run, {"attention.implementation": "eager"})
@@ -148,6 +171,39 @@ def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     )
     step = step._replace(kernels=kernels)
     return _peak(step, evaluation_run, units, state)
+
+
+def _eager_code(run: Run) -> dict[str, object]:
+    """What makes the run one of transformers' and PEFT's code as they are, which compiled code does not exceed."""
+    changes: dict[str, object] = {
+        "stack.use_unsloth": False,
+        "checkpointing.mode": "none" if run.checkpointing.mode == "none" else "full",
+    }
+    if run.precision.compute == "float16":
+        changes |= {"precision.compute": "float32", "precision.autocast": False}
+    return changes
+
+
+def _as_computed(run: Run, units: tuple[Unit, ...]) -> tuple[Unit, ...]:
+    """The units with the dtype that eager code computes in: fp32 instead of float16, as some families need."""
+    if run.precision.compute != "float16":
+        return units
+    return tuple(
+        unit._replace(
+            tensors=tuple(
+                tensor._replace(dtype="float32") if tensor.dtype == "float16" else tensor for tensor in unit.tensors
+            )
+        )
+        for unit in units
+    )
+
+
+def _with_16_bit_weights(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
+    """The state with the weights that releases may hold in 16 bits although the run asks for 4."""
+    extra = _largest_weight(units)
+    if not run.rollout.shares_weights:
+        extra += max(_dynamic_16_bit_bytes(run, units), _bytes_over_4_bits(_stacks(run, units)))
+    return state._replace(weights=state.weights + extra, load_peak=state.load_peak + extra)
 
 
 def _peak(step: TrainingStep, evaluation_run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
@@ -217,8 +273,16 @@ def _dynamic_16_bit_bytes(run: Run, units: tuple[Unit, ...]) -> int:
     if run.model.quantization.method != "bnb" or is_plain_copy or name.count("/") != 1 or name[:1] in "./~":
         return 0
     share = next((value for part, value in _DYNAMIC_SHARES.items() if part in name), _DYNAMIC_SHARE)
-    half_bytes = BYTES["bfloat16"]
-    return int(
-        share
-        * sum(count * (half_bytes * tensor.numel - tensor.stored_bytes) for count, tensor in _quantized_weights(units))
-    )
+    return int(share * _bytes_over_4_bits(_quantized_weights(units)))
+
+
+def _stacks(run: Run, units: tuple[Unit, ...]) -> list[tuple[int, Tensor]]:
+    """The experts that transformers holds as one tensor a layer, as `_quantized_weights`."""
+    if not stacks_experts(run) or families.of(run.model.architecture).unsloth.packs_experts:
+        return []
+    return [(count, tensor) for count, tensor in _quantized_weights(units) if tensor.kind == "experts"]
+
+
+def _bytes_over_4_bits(weights: list[tuple[int, Tensor]]) -> int:
+    """What the weights take in 16 bits beyond their 4 bits."""
+    return sum(count * (BYTES["bfloat16"] * tensor.numel - tensor.stored_bytes) for count, tensor in weights)

@@ -29,6 +29,7 @@ UNSLOTH: dict[str, object] = {
     "sequence__length": 1024,
 }
 BNB: dict[str, object] = {"model__quantization__method": "bnb", "model__quantization__bits": 4}
+COMPILED = ["phi3", "gemma3_text", "qwen3_moe", "gpt_oss"]  # families without a forward of Unsloth's
 # A layer of Llama 3.1 8B.
 LAYER = {
     "hidden_size": 4096,
@@ -51,7 +52,7 @@ def high(**changes: object) -> int:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([name for row in ROWS if row.unsloth.own_forward for name in row.model_types]),
+    st.sampled_from([name for row in ROWS if row.unsloth.own_forward for name in row.model_types] + COMPILED),
     st.sampled_from([(), (2024, 11), (2025, 4), (2025, 9)]),
     st.sampled_from([0.0, 0.1]),
     st.sampled_from([{}, BNB]),
@@ -211,8 +212,8 @@ def test_weights_of_unsloths_engine_are_on_the_card_once() -> None:
 @pytest.mark.parametrize(
     ("config", "changes", "reason"),
     [
-        ({"model_type": "gemma2"}, {}, "soft-capped"),
-        ({"model_type": "phi3"}, {}, "compiles for itself"),
+        ({"model_type": "mamba2"}, {}, "Mamba"),
+        ({"model_type": "phi3"}, {"method__stage": "grpo"}, "logits"),
         ({}, {"method__kind": "full"}, "plain LoRA"),
         ({}, {"method__use_dora": True}, "plain LoRA"),
         ({}, {"method__stage": "dpo"}, "logits"),
@@ -227,6 +228,42 @@ def test_what_is_not_modelled_is_unknown(config: dict[str, object], changes: dic
     assert found.allocated_bytes is None
     assert found.unknown[0].field == "stack.use_unsloth"
     assert reason in found.unknown[0].reason
+
+
+MOE: dict[str, object] = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
+
+
+def test_experts_in_one_stack_may_be_packed_or_not() -> None:
+    """transformers 5 stacks a layer's experts, and releases of Unsloth differ in whether they pack the stack."""
+    changes = {**UNSLOTH, **BNB}
+    stacked, apart = (estimate(run(MOE, **changes, stack__transformers=version)) for version in ((5, 5), (4, 57)))
+    packed = [
+        (unit.repeat * tensor.copies, tensor)
+        for unit in units(unsloth.as_patched(run(MOE, **changes, stack__transformers=(5, 5))))
+        for tensor in unit.tensors
+        if tensor.kind == "experts"
+    ]
+    saved = sum(count * (2 * tensor.numel - tensor.stored_bytes) for count, tensor in packed)
+    assert saved > 20 << 20
+    assert span(stacked)[2] - span(stacked)[0] > saved
+    assert span(stacked)[2] - span(apart)[2] > saved / 2
+
+
+def test_eager_code_is_the_upper_end_of_compiled_code() -> None:
+    """In float16 some families compute in fp32."""
+    half, full = (
+        span(estimate(run({"model_type": "gemma3_text"}, **{**UNSLOTH, "precision__compute": compute})))[2]
+        for compute in ("bfloat16", "float16")
+    )
+    assert full > half
+
+
+def test_flex_attention_keeps_no_scores() -> None:
+    """gpt-oss has no sdpa in transformers."""
+    short, long = (
+        span(estimate(run({"model_type": "gpt_oss"}, **{**UNSLOTH, "sequence__length": n})))[0] for n in (4096, 8192)
+    )
+    assert long < 2.2 * short
 
 
 def test_the_interval_says_why() -> None:

@@ -31,9 +31,9 @@ GEMMA2 = Family(
     model_types=("gemma2",),
     attention=_SOFT_CAPPED,
     liger=LigerTraits(supported=True, layers="out_of_place"),
-    unsloth=UnslothTraits(
-        not_modelled="whether Gemma 2's soft-capped attention is fused depends on what is installed beside Unsloth"
-    ),
+    # FlashAttention where a release that caps scores is installed, else compiled code over whole scores (2025.9.11
+    # models/gemma2.py, HAS_FLASH_ATTENTION_SOFTCAPPING and slow_attention_softcapping).
+    unsloth=UnslothTraits(own_forward=True, attention=("flash_attention_2", "eager")),
 )
 VAULTGEMMA = Family(model_types=("vaultgemma",), attention=_SOFT_CAPPED)
 # models/gemma3/modeling_gemma3.py:549, a rotation for layers with a window

@@ -16,6 +16,7 @@ from memlint.memory.families.traits import (
     LossTraits,
     NormTraits,
     RouterTraits,
+    UnslothTraits,
     before,
     since,
 )
@@ -116,6 +117,8 @@ GPT_OSS = Family(
     attention=AttentionTraits(sdpa=NEVER, concatenates_sinks=True),
     experts=ExpertTraits(_ROUTER, clamps_gate=True, inputs_first=True, stacked=ALWAYS, copied=before(5)),
     liger=LigerTraits(supported=True),
+    # Training runs FlexAttention (unsloth_zoo 2026.10.9 temporary_patches/gpt_oss.py:3117, patch_GptOssAttention).
+    unsloth=UnslothTraits(attention=("flash_attention_2", "flash_attention_2"), packs_experts=True),
 )
 
 ROWS = (

@@ -230,8 +230,10 @@ class UnslothTraits(NamedTuple):
     own_forward: bool = False
     # Queries, keys and values have a bias, so that PEFT's code runs for them (2025.9.11 models/llama.py:2853).
     query_bias: bool = False
-    # Why the family is not modelled under Unsloth; "" where it is.
-    not_modelled: str = ""
+    # The attention of the least and of the most memory, where Unsloth replaces that of transformers.
+    attention: tuple[str, str] | None = None
+    # Its 4-bit copies on the Hub hold each expert's matrices by themselves, packed.
+    packs_experts: bool = False
 
 
 class PatchPath(NamedTuple):

@@ -770,17 +770,24 @@ def test_what_trl_loads_a_named_model_with(dtype: str, expected: str) -> None:
     assert keys(text)["dtype"] == expected
 
 
-def test_fake_quantized_weights_are_said_and_not_estimated() -> None:
+@pytest.mark.parametrize(
+    ("loading", "adapting", "said"),
+    [
+        ("", ", qat_scheme='int4'", "trains with fake-quantized weights (`qat_scheme`)"),
+        ("", ", qat_scheme=None", ""),
+        (", unsloth_tiled_mlp=True", "", "runs MLPs in tiles (`unsloth_tiled_mlp`)"),
+        (", unsloth_tiled_mlp=False", "", ""),
+    ],
+)
+def test_layers_that_unsloth_patches_are_said_and_not_estimated(loading: str, adapting: str, said: str) -> None:
     code = (
         "from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n"
-        "model, tokenizer = FastLanguageModel.from_pretrained('unsloth/Qwen3-4B', load_in_4bit=False)\n"
-        "model = FastLanguageModel.get_peft_model(model, r=32, qat_scheme=SCHEME)\n"
+        f"model, tokenizer = FastLanguageModel.from_pretrained('unsloth/Qwen3-4B', load_in_4bit=False{loading})\n"
+        f"model = FastLanguageModel.get_peft_model(model, r=32{adapting})\n"
         "SFTTrainer(model=model, args=SFTConfig('o', per_device_train_batch_size=1))\n"
     )
-    (run,) = runs(code.replace("SCHEME", "'int4'"))
-    assert run.program.unmodelled == "trains with fake-quantized weights (`qat_scheme`)"
-    (run,) = runs(code.replace("SCHEME", "None"))
-    assert run.program.unmodelled == ""
+    (run,) = runs(code)
+    assert run.program.unmodelled == said
 
 
 def test_a_trainer_of_embeddings_is_said_and_not_estimated() -> None:

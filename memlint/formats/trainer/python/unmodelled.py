@@ -8,6 +8,7 @@ The words complete "the script ...", as `StartedProgram.unmodelled` has them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, other_than_texts
 from memlint.formats.trainer.python.libraries import CONVERTED
@@ -34,7 +35,7 @@ def unmodelled_features(trainer: Made, model: Value | None, calls: list[Made], a
     converted, state = _converted(model)
     if converted:
         return converted, state
-    other = _fake_quantized(model) or _other_experts(model)
+    other = _patched_layers(model) or _other_experts(model)
     if other:
         return other, "all"
     return ("", "headless") if _gives_scores(trainer, model) else (_labels(arguments, model), "")
@@ -106,27 +107,40 @@ def _own_class(trainer: Made, loaded: Value) -> str:
     return f"loads `{name}`{_CLASSIFIER}" if is_head else ""
 
 
-def _fake_quantized(model: Value) -> str:
-    """`get_peft_model(..., qat_scheme="int4")` (unsloth 2026.8 models/llama.py: torchao's fake-quantized linear layers,
-    which keep more for backward); "" without one."""
+# Arguments of Unsloth's that change what layers keep: torchao's fake-quantized linear layers, which keep more (2026.8
+# models/llama.py), and MLPs that run over slices of the sequence (2026.10.9 models/loader.py:1270).
+_ARGUMENTS_OF_UNSLOTH = {
+    "qat_scheme": "trains with fake-quantized weights (`qat_scheme`)",
+    "unsloth_tiled_mlp": "runs MLPs in tiles (`unsloth_tiled_mlp`)",
+}
+
+
+def _patched_layers(model: Value) -> str:
+    """`get_peft_model(..., qat_scheme="int4")`, `from_pretrained(..., unsloth_tiled_mlp=True)`; "" without one."""
+    made = [*_built_upon(model), origin_of(model)]
+    given = [one.arguments for one in made if isinstance(one, Made)]
+    for name, words in _ARGUMENTS_OF_UNSLOTH.items():
+        values = [arguments[name] for arguments in given if name in arguments]
+        if any(not (isinstance(value, Known) and value.value in (None, False)) for value in values):
+            return words
+    return ""
+
+
+def _built_upon(model: Value) -> Iterator[Made]:
+    """The value, what it is a method's result of, and so on."""
     current: Value | None = model
     while isinstance(current, Made):
-        scheme = current.arguments.get("qat_scheme")
-        if scheme is not None and not (isinstance(scheme, Known) and scheme.value is None):
-            return "trains with fake-quantized weights (`qat_scheme`)"
+        yield current
         current = current.base
-    return ""
 
 
 def _converted(model: Value) -> tuple[str, str]:
     """What replaces the linear layers, and what that leaves of the model state: torchao's fp8 layers keep their
     weights, of a configuration nobody knows."""
-    current: Value | None = model
-    while isinstance(current, Made):
+    for current in _built_upon(model):
         by = current.attributes.get(CONVERTED)
         if isinstance(by, Known):
             return f"converts its linear layers (`{by.value}`)", "all" if by.value != "quantize_" else ""
-        current = current.base
     return "", ""
 
 
