@@ -84,6 +84,7 @@ ON_DEMAND = {
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
     "lint.merge_reports": ("lint.packed_reports",),  # many files
     "lint.pool": ("lint.workers",),  # many files
+    "lint.summary": ("memory.gpu_numbers",),  # `estimate`, where nobody says how many GPUs
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements

@@ -14,7 +14,7 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
     """The report of one run. `with_assumptions`: include each value's origin, for reports that show it."""
     if with_assumptions:
-        estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
+        estimate = _with_stated(run, estimate)
     launch = run.origins.get(LAUNCH)
     if launch is not None:
         launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
@@ -40,6 +40,16 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
         versions=stated.versions(run) if with_assumptions else (),
         launched=f"{launch.path}:{launch.line}" if launch is not None else "",
     )
+
+
+def _with_stated(run: Run, estimate: Estimate) -> Estimate:
+    """The estimate with where each value came from, and for usual numbers of GPUs where the number is not known."""
+    estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
+    if run.parallelism.world_size is not UNKNOWN:
+        return estimate
+    from memlint.memory.gpu_numbers import by_number_of_gpus  # for tables of runs without a number of GPUs
+
+    return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate))
 
 
 def none_if_unknown(value: Any) -> Any:

@@ -9,8 +9,8 @@ import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
 from memlint.findings import reading_errors
 from memlint.hardware.named import REQUESTED
-from memlint.memory.readings import doubt, in_words
-from memlint.memory.values import Assumption, Estimate, Phase, component_words
+from memlint.memory.readings import doubt, in_words, span
+from memlint.memory.values import Assumption, Estimate, Phase, ReadingEstimate, component_words
 from memlint.report.model import PART, Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line
 from memlint.report.units import count, gib
@@ -159,7 +159,11 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     estimate, hardware = run.estimate, run.hardware
     found, role = estimate.on_card, verdict_role(run)
     if found is None:
-        yield f"  {style.paint('not estimated' if estimate.unknown else verdict_of(run), role)}"
+        if estimate.readings:
+            yield "  by the number of GPUs:"
+            yield from (f"    {span(one)} {one.label}{_held(one, hardware.gpu)}" for one in estimate.readings)
+        else:
+            yield f"  {style.paint('not estimated' if estimate.unknown else verdict_of(run), role)}"
         yield from _host_lines(estimate)
         return
     parts = f"tensors {gib(estimate.allocated_bytes)}, reserved by PyTorch {gib(estimate.reserved_bytes)}"
@@ -183,6 +187,11 @@ def _verdict_lines(run: RunReport, style: Style) -> Iterator[str]:
     if "cache_tokens" in estimate.details:
         yield f"  {_cache_note(estimate.details)}"
     yield from _host_lines(estimate)
+
+
+def _held(one: ReadingEstimate, card: str | None) -> str:
+    """Whether the card holds a reading's figure; "" where no card is known."""
+    return f": {card_figures.VERDICTS[one.verdict]}" if card else ""
 
 
 def _host_lines(estimate: Estimate) -> Iterator[str]:
