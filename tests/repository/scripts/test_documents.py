@@ -105,6 +105,58 @@ def test_the_gpus_of_a_command(text: str) -> None:
     assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == GPUS[text]
 
 
+@pytest.mark.parametrize(
+    ("visible", "processes", "gpus"),
+    [("0,1,2,3,4,5,6", 5, 5), ("0,1", 8, 2), ("0,1,2", 3, 3)],
+)
+def test_accelerate_starts_the_processes_of_its_file_on_the_visible_devices(
+    visible: str, processes: int, gpus: int
+) -> None:
+    text = f"CUDA_VISIBLE_DEVICES={visible} accelerate launch --config_file ddp.yaml train.py {FLAGS}"
+    files = {"ddp.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: {processes}"}
+    start = one(text, files=files).start
+
+    assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == (gpus, gpus)
+
+
+PACKAGE = {
+    "train.py": """
+import argparse
+from own import SupervisedTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name")
+parser.add_argument("--batch_size", type=int)
+args = parser.parse_args()
+SupervisedTrainer(args).train()
+""",
+    "own/__init__.py": """
+from .groups import GroupsTrainer
+from .supervised import SupervisedTrainer
+__all__ = ["GroupsTrainer", "SupervisedTrainer"]
+""",
+    "own/groups.py": """
+from trl import GRPOConfig
+class GroupsTrainer:
+    def __init__(self, args):
+        self.config = GRPOConfig(per_device_train_batch_size=args.rollouts, num_generations=args.group, fp16=True)
+""",
+    "own/supervised.py": """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+class SupervisedTrainer(Trainer):
+    def __init__(self, args):
+        model = AutoModelForCausalLM.from_pretrained(args.model_name)
+        super().__init__(model=model, args=TrainingArguments(per_device_train_batch_size=args.batch_size, bf16=True))
+""",
+}
+
+
+def test_a_program_has_the_arguments_of_the_trainer_that_it_makes_alone() -> None:
+    """Its package imports those of all stages, and offers them in `__all__`."""
+    run = analysed("python train.py --model_name Qwen/Qwen2.5-7B --batch_size 2", PACKAGE).runs[0]
+
+    assert (run.method.stage, run.batch.micro_batch_size, run.precision.compute) == ("sft", 2, "bfloat16")
+
+
 def test_accelerates_own_options_are_a_launch_file() -> None:
     options = "--num_processes 8 --mixed_precision bf16 --use_deepspeed --zero_stage 3"
     run = analysed(f"accelerate launch {options} train.py {FLAGS.replace('--bf16 True', '')}").runs[0]
