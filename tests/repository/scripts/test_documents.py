@@ -157,6 +157,15 @@ def test_a_program_has_the_arguments_of_the_trainer_that_it_makes_alone() -> Non
     assert (run.method.stage, run.batch.micro_batch_size, run.precision.compute) == ("sft", 2, "bfloat16")
 
 
+def test_a_program_that_only_a_variable_names_says_what_trains() -> None:
+    """Kentakoong/optimize-finetuning-llm exports the name of a program with an adapter, or of one without."""
+    files = {"scripts/train.py": "", "scripts/train_all.py": ""}
+    run = analysed(f"accelerate launch $HOME_OF_IT/scripts/$NAME {FLAGS}", files).runs[0]
+    assert run.method.kind is UNKNOWN and "which program" in run.origins["method.kind"].detail
+    assert analysed(f"accelerate launch $HOME_OF_IT/scripts/run_clm.py {FLAGS}", files).runs[0].method.kind == "full"
+    assert analysed(f"accelerate launch scripts/$NAME {FLAGS} --use_peft", files).runs[0].method.kind == "lora"
+
+
 def test_accelerates_own_options_are_a_launch_file() -> None:
     options = "--num_processes 8 --mixed_precision bf16 --use_deepspeed --zero_stage 3"
     run = analysed(f"accelerate launch {options} train.py {FLAGS.replace('--bf16 True', '')}").runs[0]
