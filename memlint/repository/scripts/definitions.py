@@ -415,8 +415,12 @@ def _meaning(call: ast.Call, name: str, passed: _Passed, known: set[str]) -> Non
         named = ("pretrained_model_name_or_path", "model_name")
         first = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg in named), None)
         flag = _flag(first) if first is not None else ""
-        if flag and "vision" not in flag and any(part in owner for part in _MODEL_CLASSES):
+        if flag and not _OF_ANOTHER.search(flag) and any(part in owner for part in _MODEL_CLASSES):
             passed.meanings.setdefault(flag, "model_name_or_path")
+
+
+# What flags call a model beside the one that trains.
+_OF_ANOTHER = re.compile(r"vision|embed|reward|(?:^|_)ref(?:erence)?_|teacher|draft|critic|judge|retriev|encoder")
 
 
 def _flag(value: ast.AST) -> str:

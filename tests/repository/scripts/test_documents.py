@@ -250,6 +250,43 @@ parser = HfArgumentParser((ModelArguments, TrainingArguments))
 """
 
 
+GROUPS = """
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--embedder_model_path")
+parser.add_argument("--model_path")
+parser.add_argument("--per_device_train_batch_size", type=int, default=1)
+parser.add_argument("--num_generations", type=int, default=8)
+parser.add_argument("--max_completion_length", type=int, default=256)
+parser.add_argument("--beta", type=float, default=0.1)
+args = parser.parse_args()
+class OwnTrainer(Trainer):
+    def compute_loss(self, model, inputs):
+        return self.loss_of(model, inputs, args.num_generations)
+embedder = AutoModelForCausalLM.from_pretrained(args.embedder_model_path)
+model = AutoModelForCausalLM.from_pretrained(args.model_path)
+config = TrainingArguments(per_device_train_batch_size=args.per_device_train_batch_size)
+OwnTrainer(model=model, args=config).train()
+"""
+
+
+def test_a_class_on_transformers_trainer_may_have_the_loss_of_any() -> None:
+    """VideoSearch-R1's trainer of groups stands on Trainer. `beta` alone says nothing there."""
+    command = "torchrun --nproc_per_node 2 train.py --model_path Qwen/Qwen2.5-7B --embedder_model_path a/b"
+    assert analysed(command, {"train.py": GROUPS}).runs[0].method.stage == "grpo"
+    plain = "\n".join(line for line in GROUPS.splitlines() if "_generations" not in line and "completion" not in line)
+    plain = plain.replace("class OwnTrainer(Trainer):", "class OwnTrainer(Trainer): ...")
+    plain = plain.replace("    def compute_loss(self, model, inputs):\n", "")
+    assert analysed(command, {"train.py": plain}).runs[0].method.stage == "sft"
+
+
+def test_a_flag_for_a_model_beside_it_does_not_name_the_model() -> None:
+    hidden = GROUPS.replace("OwnTrainer(model=model, args=config).train()", "started(config)")
+    command = "torchrun train.py --embedder_model_path a/b --model_path Qwen/Qwen2.5-7B"
+    assert one(command, files={"train.py": hidden}).value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
+
+
 def test_dataclasses_give_defaults_and_names() -> None:
     document = one("python sft.py --model_path Qwen/Qwen2.5-7B --max_step 5", files={"sft.py": DATACLASSES})
 
