@@ -52,9 +52,7 @@ def read_lengths(fields: Fields, config: VerlConfig) -> None:
     """A sequence is a prompt and a response."""
     own = _own_rollout(config)
     if own:
-        fields.unknown(
-            "sequence.length", f"how long answers grow in `{own}`, which is no rollout of verl, is not known"
-        )
+        fields.unknown("sequence.length", f"`{own}` is no rollout of verl: how long its answers grow is not known")
         return
     keys = tuple(f"data.max_{part}_length" for part in ("prompt", "response"))
     prompt, response = map(config.integer, keys)

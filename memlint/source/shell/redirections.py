@@ -42,7 +42,8 @@ def _leaves(redirect: Node, source: Source) -> bool:
     operator, target, is_output = _target(redirect, source)
     if operator == ">&" and is_output:
         return target == "2"
-    return (is_output and operator in (">", ">>") or operator in ("&>", "&>>")) and target in _NOWHERE
+    leaves = is_output if operator in (">", ">>") else operator in ("&>", "&>>")
+    return leaves and target in _NOWHERE
 
 
 _NOWHERE = ("/dev/null", "/dev/stderr", "/dev/tty")

@@ -283,7 +283,7 @@ def test_a_class_on_transformers_trainer_may_have_the_loss_of_any() -> None:
 
 def test_a_flag_for_a_model_beside_it_does_not_name_the_model() -> None:
     hidden = GROUPS.replace("OwnTrainer(model=model, args=config).train()", "started(config)")
-    command = "torchrun train.py --embedder_model_path a/b --model_path Qwen/Qwen2.5-7B"
+    command = "torchrun train.py --model_path Qwen/Qwen2.5-7B --embedder_model_path a/b"
     assert one(command, files={"train.py": hidden}).value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
 
 

@@ -81,7 +81,7 @@ KNOWN = {
     "a function": ('f() { local A=$1; p "$A" "${@:2}" $B; }\nB=z\nf x', ["x", "z"]),
     "what a function prints": ("f() { echo $(($1 * 2)); }\np $(f 4)", ["8"]),
     "what a function says beside what it prints": (
-        'f() { echo "loads $1" >&2; echo done 1>&2; echo no > /dev/null; echo no &> /dev/null; echo out 2> /dev/null; }\n'
+        'f() { echo "loads $1" >&2; echo a 1>&2; echo no > /dev/null; echo no &> /dev/null; echo out 2> /dev/null; }\n'
         "p $(f 4)",
         ["out"],
     ),
