@@ -281,6 +281,23 @@ def test_a_class_on_transformers_trainer_may_have_the_loss_of_any() -> None:
     assert analysed(command, {"train.py": plain}).runs[0].method.stage == "sft"
 
 
+def test_a_loop_with_a_second_model_has_the_stage_that_its_name_says() -> None:
+    loop = """
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+reference = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in torch.utils.data.DataLoader(load(), batch_size=4):
+    loss = preferences(model(**batch).logits, reference(**batch).logits)
+    loss.backward()
+    optimizer.step()
+"""
+    files = {"train_dpo.py": loop, "train_base.py": loop}
+    assert analysed("python train_dpo.py --lr 1e-5", files).runs[0].method.stage == "dpo"
+    assert analysed("python train_base.py --lr 1e-5", files).runs[0].method.stage == "sft"
+
+
 def test_a_flag_for_a_model_beside_it_does_not_name_the_model() -> None:
     hidden = GROUPS.replace("OwnTrainer(model=model, args=config).train()", "started(config)")
     command = "torchrun train.py --model_path Qwen/Qwen2.5-7B --embedder_model_path a/b"

@@ -89,6 +89,7 @@ KNOWN = {
         'A=" a[1"\ncase "$A" in [[:space:]]*\\[[[:digit:]]) B=1;; esac\np ${B:-0} "${A//[^[:alnum:]]/_}"',
         ["1", "_a_1"],
     ),
+    "lines behind a long pipeline": ("true | true | true 9\nA=1\np $A 2>&1 | cat", ["1"]),
     "names of paths": ("A=a/b.sh\np $(dirname $A) $(basename $A .sh)", ["a", "b"]),
     "the script's folder": ('D="$(cd "$(dirname "$0")/.." && pwd)"\np $D/x', ["/repo/x"]),
     "counted devices": ("D=0,1,2,3\np $(echo $D | tr ',' '\\n' | wc -l) $(awk -F, '{print NF}' <<< $D)", ["4", "4"]),
