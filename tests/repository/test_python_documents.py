@@ -287,6 +287,10 @@ def test_a_log_that_lacks_what_the_script_takes_of_its_config_is_no_config(tmp_p
     write(tmp_path, {"sft.py": OWN, "sft.yaml": CONFIG, "logs/sft_run.json": log.replace("'", '"')})
     rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
     assert [row["path"] for row in rows] == ["sft.yaml"]
+    reported = OWN.replace("SFTConfig('out'", "SFTConfig('out', report_to=training['report_to']")  # memory is as it was
+    write(tmp_path, {"sft.py": reported})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert [row["path"] for row in rows] == ["sft.yaml"]
 
 
 def test_a_script_whose_files_lie_in_another_folder_reads_none_of_this_one(tmp_path: Path) -> None:

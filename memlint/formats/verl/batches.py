@@ -44,7 +44,8 @@ _ENGINES = frozenset(("vllm", "sglang", "trtllm", "hf", "naive", "vllm_async", "
 def _own_rollout(config: VerlConfig) -> str:
     """The name of a rollout that no release of verl has: a fork's own code, which may go on for several turns and
     write more than `data.max_response_length` (MMSearch-R1's vllm_multiturn_mmsearch)."""
-    name = config.word(f"{ROLLOUT}.name")
+    key = f"{ROLLOUT}.name"
+    name = config.word(key) if key in config.keys else ""  # EasyR1 reads its lengths this way too, and has no such key
     return name if name and name not in _ENGINES else ""
 
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 
 from memlint.repository.python.documents import PythonRepository, documents, may_train
-from memlint.repository.python.readers import FileReading, chosen, disagreements, unread, with_places
+from memlint.repository.python.readers import DECIDES, FileReading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
 from memlint.source.python.members import MISSING
 
@@ -189,8 +189,9 @@ class ConfigIndex:
 
 
 def _lacks_a_key(run: Document) -> bool:
-    """Whether a script takes a value for its run under a key that the file does not have."""
-    return run.start is not None and any(one.startswith(MISSING) for one in run.start.values.unknown.values())
+    """Whether a script takes a value that matters to memory under a key that the file does not have."""
+    unknown = run.start.values.unknown if run.start is not None else {}
+    return any(why.startswith(MISSING) and DECIDES.match(str(path[0])) for path, why in unknown.items() if path)
 
 
 # `config = json.load(file)`: the name of the variable for the loaded file.
