@@ -33,6 +33,7 @@ class FileAnalysis(NamedTuple):
     analyses: tuple[Analysis, ...]
     findings: tuple[Finding, ...]
     readable: bool = True
+    hides_its_run: bool = False  # the user named a Python file that may train, and its code shows no run
 
     @property
     def format(self) -> str:
@@ -87,7 +88,8 @@ class FileAnalyser:
                 pairs = [item._replace(finding=finding) for item, finding in zip(analysis.found, own_findings)]
                 shown = folded(self.engine_for(path).folds_into, pairs) if self.folds_causes else pairs
                 findings.extend(item.finding for item in shown)
-        return FileAnalysis(path, analyses, tuple(findings))
+        hides_its_run = named and not analyses and workspace.hides_its_run(path)
+        return FileAnalysis(path, analyses, tuple(findings), hides_its_run=hides_its_run)
 
     def _documents(self, path: str, workspace: Workspace) -> tuple[Document, ...]:
         keys = self.keys_for(path) if path.endswith(CONFIGS) else None

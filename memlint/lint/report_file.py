@@ -87,6 +87,7 @@ class FileReporter:
             ),
             starts=tuple(dict.fromkeys(_started_configs(analysed))),
             unread=tuple(dict.fromkeys(_unread_programs(analysed))),
+            hides_its_run=analysed.hides_its_run,
         )
         if self._request.keeps_suppressed:
             return LintedFile(report)

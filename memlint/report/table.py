@@ -49,11 +49,20 @@ def render(report: Report, style: Style = PLAIN) -> str:
 
 
 def _without_runs(report: Report) -> Iterator[str]:
-    """Why there is nothing to estimate: programs that scripts start and that no format reads, if there are any."""
-    unread = [f"{file.path} starts {' and '.join(file.unread[:3])}" for file in report.files if file.unread]
-    if not unread:
-        yield "nothing to estimate: no training config among these files"
-    yield from (one_line(f"nothing to estimate: {started}, which memlint does not read") for started in unread)
+    """Why there is nothing to estimate: programs that scripts start and that no format reads, and Python files whose
+    runs are not seen, if there are any."""
+    unread = [
+        f"{file.path} starts {' and '.join(file.unread[:3])}, which memlint does not read"
+        for file in report.files
+        if file.unread
+    ]
+    unread += [
+        f"{file.path} may train, and its code could not be followed to a model or a batch size"
+        for file in report.files
+        if file.hides_its_run
+    ]
+    for why in unread or ["no training config among these files"]:
+        yield one_line(f"nothing to estimate: {why}")
 
 
 def run_lines(run: RunReport, style: Style) -> Iterator[str]:

@@ -113,6 +113,13 @@ class Programs:
             runs += self.in_script(path, absolute, decode(data).text)
         return runs
 
+    def may_train(self, absolute: str, data: bytes) -> bool:
+        """Whether a Python file names a trainer, or has a loop that trains."""
+        from memlint.repository.python.documents import may_train  # where Python is read
+
+        inner = self._files.inner(absolute)
+        return may_train(inner, decode(data).text, self._repository().read)
+
     def of_config(self, name: str) -> tuple[Document, ...]:
         """The runs that a script makes of a configuration file with a schema of its own; `name`: below the root."""
         from memlint.repository.python.configs import SUFFIXES  # where no format knows a file

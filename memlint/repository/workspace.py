@@ -110,6 +110,13 @@ class Workspace(RepositoryFacts):
             found = self._load(path)
         return _kept(self._documents, path, found)
 
+    def hides_its_run(self, path: str) -> bool:
+        """Whether a Python file may train, and its code shows no run."""
+        if not path.endswith(PYTHON) or self.documents(path):
+            return False
+        absolute = self._files.absolute(path)
+        return self._programs.may_train(absolute, self._files.load_bytes(absolute))
+
     def _load(self, path: str) -> tuple[Document, ...]:
         absolute = self._files.absolute(path)
         data = self._files.load_bytes(absolute)

@@ -151,6 +151,21 @@ def test_a_script_of_which_nothing_is_estimated_says_what_it_starts(
     assert capsys.readouterr().out == f"nothing to estimate: run.sh starts {said} memlint does not read\n"
 
 
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("SFTTrainer(model=load(), args=made()).train()", "train.py may train, and its code could not be followed to"),
+        ("print(1)", "no training config among these files"),
+    ],
+)
+def test_a_python_file_of_which_nothing_is_estimated_says_that_it_may_train(
+    folder: Path, capsys: pytest.CaptureFixture[str], code: str, said: str
+) -> None:
+    (folder / "train.py").write_text(f"from elsewhere import SFTTrainer, load, made\n{code}\n")
+    assert main(["estimate", "train.py"]) == 2
+    assert capsys.readouterr().out.startswith(f"nothing to estimate: {said}")
+
+
 def test_rules_of_ones_own_are_explained_and_tested(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "rules").mkdir()
     fails = "".join(f"      {line}\n" for line in TRAINING.strip().splitlines())

@@ -282,12 +282,24 @@ def test_of_scripts_that_may_read_a_file_the_one_with_its_name_does(tmp_path: Pa
     assert set(found) == {"other.yaml"}
 
 
+def test_a_log_that_lacks_what_the_script_takes_of_its_config_is_no_config(tmp_path: Path) -> None:
+    log = "{'model': {'name': 'Qwen/Qwen2.5-0.5B'}, 'training': {'batch': 64, 'length': 4096, 'loss': 1.2}}"
+    write(tmp_path, {"sft.py": OWN, "sft.yaml": CONFIG, "logs/sft_run.json": log.replace("'", '"')})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert [row["path"] for row in rows] == ["sft.yaml"]
+    reported = OWN.replace("SFTConfig('out'", "SFTConfig('out', report_to=training['report_to']")  # memory is as it was
+    write(tmp_path, {"sft.py": reported})
+    rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
+    assert [row["path"] for row in rows] == ["sft.yaml"]
+
+
 def test_a_script_whose_files_lie_in_another_folder_reads_none_of_this_one(tmp_path: Path) -> None:
     scripts = {
         "sft_long.py": OWN.replace("required=True", "default='configs_long/first.yaml'"),
         "sft_short.py": f'"""python sft_short.py --config configs/first.yaml"""\n{OWN.replace("accumulate", "other")}',
     }
-    write(tmp_path, {**scripts, "configs/sft_7b.yaml": CONFIG, "configs_long/sft_7b.yaml": CONFIG})
+    both = f"{CONFIG}  other: 2\n"
+    write(tmp_path, {**scripts, "configs/sft_7b.yaml": both, "configs_long/sft_7b.yaml": both})
     rows = json.loads(memlint(tmp_path, "map", ".", "--format", "json", "--isolated").out)["runs"]
     assert {row["path"]: row["script"] for row in rows} == {
         "configs/sft_7b.yaml": "sft_short.py",

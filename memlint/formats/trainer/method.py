@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields, as_bool, as_int, as_words
+from memlint.formats.fields import Fields, as_bool, as_int, as_words, interpolated
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
@@ -16,6 +16,9 @@ def read_method(fields: Fields, config: TrainerConfig) -> None:
         program = config.section.document.start.program.entry if config.section.document.start else ""
         reason = f"what `{program}` does with `{flag}` is the program's to say, which is not in the repository"
         fields.unknown("method.kind", reason)
+        return
+    if not key and _is_unnamed(config):
+        fields.unknown("method.kind", "which program is started is not known, and its code says whether adapters train")
         return
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
@@ -32,6 +35,13 @@ def _flag_about_adapters(config: TrainerConfig) -> str:
         return ""
     given = (name for name, one in value.items() if one not in (None, False, "", "none", "None", "False", "false"))
     return next((name for name in given if not _ADAPTER_WORDS.isdisjoint(str(name).lower().split("_"))), "")
+
+
+def _is_unnamed(config: TrainerConfig) -> bool:
+    """Whether a command leaves open which program it starts (`scripts/$NAME`), and no key says what trains."""
+    start = config.section.document.start
+    says = any(key in config.section.value for key in _SAY_WHAT_TRAINS)
+    return start is not None and start.program.is_foreign and interpolated(start.program.entry, True) and not says
 
 
 _SAY_WHAT_TRAINS = ("use_peft", "use_lora", "lora_enable", "use_qlora", "train_mode", "full_finetune")

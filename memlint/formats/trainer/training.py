@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -47,6 +48,7 @@ ONLINE = ("online_dpo", "xpo", "nash_md")  # write two completions of a prompt, 
 _WITH_REFERENCE = ("dpo", *ONLINE, "kto", "ppo")
 # What a run calls its results; a data set's or a starting model's name says nothing of this run.
 _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
+_STAGES_IN_NAMES = frozenset({"dpo", "orpo", "kto", "cpo", "simpo", "grpo", "ppo", "rm"})
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
 _GENERATING = ("grpo", "ppo", *ONLINE)
@@ -56,12 +58,15 @@ _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
 
 
 def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
-    """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`."""
+    """The stage and its origin: from keys that only one stage has, else from the run's names, else `sft`.
+
+    TRL's trainers have a stage each; in a class on transformers' Trainer, its loss may be that of any."""
     value, start = config.section.value, config.section.document.start
-    if start is not None and start.program.task:
-        return _AS_STAGE.get(start.program.task, start.program.task), Origin(
-            "inferred", detail=f"`{start.program.entry}` trains that way"
-        )
+    task, entry = (start.program.task, start.program.entry) if start is not None else ("", "")
+    of_program = Origin("inferred", detail=f"`{entry}` trains that way")
+    is_any = start is not None and start.program.framework == "transformers" and task == "sft"
+    if task and not is_any:
+        return _AS_STAGE.get(task, task), of_program
     for key in ("task_type", "task", "rlhf_type"):
         word = value.get(key)
         if isinstance(word, str) and word.lower() in _TASKS:
@@ -74,9 +79,17 @@ def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
             return stage, Origin("inferred", detail=f"`{key}` belongs to that trainer")
     if isinstance(loss, str) and loss in _PREFERENCE_LOSSES:
         return "dpo", Origin("inferred", detail=f"`loss_type: {loss}` is one of DPO's")
-    if value.get("beta") is not None:
+    if value.get("beta") is not None and not is_any:
         return _named_stage(config)
-    return "sft", Origin("inferred", detail="no key of another trainer")
+    if start is not None and start.program.unmodelled and (named := _stage_of_name(entry)):
+        return named, Origin("inferred", detail=f"the name of `{entry}` says it")
+    return "sft", of_program if task else Origin("inferred", detail="no key of another trainer")
+
+
+def _stage_of_name(program: str) -> str:
+    """The stage in a program's name, `train_dpo.py`; "" where it names none, or several."""
+    found = _words(posixpath.basename(program).removesuffix(".py")) & _STAGES_IN_NAMES
+    return found.pop() if len(found) == 1 else ""
 
 
 def _bounds_pairs(value: Mapping[str, Any]) -> bool:

@@ -37,8 +37,24 @@ def ranks(fields: Fields, config: VerlConfig) -> int | None:
     return max(1, world // (config.integer(ulysses_key(config)) or 1))
 
 
+# Engines of verl's releases (0.9.1 workers/rollout/base.py:89-93; 0.1 to 0.6: hf, naive and the asynchronous names).
+_ENGINES = frozenset(("vllm", "sglang", "trtllm", "hf", "naive", "vllm_async", "sglang_async", "vllm_spmd"))
+
+
+def _own_rollout(config: VerlConfig) -> str:
+    """The name of a rollout that no release of verl has: a fork's own code, which may go on for several turns and
+    write more than `data.max_response_length` (MMSearch-R1's vllm_multiturn_mmsearch)."""
+    key = f"{ROLLOUT}.name"
+    name = config.word(key) if key in config.keys else ""  # EasyR1 reads its lengths this way too, and has no such key
+    return name if name and name not in _ENGINES else ""
+
+
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
     """A sequence is a prompt and a response."""
+    own = _own_rollout(config)
+    if own:
+        fields.unknown("sequence.length", f"`{own}` is no rollout of verl: how long its answers grow is not known")
+        return
     keys = tuple(f"data.max_{part}_length" for part in ("prompt", "response"))
     prompt, response = map(config.integer, keys)
     emptied = next((key for key in keys if config.is_emptied(key)), "")

@@ -22,15 +22,13 @@ _SUFFIXES = (".md", ".markdown", ".rst", *SHELL, ".mk")
 _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 # Suffixes of programs that may read a config and start Python with values from it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
-# Files that hold commands as lists of words, or as steps of something larger.
-_WITH_STEPS = (
-    r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
-    r"|\.github/workflows/[^/]+|[^/]*(?:sky|job|sweep|pod|deploy)[^/]*\.ya?ml|(?:k8s|kubernetes|helm)/.*\.ya?ml"
-    r"|[^/]+\.ipynb)$"
-)
 # SkyPilot's tasks and Kubernetes' jobs, by the names that they usually have.
-_JOBS = re.compile(
-    r"(?:^|/)(?:[^/]*(?:sky|job|pod|deploy|k8s|kube)[^/]*|(?:skypilot|kubernetes|helm|manifests)/(?:.*/)?[^/]*)\.ya?ml$"
+_JOBS = r"(?:[^/]*(?:sky|job|pod|deploy|k8s|kube)[^/]*|(?:skypilot|k8s|kubernetes|helm|manifests)/(?:.*/)?[^/]*)\.ya?ml"
+_JOB = re.compile(rf"(?:^|/){_JOBS}$")
+# Files that hold commands as lists of words, or as steps of something larger.
+_WITH_STEPS = re.compile(
+    r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
+    rf"|\.github/workflows/[^/]+|[^/]*sweep[^/]*\.ya?ml|{_JOBS}|[^/]+\.ipynb)$"
 )
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
@@ -102,7 +100,7 @@ def is_script(name: str) -> bool:
 
 def is_job(name: str) -> bool:
     """Whether a file of this name may be a task of SkyPilot or a job of Kubernetes."""
-    return _JOBS.search(name) is not None
+    return _JOB.search(name) is not None
 
 
 def names_config(data: bytes, config: str) -> bool:
@@ -131,7 +129,7 @@ def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterat
 
 def other_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of programs in other languages, and of files with steps, nearest to the root first."""
-    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or re.search(_WITH_STEPS, name))
+    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or _WITH_STEPS.search(name))
     return _texts(names, tracked.root, read)
 
 

@@ -14,8 +14,9 @@ from functools import lru_cache
 from itertools import islice
 
 from memlint.repository.python.documents import PythonRepository, documents, may_train
-from memlint.repository.python.readers import FileReading, chosen, disagreements, unread, with_places
+from memlint.repository.python.readers import DECIDES, FileReading, chosen, disagreements, unread, with_places
 from memlint.source.document import Document
+from memlint.source.python.members import MISSING
 
 SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 MAX_SCRIPTS = 24  # scripts of a repository that are followed for its configs
@@ -84,7 +85,8 @@ class ConfigIndex:
         alike = [one for one in others if _words_of(one[0]) & _words_of(path)]
         seen: set[str] = set()  # scripts that make no run of the file
         for scripts in (named,) if named else (naming, *(_of_folder(group, path) for group in (alike, others))):
-            found = tuple(islice(self._readings((one for one in scripts if one[0] not in seen), path), MAX_READERS))
+            new = (one for one in scripts if one[0] not in seen)
+            found = tuple(islice(self._readings(new, path, lacks_nothing=not named), MAX_READERS))
             if found and not named and scripts is not naming and _have_files_of_their_own(found, dict(scripts)):
                 return ()
             if found:
@@ -110,12 +112,13 @@ class ConfigIndex:
         text = self._repository.read(path)
         return text if text is not None and may_train(path, text, self._repository.read) else None
 
-    def _readings(self, scripts: Iterable[tuple[str, str]], path: str) -> Iterator[FileReading]:
+    def _readings(self, scripts: Iterable[tuple[str, str]], path: str, lacks_nothing: bool) -> Iterator[FileReading]:
+        """`lacks_nothing`: a file that lacks what a script takes of it is not the script's (a log that it writes)."""
         display = self._repository.display(path)
         for script, code in scripts:
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
-            if own:
+            if own and not (lacks_nothing and any(map(_lacks_a_key, own))):
                 runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
                 yield FileReading(script, runs, _values_here(own[0]))
             else:
@@ -183,6 +186,12 @@ class ConfigIndex:
             text = self._repository.read(path)
             if text is not None and _LOADS.search(text) and may_train(path, text, self._repository.read):
                 yield path, text
+
+
+def _lacks_a_key(run: Document) -> bool:
+    """Whether a script takes a value that matters to memory under a key that the file does not have."""
+    unknown = run.start.values.unknown if run.start is not None else {}
+    return any(why.startswith(MISSING) and DECIDES.match(str(path[0])) for path, why in unknown.items() if path)
 
 
 # `config = json.load(file)`: the name of the variable for the loaded file.

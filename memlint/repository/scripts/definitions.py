@@ -18,6 +18,7 @@ from memlint.repository.scripts.completeness import have_one_definition, is_comp
 from memlint.repository.scripts.evaluation import only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.repository.scripts.model_changes import ModelChange, changes
+from memlint.repository.scripts.reached import unreached
 from memlint.source.document import Problem
 from memlint.source.python.text import SourceText, parse
 
@@ -119,9 +120,7 @@ def program(
     modules = tuple(_modules(path, read, exists, root, parse_module))
     if not modules:
         return TrainingProgram()
-    found = _Definitions(modules)
-    for module in modules:
-        found.read(module)
+    found = _read(modules)
     trees = [module.tree for module in modules]
     return TrainingProgram(
         flags=found.flags,
@@ -140,10 +139,27 @@ def program(
     )
 
 
-class _Definitions:
-    """The flags, parsed classes and passed arguments of a program, collected module by module."""
+def _read(modules: Sequence[_Module]) -> _Definitions:
+    """What the modules say. A package imports its trainers for all stages, and a program makes one: what it passes
+    counts alone, where it is seen."""
+    left_out = unreached([(module.path, module.tree) for module in modules])
+    for leaves_out in (left_out, {}) if left_out else ({},):
+        found = _Definitions(modules, leaves_out)
+        for module in modules:
+            found.read(module)
+        if found.known:
+            break
+    return found
 
-    def __init__(self, modules: Sequence[_Module]) -> None:
+
+class _Definitions:
+    """The flags, parsed classes and passed arguments of a program, collected module by module.
+
+    `left_out`: lines of a module whose calls pass nothing, by its path.
+    """
+
+    def __init__(self, modules: Sequence[_Module], left_out: Mapping[str, Sequence[range]]) -> None:
+        self._left_out = left_out
         self.classes = {
             node.name: (node, module)
             for module in modules
@@ -177,7 +193,8 @@ class _Definitions:
             self.parses = self.parses or "argparse"
         elif name in _PARSERS:
             self._read_parser(node, module)
-        if name not in self._own:
+        lines = self._left_out.get(module.path, ())
+        if name not in self._own and not any(node.lineno in one for one in lines):
             passed = _Passed(module.path, self.meanings, self.shared, self.constants, self.computed)
             _meaning(node, name, passed, self.known)
 
@@ -398,8 +415,12 @@ def _meaning(call: ast.Call, name: str, passed: _Passed, known: set[str]) -> Non
         named = ("pretrained_model_name_or_path", "model_name")
         first = call.args[0] if call.args else next((one.value for one in call.keywords if one.arg in named), None)
         flag = _flag(first) if first is not None else ""
-        if flag and "vision" not in flag and any(part in owner for part in _MODEL_CLASSES):
+        if flag and not _OF_ANOTHER.search(flag) and any(part in owner for part in _MODEL_CLASSES):
             passed.meanings.setdefault(flag, "model_name_or_path")
+
+
+# What flags call a model beside the one that trains.
+_OF_ANOTHER = re.compile(r"vision|embed|reward|(?:^|_)ref(?:erence)?_|teacher|draft|critic|judge|retriev|encoder")
 
 
 def _flag(value: ast.AST) -> str:

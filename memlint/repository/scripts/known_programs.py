@@ -142,7 +142,8 @@ def task_of(command: LaunchCommand, program: TrainingProgram) -> tuple[str, str]
         return "openrlhf", ""
     tasks = {TRL_TASKS[name] for name in program.classes if name in TRL_TASKS}
     if tasks:
-        return "trl", tasks.pop() if len(tasks) == 1 else ""
+        has_other_steps = program.writes_groups and "sft" in tasks  # SFTConfig, for a trainer that writes groups
+        return "trl", tasks.pop() if len(tasks) == 1 and not has_other_steps else ""
     if program.classes:
         return "transformers", ""
     task = _TRL_SCRIPTS.get(posixpath.basename(command.program.text).removesuffix(".py"), "") if command.program else ""

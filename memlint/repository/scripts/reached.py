@@ -51,10 +51,16 @@ def _tops(path: str, tree: ast.Module) -> Iterator[_Top]:
 
 
 def _at_import(tree: ast.Module, is_program: bool) -> Iterator[str]:
-    """The names of the code that runs when the module is imported; of all code, for the program itself."""
+    """The names of the code that runs when the module is imported; of all code, for the program itself. `__all__`
+    names what a package offers, not what a program takes of it."""
     for node in tree.body:
-        if is_program or not isinstance(node, _Defined):
+        if is_program or not (isinstance(node, _Defined) or _is_offer(node)):
             yield from _names(ast.walk(node))
+
+
+def _is_offer(node: ast.stmt) -> bool:
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(isinstance(one, ast.Name) and one.id == "__all__" for one in targets)
 
 
 def _names(found: Iterable[ast.AST]) -> Iterator[str]:

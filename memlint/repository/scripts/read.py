@@ -31,7 +31,7 @@ from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
 from memlint.repository.scripts.start import start
-from memlint.repository.scripts.world import World, world
+from memlint.repository.scripts.world import World, no_more_than_in_file, world
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.python.reader import CommandLine
@@ -235,14 +235,15 @@ class _Reader:
             return None
         files = NamedFiles(self.repository, self.path, invocation.folder, dict(invocation.files))
         size = world(launched, invocation.variables, invocation.wrappers, self.job, files.text)
-        launch = self._launch(launched, invocation, files, size)
-        if launch is None:
-            return None
-        values, given_by = arguments(launch)
         options_of_launcher = None
         if launched.launcher == "accelerate":
             placed = Values(self.path, invocation.at)
             options_of_launcher = launch_file(launched, placed, self.display, self.text, files.document)
+            size = no_more_than_in_file(size, options_of_launcher)
+        launch = self._launch(launched, invocation, files, size)
+        if launch is None:
+            return None
+        values, given_by = arguments(launch)
         started = start(launch, size, self.job, options_of_launcher, self.asks_for_gpus)
         alone = lone_config(launch)
         sources = started.values._replace(

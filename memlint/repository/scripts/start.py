@@ -89,8 +89,10 @@ def _is_classifier(launched: LaunchCommand) -> bool:
 
 
 def _is_script(launched: LaunchCommand) -> bool:
-    """Whether the program is a Python file or a module, not a command that a framework installs (`trl sft`)."""
-    return launched.is_module or (launched.program is not None and launched.program.text.endswith(".py"))
+    """Whether the program is a Python file or a module, not a command that a framework installs (`trl sft`). One that
+    only a variable names is a file: `accelerate launch scripts/$NAME`."""
+    program = launched.program
+    return launched.is_module or (program is not None and (program.text.endswith(".py") or bool(program.unknown)))
 
 
 def _has_own_trainer(launched: LaunchCommand, files: NamedFiles) -> bool:

@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from memlint._record import NamedTuple
+from memlint.formats.fields import as_int
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.slurm import Job
+from memlint.source.document import Document
 from memlint.source.shell.text import Text, Where, Word, known
 
 _PROCESSES = "PET_NPROC_PER_NODE"  # torch 2.13 distributed/run.py: `PET_...` stand for options that are not given
@@ -59,6 +61,14 @@ def world(
     if job is not None and job.gpus:
         return World(job.gpus * max(nodes, job.nodes if command.launcher != "python" else 1), job.gpus)
     return UNKNOWN
+
+
+def no_more_than_in_file(size: World, file: Document | None) -> World:
+    """accelerate starts as many processes as its launch file says, on the first of the visible devices (1.0
+    commands/launch.py:1035-1044: what no option gives is taken from the file)."""
+    value = file.value if file is not None and isinstance(file.value, dict) else {}
+    count, machines = as_int(value.get("num_processes")) or 0, as_int(value.get("num_machines")) or 1
+    return World(count, max(1, count // machines), size.at) if 0 < count < size.gpus else size
 
 
 _HOST = re.compile(r"^\s*[\w.-]+\s+slots=(\d{1,3})\s*(?:#.*)?$", re.MULTILINE)

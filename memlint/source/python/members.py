@@ -25,6 +25,7 @@ from memlint.source.python.values import (
     source_of,
 )
 
+MISSING = "no key"  # how the reason begins of an item that a table lacks: at that line a program ends in KeyError
 PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what a loop over them goes through
 # The name of what is observed where parameters' `requires_grad` is set. `base`: the model, a part of it, or None where
 # it is not known whose parameters they are. `certain`: whether that surely happens.
@@ -124,7 +125,7 @@ def item(owner: Value, key: Value) -> Value:
     if not isinstance(key, Known):
         return key if isinstance(key, Undetermined) else Undetermined("an item under an unknown key")
     if isinstance(owner, Table):
-        return owner.values.get(key.value) or Undetermined(f"no key `{key.value}`")
+        return owner.values.get(key.value) or Undetermined(f"{MISSING} `{key.value}`")
     if isinstance(owner, Items) and isinstance(key.value, int):
         inside = -len(owner.values) <= key.value < len(owner.values)
         return owner.values[key.value] if inside else Undetermined("an item that is not there")

@@ -21,7 +21,7 @@ from memlint.source.shell.conditions import Conditions, negated
 from memlint.source.shell.expansion import Expander, WorkLimitReached
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.programs import NUMBER_OF_GPUS, counts_gpus, lists_gpus, printed
-from memlint.source.shell.redirections import given_text, written_file
+from memlint.source.shell.redirections import given_text, leaves_output, written_file
 from memlint.source.shell.state import ShellFunction, State, Truth, Variable, distinct, merged, path_in
 from memlint.source.shell.text import (
     Text,
@@ -357,10 +357,11 @@ class Interpreter:
             (given_text(self.expander, one, source, state) for one in redirects if one.type != "file_redirect"), None
         )
         target = written_file(self.expander, redirects, source, state)
+        leaves = target is not None or leaves_output(redirects, source)
         outer, before = state.output, state.input
         if given is not None:
             state.input = given
-        if target is not None:
+        if leaves:
             state.output = ()
         states = self._statements([body], source, [state]) if body is not None else [state]
         rest = [child for one in redirects for child in one.named_children if child.type in _STATEMENTS]
@@ -369,6 +370,7 @@ class Interpreter:
                 path, adds = target
                 text = one.output or ()
                 one.files[path] = joined((one.files.get(path, ()), text)) if adds else text
+            if leaves:
                 one.output = outer
             one.input = before
         return self._statements(rest, source, states) if rest else states

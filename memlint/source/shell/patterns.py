@@ -64,7 +64,7 @@ def _pieces(pattern: str, greedy: bool) -> list[str]:
     index = 0
     while index < len(pattern):
         letter = pattern[index]
-        end = pattern.find("]", index + 2) if letter == "[" else -1
+        group = _GROUP.match(pattern, index) if letter == "[" else None
         if letter == "*":
             if not found or found[-1] not in (".*", ".*?"):
                 found.append(".*" if greedy else ".*?")
@@ -73,11 +73,27 @@ def _pieces(pattern: str, greedy: bool) -> list[str]:
         elif letter == "\\" and index + 1 < len(pattern):
             index += 1
             found.append(re.escape(pattern[index]))
-        elif end > 0:
-            inside = pattern[index + 1 : end].replace("\\", "\\\\")
-            found.append(f"[{'^' + inside[1:] if inside[:1] in ('!', '^') else inside}]")
-            index = end
+        elif group is not None:
+            found.append(f"[{'^' if group['not'] else ''}{_LETTERS_OF.sub(_letters, group['letters'])}]")
+            index = group.end() - 1
         else:
             found.append(re.escape(letter))
         index += 1
     return found
+
+
+# `[!a-c_]`, `[[:space:]]`; a `]` at the start is a letter of the group.
+_GROUP = re.compile(r"\[(?P<not>[!^])?(?P<letters>(?:\]|\[:\w+:\]|[^\]])(?:\[:\w+:\]|[^\]])*)\]")
+_LETTERS_OF = re.compile(r"\[:(\w+):\]|([\[\]\\^&|~])")
+_CLASSES = {"space": r"\s", "blank": r" \t", "digit": "0-9", "alpha": "a-zA-Z", "alnum": "a-zA-Z0-9"} | {
+    "upper": "A-Z",
+    "lower": "a-z",
+    "xdigit": "0-9a-fA-F",
+    "word": r"\w",
+    "punct": re.escape("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"),
+}
+
+
+def _letters(found: re.Match[str]) -> str:
+    """A class of letters as ranges, or one letter that has a meaning inside a regular expression's group."""
+    return _CLASSES.get(found[1], "") if found[1] else f"\\{found[2]}"

@@ -33,6 +33,30 @@ def written_file(
     return next((found for found in files if found is not None), None)
 
 
+def leaves_output(redirects: Sequence[Node], source: Source) -> bool:
+    """Whether what is printed goes nowhere that the script reads: `echo ... >&2`, `> /dev/null`."""
+    return any(_leaves(one, source) for one in _file_redirects(redirects))
+
+
+def _leaves(redirect: Node, source: Source) -> bool:
+    operator, target, is_output = _target(redirect, source)
+    if operator == ">&" and is_output:
+        return target == "2"
+    leaves = is_output if operator in (">", ">>") else operator in ("&>", "&>>")
+    return leaves and target in _NOWHERE
+
+
+_NOWHERE = ("/dev/null", "/dev/stderr", "/dev/tty")
+
+
+def _target(redirect: Node, source: Source) -> tuple[str, str, bool]:
+    """(`>`, the word behind it, whether it is standard output that goes there)."""
+    operator = next((child.type for child in redirect.children if not child.is_named), "")
+    target = redirect.child_by_field_name("destination")
+    descriptor = redirect.child_by_field_name("descriptor")
+    return operator, source.of(target) if target is not None else "", descriptor is None or source.of(descriptor) == "1"
+
+
 def _file_redirects(redirects: Sequence[Node]) -> Iterator[Node]:
     """The redirections to files. In the tree, one may be inside that of a here-document (`cat << EOF > file`)."""
     for redirect in redirects:

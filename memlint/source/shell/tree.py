@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from memlint.source.shell.text import Piece, Text, Where, part, place_in
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_LETTERS = 262_144  # characters of one script
 MOST_PARSE_STEPS = 4_000  # calls of tree-sitter's progress callback
+MOST_REPAIRS = 8  # ends of lines that the grammar takes for blanks
+_LONG_PIPELINE = re.compile(r"(?:[^|\n]\|[^|\n]*){2}")
 # The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
 _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
 
@@ -61,23 +63,11 @@ class Source:
     def _parsed(self) -> Node | None:
         if len(self.text) > MOST_LETTERS or "\0" in self.text:
             return None
-        steps = 0
-
-        def progress(offset: int, has_error: bool) -> bool:
-            nonlocal steps
-            steps += 1
-            return steps > MOST_PARSE_STEPS
-
-        def read(offset: int, point: object) -> bytes:
-            return self._bytes[offset : offset + 4_096]
-
-        parser: Any = _parser()
-        try:
-            tree = parser.parse(read, progress_callback=progress)
-        except ValueError:  # cancelled
-            parser.reset()
-            return None
-        found: Node | None = tree.root_node
+        found = _tree(self._bytes)
+        given, repairs = self._bytes, MOST_REPAIRS if _LONG_PIPELINE.search(self.text) else 0
+        while found is not None and repairs and (at := _swallowed(found, given)) is not None:
+            given, repairs = b"%b;%b" % (given[:at], given[at + 1 :]), repairs - 1
+            found = _tree(given)
         return found
 
     def offset(self, byte: int) -> int:
@@ -121,6 +111,39 @@ class Source:
         if not pieces or pieces[0].at is None or pieces[-1].at is None or pieces[0].at.path != pieces[-1].at.path:
             return None
         return Where(pieces[0].at.path, pieces[0].at.start, pieces[-1].at.end)
+
+
+def _tree(given: bytes) -> Node | None:
+    """The root of a text's tree; None if that takes too long."""
+    steps = 0
+
+    def progress(offset: int, has_error: bool) -> bool:
+        nonlocal steps
+        steps += 1
+        return steps > MOST_PARSE_STEPS
+
+    parser: Any = _parser()
+    try:
+        tree = parser.parse(lambda offset, point: given[offset : offset + 4_096], progress_callback=progress)
+    except ValueError:  # cancelled
+        parser.reset()
+        return None
+    found: Node | None = tree.root_node
+    return found
+
+
+def _swallowed(root: Node, given: bytes) -> int | None:
+    """The end of the line that the grammar (0.25.1) reads as a blank: after a pipeline of three
+    commands or more it makes one command of all following lines, where the last of these is a pipeline with `2>&1`."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        for one, other in pairwise(node.children) if node.type == "command" else ():
+            between = given[one.end_byte : other.start_byte]
+            if b"\n" in between and b"\\" not in between:
+                return one.end_byte + between.index(b"\n")
+        waiting += node.children
+    return None
 
 
 def _readable(piece: Piece) -> Iterator[Piece]:

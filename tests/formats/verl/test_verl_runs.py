@@ -165,6 +165,11 @@ def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
     assert {name: get(found, name) for name in fields} == fields
 
 
+@pytest.mark.parametrize(("name", "length"), [("vllm", 2048), ("sglang", 2048), ("vllm_multiturn_search", UNKNOWN)])
+def test_a_rollout_of_a_forks_own_writes_answers_of_its_own_length(name: str, length: object) -> None:
+    assert read(changed(GRPO, actor_rollout_ref__rollout__name=name)).sequence.length == length
+
+
 def test_references_are_followed_as_omegaconf_does() -> None:
     value = changed(
         GRPO,

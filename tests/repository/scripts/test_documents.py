@@ -105,6 +105,67 @@ def test_the_gpus_of_a_command(text: str) -> None:
     assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == GPUS[text]
 
 
+@pytest.mark.parametrize(
+    ("visible", "processes", "gpus"),
+    [("0,1,2,3,4,5,6", 5, 5), ("0,1", 8, 2), ("0,1,2", 3, 3)],
+)
+def test_accelerate_starts_the_processes_of_its_file_on_the_visible_devices(
+    visible: str, processes: int, gpus: int
+) -> None:
+    text = f"CUDA_VISIBLE_DEVICES={visible} accelerate launch --config_file ddp.yaml train.py {FLAGS}"
+    files = {"ddp.yaml": f"compute_environment: LOCAL_MACHINE\ndistributed_type: MULTI_GPU\nnum_processes: {processes}"}
+    start = one(text, files=files).start
+
+    assert start is not None and (start.machine.gpus, start.machine.gpus_per_node) == (gpus, gpus)
+
+
+PACKAGE = {
+    "train.py": """
+import argparse
+from own import SupervisedTrainer
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name")
+parser.add_argument("--batch_size", type=int)
+args = parser.parse_args()
+SupervisedTrainer(args).train()
+""",
+    "own/__init__.py": """
+from .groups import GroupsTrainer
+from .supervised import SupervisedTrainer
+__all__ = ["GroupsTrainer", "SupervisedTrainer"]
+""",
+    "own/groups.py": """
+from trl import GRPOConfig
+class GroupsTrainer:
+    def __init__(self, args):
+        self.config = GRPOConfig(per_device_train_batch_size=args.rollouts, num_generations=args.group, fp16=True)
+""",
+    "own/supervised.py": """
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+class SupervisedTrainer(Trainer):
+    def __init__(self, args):
+        model = AutoModelForCausalLM.from_pretrained(args.model_name)
+        super().__init__(model=model, args=TrainingArguments(per_device_train_batch_size=args.batch_size, bf16=True))
+""",
+}
+
+
+def test_a_program_has_the_arguments_of_the_trainer_that_it_makes_alone() -> None:
+    """Its package imports those of all stages, and offers them in `__all__`."""
+    run = analysed("python train.py --model_name Qwen/Qwen2.5-7B --batch_size 2", PACKAGE).runs[0]
+
+    assert (run.method.stage, run.batch.micro_batch_size, run.precision.compute) == ("sft", 2, "bfloat16")
+
+
+def test_a_program_that_only_a_variable_names_says_what_trains() -> None:
+    """Kentakoong/optimize-finetuning-llm exports the name of a program with an adapter, or of one without."""
+    files = {"scripts/train.py": "", "scripts/train_all.py": ""}
+    run = analysed(f"accelerate launch $HOME_OF_IT/scripts/$NAME {FLAGS}", files).runs[0]
+    assert run.method.kind is UNKNOWN and "which program" in run.origins["method.kind"].detail
+    assert analysed(f"accelerate launch $HOME_OF_IT/scripts/run_clm.py {FLAGS}", files).runs[0].method.kind == "full"
+    assert analysed(f"accelerate launch scripts/$NAME {FLAGS} --use_peft", files).runs[0].method.kind == "lora"
+
+
 def test_accelerates_own_options_are_a_launch_file() -> None:
     options = "--num_processes 8 --mixed_precision bf16 --use_deepspeed --zero_stage 3"
     run = analysed(f"accelerate launch {options} train.py {FLAGS.replace('--bf16 True', '')}").runs[0]
@@ -187,6 +248,60 @@ class TrainingArguments(transformers.TrainingArguments):
     optim: str = field(default="adafactor")
 parser = HfArgumentParser((ModelArguments, TrainingArguments))
 """
+
+
+GROUPS = """
+import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--embedder_model_path")
+parser.add_argument("--model_path")
+parser.add_argument("--per_device_train_batch_size", type=int, default=1)
+parser.add_argument("--num_generations", type=int, default=8)
+parser.add_argument("--max_completion_length", type=int, default=256)
+parser.add_argument("--beta", type=float, default=0.1)
+args = parser.parse_args()
+class OwnTrainer(Trainer):
+    def compute_loss(self, model, inputs):
+        return self.loss_of(model, inputs, args.num_generations)
+embedder = AutoModelForCausalLM.from_pretrained(args.embedder_model_path)
+model = AutoModelForCausalLM.from_pretrained(args.model_path)
+config = TrainingArguments(per_device_train_batch_size=args.per_device_train_batch_size)
+OwnTrainer(model=model, args=config).train()
+"""
+
+
+def test_a_class_on_transformers_trainer_may_have_the_loss_of_any() -> None:
+    """VideoSearch-R1's trainer of groups stands on Trainer. `beta` alone says nothing there."""
+    command = "torchrun --nproc_per_node 2 train.py --model_path Qwen/Qwen2.5-7B --embedder_model_path a/b"
+    assert analysed(command, {"train.py": GROUPS}).runs[0].method.stage == "grpo"
+    plain = "\n".join(line for line in GROUPS.splitlines() if "_generations" not in line and "completion" not in line)
+    plain = plain.replace("class OwnTrainer(Trainer):", "class OwnTrainer(Trainer): ...")
+    plain = plain.replace("    def compute_loss(self, model, inputs):\n", "")
+    assert analysed(command, {"train.py": plain}).runs[0].method.stage == "sft"
+
+
+def test_a_loop_with_a_second_model_has_the_stage_that_its_name_says() -> None:
+    loop = """
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+reference = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+for batch in torch.utils.data.DataLoader(load(), batch_size=4):
+    loss = preferences(model(**batch).logits, reference(**batch).logits)
+    loss.backward()
+    optimizer.step()
+"""
+    files = {"train_dpo.py": loop, "train_base.py": loop}
+    assert analysed("python train_dpo.py --lr 1e-5", files).runs[0].method.stage == "dpo"
+    assert analysed("python train_base.py --lr 1e-5", files).runs[0].method.stage == "sft"
+
+
+def test_a_flag_for_a_model_beside_it_does_not_name_the_model() -> None:
+    hidden = GROUPS.replace("OwnTrainer(model=model, args=config).train()", "started(config)")
+    command = "torchrun train.py --model_path Qwen/Qwen2.5-7B --embedder_model_path a/b"
+    assert one(command, files={"train.py": hidden}).value["model_name_or_path"] == "Qwen/Qwen2.5-7B"
 
 
 def test_dataclasses_give_defaults_and_names() -> None:

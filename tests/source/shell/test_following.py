@@ -80,6 +80,16 @@ KNOWN = {
     ),
     "a function": ('f() { local A=$1; p "$A" "${@:2}" $B; }\nB=z\nf x', ["x", "z"]),
     "what a function prints": ("f() { echo $(($1 * 2)); }\np $(f 4)", ["8"]),
+    "what a function says beside what it prints": (
+        'f() { echo "loads $1" >&2; echo a 1>&2; echo no > /dev/null; echo no &> /dev/null; echo out 2> /dev/null; }\n'
+        "p $(f 4)",
+        ["out"],
+    ),
+    "classes of letters in a pattern": (
+        'A=" a[1"\ncase "$A" in [[:space:]]*\\[[[:digit:]]) B=1;; esac\np ${B:-0} "${A//[^[:alnum:]]/_}"',
+        ["1", "_a_1"],
+    ),
+    "lines behind a long pipeline": ("true | true | true 9\nA=1\np $A 2>&1 | cat", ["1"]),
     "names of paths": ("A=a/b.sh\np $(dirname $A) $(basename $A .sh)", ["a", "b"]),
     "the script's folder": ('D="$(cd "$(dirname "$0")/.." && pwd)"\np $D/x', ["/repo/x"]),
     "counted devices": ("D=0,1,2,3\np $(echo $D | tr ',' '\\n' | wc -l) $(awk -F, '{print NF}' <<< $D)", ["4", "4"]),
