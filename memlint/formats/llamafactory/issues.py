@@ -9,7 +9,7 @@ from memlint.formats.base import Context, Issue
 from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.releases import with_libraries
+from memlint.formats.llamafactory.releases import with_libraries, with_release_of_program
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
@@ -58,7 +58,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     it yet, or a copy of LLaMA-Factory in the repository that does not, or may train a part of its own (PEF027)."""
     if rule.startswith("LLF") and is_relative(document, context):
         return True
-    if () < context.versions.get("llamafactory", ()) < _REFUSED_SINCE.get(rule, ()):
+    release = with_release_of_program(document, context).versions.get("llamafactory", ())
+    if () < release < _REFUSED_SINCE.get(rule, ()):
         return True
     if rule == "PEF027" and _FREEZES in document.value and has_copy(context):
         return True
