@@ -13,7 +13,7 @@ from memlint.formats.llamafactory.releases import with_libraries, with_release_o
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
+from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ends_the_run
 from memlint.source.document import Document
 
 _SEVERAL = 3
@@ -173,7 +173,8 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
         return issue
     value = view.section.value.get(key)
     if value is None and key in view.section.value:
-        return issue if key in _NEVER_NULL else _null(key, issue)
+        is_refused = key in _NEVER_NULL and (key not in ENDS_THE_RUN or ends_the_run(key, view.section.value))
+        return issue if is_refused else _null(key, issue)
     if not isinstance(value, str):
         return issue
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]
