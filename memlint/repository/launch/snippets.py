@@ -1,8 +1,8 @@
 """Extracts commands from pages: lines of Markdown and of comments that name a launcher, a script or a folder.
 
 A page is not a script, so each command is read by itself. Notation that is not shell is converted or removed: prompts,
-inline code, placeholders (`<config>`, `{CONFIG}`, `[CONFIG]`), unclosed quotes, a missing backslash before an option. Every character keeps its
-place in the page.
+inline code, placeholders (`<config>`, `{CONFIG}`, `[CONFIG]`), unclosed quotes, a missing backslash before an option.
+Every character keeps its place in the page.
 """
 
 from __future__ import annotations

@@ -556,7 +556,7 @@ def test_gradients_in_fp32_without_zero_are_refused_by_newer_releases() -> None:
     [
         (
             "acc.yaml",
-            "distributed_type: DEEPSPEED\nnum_processes: 2\ndeepspeed_config: {deepspeed_config_file: ds.yaml}\n",
+            "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.yaml}\n",
         ),
         (
             "sft.yaml",
@@ -565,8 +565,8 @@ def test_gradients_in_fp32_without_zero_are_refused_by_newer_releases() -> None:
         ),
         (
             "lf.yaml",
-            "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: d\ntemplate: default\n"
-            "output_dir: o\ndeepspeed: ds.yaml\n",
+            "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: d\n"
+            "template: default\noutput_dir: o\ndeepspeed: ds.yaml\n",
         ),
         ("ax.yaml", "base_model: gpt2\ndatasets: [{path: d, type: alpaca}]\nsequence_len: 512\ndeepspeed: ds.yaml\n"),
     ],
