@@ -229,16 +229,20 @@ def _is_of_another_owner(name: object) -> bool:
     return bool(found) and owner.lower() not in _COPIERS
 
 
-def _max_positions(facts: Facts) -> Any:
-    """The model's positions in tokens; UNKNOWN if the architecture is that of another model from which this one was
-    probably tuned, or which somebody has uploaded anew, because it may have more positions."""
+def _is_of_another_upload(facts: Facts) -> bool:
+    """Whether the architecture is that of another model from which this one was probably tuned, or which somebody has
+    uploaded anew: it may have more positions, and another dtype."""
     origin = facts.run.origins.get("model.architecture")
-    if origin is not None and origin.kind == "inferred":
-        if " read as " in origin.detail or _TUNED in origin.detail:
-            return UNKNOWN
-        if _REPOSITORY_OF in origin.detail and _is_of_another_owner(facts.run.model.name):
-            return UNKNOWN
-    return _of_architecture(lambda model: _positive(model.max_positions))(facts)
+    if origin is None or origin.kind != "inferred":
+        return False
+    if " read as " in origin.detail or _TUNED in origin.detail:
+        return True
+    return _REPOSITORY_OF in origin.detail and _is_of_another_owner(facts.run.model.name)
+
+
+def _of_this_upload(read: Callable[[Architecture], Any]) -> Reader:
+    """A fact that another upload of the same model may not share."""
+    return lambda facts: UNKNOWN if _is_of_another_upload(facts) else _of_architecture(read)(facts)
 
 
 MODEL: dict[str, Reader] = {
@@ -261,7 +265,8 @@ MODEL: dict[str, Reader] = {
     "model.pixels_per_token": _of_architecture(_pixels_per_token),
     "model.adapted_in_tower": _adapted_in_tower,
     "model.experts": _of_architecture(lambda model: max((kind.mlp.experts for kind in model.layer_types), default=0)),
-    "model.max_positions": _max_positions,
+    "model.max_positions": _of_this_upload(lambda model: _positive(model.max_positions)),
+    "model.stored_dtype": _of_this_upload(lambda model: model.dtype),
     "model.sliding_window": _of_architecture(_sliding_window),
     "model.layer_classes": _of_architecture(_layer_classes),
     "model.tied_embeddings": _of_architecture(lambda model: model.tied_embeddings),

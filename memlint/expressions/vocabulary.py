@@ -78,7 +78,7 @@ _FACT_TYPES: Mapping[str, Type] = {
     "model.stored_bits": types.NUMBER,
     "estimate.least_bytes": types.NUMBER,
     "hardware.capability": types.VERSION,
-    **dict.fromkeys(("model.dtype", "model.stored_method", "hardware.vendor"), types.STR),
+    **dict.fromkeys(("model.dtype", "model.stored_dtype", "model.stored_method", "hardware.vendor"), types.STR),
     **dict.fromkeys(("estimate.verdict", "estimate.peak_phase", "estimate.readings", "estimate.doubt"), types.STR),
     "estimate.least_reading": types.STR,
 }

@@ -34,7 +34,7 @@ def refuse_unmodelled(run: Run, units: tuple[Unit, ...]) -> None:
         engine = run.parallelism.engine
         raise MissingValue("method.stage", f"what {engine} keeps of gradients of XPO's two forwards is not modelled")
     if run.stack.unmodelled:
-        raise MissingValue("stack.unmodelled", f"{run.stack.unmodelled}, which is not modelled")
+        raise MissingValue("stack.unmodelled", f"memlint does not model this: {run.stack.unmodelled}")
     if run.parallelism.engine in OVER_FSDP2:
         raise MissingValue("parallelism.engine", f"what layers keep under {run.parallelism.engine} is not modelled")
     _refuse_fp8(run)

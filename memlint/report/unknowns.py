@@ -20,6 +20,11 @@ def words(unknown: UnknownField) -> str:
 
 
 def first(estimate: Estimate) -> str:
-    """The first thing that is missing for an estimate: "sequence.length is unknown: `max_length` is not set"."""
-    missing = estimate.unknown[:1]
-    return f"{missing[0].field} is unknown: {words(missing[0])}" if missing else "unknown"
+    """The first thing that is missing for an estimate: "sequence.length is unknown: `max_length` is not set". Of code
+    that is not modelled nothing is unknown: "memlint does not model this: placement by Ray"."""
+    if not estimate.unknown:
+        return "unknown"
+    missing = estimate.unknown[0]
+    if missing.field.startswith("stack."):
+        return words(missing)
+    return f"{missing.field} is unknown: {words(missing)}"

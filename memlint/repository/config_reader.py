@@ -214,7 +214,7 @@ class _Config(NamedTuple):
 
     def _of_keys(self) -> ConfigReader:
         """The script that reads most of the file's keys one by one; a module that it imports may load the file. One
-        that loads such files by itself comes first."""
+        that loads such files by itself comes first, then the one whose folder is nearest to the config's."""
         fewest = max(_FEWEST_KEYS, (len(self.keys) + 1) // 2)
 
         def reader(script: Script) -> ConfigReader:
@@ -224,7 +224,8 @@ class _Config(NamedTuple):
             return ConfigReader("script", script.path, has_own_trainer=own, names=script.frameworks)
 
         reading = self.scripts.reading(self.keys, fewest)
-        return _one_of(map(reader, sorted(reading, key=lambda script: not self.loads(script))))
+        ordered = sorted(reading, key=lambda script: (not self.loads(script), _steps_between(self.path, script.path)))
+        return _one_of(map(reader, ordered))
 
     def _of_siblings(self) -> ConfigReader:
         """The program with an argument parser that commands give the other configs of the folder."""
@@ -252,6 +253,12 @@ def _one_of(readers: Iterable[ConfigReader]) -> ConfigReader:
     found = [one for one in readers if one.kind]
     parser = next((one for one in found if one.kind == "framework"), None)
     return parser or (found[0]._replace(is_one_of=len(found) > 1) if found else ConfigReader())
+
+
+def _steps_between(one: str, other: str) -> int:
+    """How many folders lie between two files: up to the folder that holds both, and down again."""
+    way = posixpath.relpath(posixpath.dirname(f"/{one}"), posixpath.dirname(f"/{other}"))
+    return 0 if way == "." else len(way.split("/"))
 
 
 def _frameworks(scripts: Iterable[Script]) -> frozenset[str]:

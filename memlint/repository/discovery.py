@@ -4,6 +4,7 @@ files that are roots themselves are always included."""
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 
 import memlint.repository.tracked as tracked_by
@@ -23,6 +24,17 @@ _DATA_FILES = frozenset(
     }
 )
 MAX_JSON_BYTES = 128 * 1024  # a longer JSON file is data, such as a run's results: its text alone would take a second
+# A longer one that begins with several of these keys may be a config all the same.
+_HEAD_BYTES = 4096
+_FEWEST_KEYS = 3
+_KEYS_OF_CONFIGS = frozenset(
+    {
+        *("model_name_or_path", "base_model", "output_dir", "learning_rate", "num_train_epochs", "num_epochs"),
+        *("per_device_train_batch_size", "gradient_accumulation_steps", "train_micro_batch_size_per_gpu"),
+        *("train_batch_size", "zero_optimization", "fp16", "bf16", "optimizer", "scheduler", "dataset", "datasets"),
+    }
+)
+_STRING_OR_BRACKET = re.compile(r"""("(?:[^"\\]|\\.)*")(\s*:)?|([{\[])|[}\]]""")
 MAX_IGNORE_BYTES = 1024 * 1024
 
 
@@ -105,7 +117,7 @@ def _walk(root: str, excluded: _IgnoreFile, gitignore: bool) -> Iterator[FoundFi
                 if not _is_skipped(entry):
                     subfolders += _subfolders(current, entry)
             elif may_be_config(entry.name) and entry.is_file(follow_symlinks=False) and _is_wanted(current, entry):
-                yield FoundFile(_join(folder, entry.name))
+                yield from _found(_join(folder, entry.name), entry)
         pending += reversed(subfolders)
     yield from (FoundFile(each.base, note=each.problem) for each in repositories.values() if each.problem)
 
@@ -134,10 +146,34 @@ def _subfolders(current: _Folder, entry: os.DirEntry[str]) -> Iterator[_Folder]:
         yield _Folder(_join(current.folder, entry.name), current.ignores, current.tracked, ignored)
 
 
-def _is_wanted(current: _Folder, entry: os.DirEntry[str]) -> bool:
-    """Whether to read a file: it is no data, and git does not ignore it or tracks it although it is ignored."""
-    if entry.name.endswith(".json") and entry.stat(follow_symlinks=False).st_size > MAX_JSON_BYTES:
+def _found(path: str, entry: os.DirEntry[str]) -> Iterator[FoundFile]:
+    """The file, unless it is data by its size; a note on a large one that may be a config."""
+    size = entry.stat(follow_symlinks=False).st_size if entry.name.endswith(".json") else 0
+    if size <= MAX_JSON_BYTES:
+        yield FoundFile(path)
+    elif _begins_like_config(entry.path):
+        large = f"JSON of {size // 1024} KiB, taken for data above {MAX_JSON_BYTES // 1024}"
+        yield FoundFile(path, note=f"{path}: {large}, though it begins like a config: name the file to have it read")
+
+
+def _begins_like_config(path: str) -> bool:
+    """Whether a JSON file is an object whose first keys are several of a config's."""
+    try:
+        with open(path, "rb") as stream:
+            head = stream.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
         return False
+    depth, keys = 0, set()
+    for string, is_key, opens in map(re.Match.groups, _STRING_OR_BRACKET.finditer(head)):
+        if string is None:
+            depth += 1 if opens else -1
+        elif is_key and depth == 1:
+            keys.add(string[1:-1])
+    return head.lstrip()[:1] == "{" and len(keys & _KEYS_OF_CONFIGS) >= _FEWEST_KEYS
+
+
+def _is_wanted(current: _Folder, entry: os.DirEntry[str]) -> bool:
+    """Whether git does not ignore a file, or tracks it although it is ignored."""
     ignored = current.is_ignored or _is_ignored(current.ignores, entry.path, False)
     return not ignored or _is_tracked(current, entry, False)
 

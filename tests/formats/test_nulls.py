@@ -53,6 +53,23 @@ def test_training_arguments(key: str, found: list[tuple[str, str]]) -> None:
     assert said(TRL, key) == found
 
 
+@pytest.mark.parametrize(
+    ("keys", "key", "ends"),
+    [
+        ("", "save_steps", True),
+        ("save_strategy: epoch\n", "save_steps", False),
+        ("logging_strategy: 'no'\n", "logging_steps", False),
+        ("logging_strategy: epoch\neval_strategy: steps\n", "logging_steps", True),
+        ("logging_strategy: epoch\neval_strategy: steps\neval_steps: 5\n", "logging_steps", False),
+    ],
+)
+@pytest.mark.parametrize("config", [TRL, LLAMAFACTORY])
+def test_a_number_of_steps_is_compared_where_its_strategy_counts_steps(
+    config: str, keys: str, key: str, ends: bool
+) -> None:
+    assert ("error" in [severity for _, severity in said(config + keys, key)]) is ends
+
+
 def test_a_script_that_reads_the_file_by_itself_may_mean_anything_by_null() -> None:
     script = "import yaml\nconfig = yaml.safe_load(open('run.yaml'))\n"
     workspace = in_memory({"run.yaml": f"{TRL}lr: 3\nlearning_rate: null\n", "run.py": script})

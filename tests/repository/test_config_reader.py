@@ -140,6 +140,12 @@ def test_of_several_scripts_that_may_read_a_file_none_is_said_to() -> None:
     assert several.startswith("a script of the repository (train.py may be it) reads this file by itself")
 
 
+def test_of_several_scripts_that_may_read_a_file_the_nearest_is_named() -> None:
+    files = {"a__train_py": OWN, "configs__train_py": OWN, "z__train_py": OWN}
+    (found,) = (item.message for item in analysed(**files).findings if item.rule == "CFG013")
+    assert "(configs/train.py may be it)" in found
+
+
 def test_a_script_that_names_the_folder_alone_may_read_another_file() -> None:
     games = "import os, yaml\nwith open(os.path.join('configs', name)) as f:\n    rules = yaml.safe_load(f)\n"
     (found,) = (item.message for item in analysed(env_py=games).findings if item.rule == "CFG013")

@@ -50,6 +50,17 @@ def test_results_in_json_are_passed_over_by_their_size(tmp_path: Path) -> None:
     assert len(list(discover([str(tmp_path / "results.json")]))) == 1
 
 
+def test_a_large_json_file_that_begins_like_a_config_is_noted(tmp_path: Path) -> None:
+    rest = f'"notes": "{"1" * MAX_JSON_BYTES}"}}'
+    config = '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 2}, "train_batch_size": 8, '
+    results = '{"model": "m", "args": {"bf16": true, "output_dir": "o", "learning_rate": 1, "dataset": "d"}, '
+    rows = '[{"bf16": true, "output_dir": "o", "learning_rate": 1, '
+    plant(tmp_path, {"ds.json": config + rest, "results.json": results + rest, "rows.json": f"{rows}{rest}]"})
+
+    (found,) = discover([str(tmp_path)])
+    assert found.path.endswith("ds.json") and "128 KiB" in found.note and "name the file" in found.note
+
+
 def test_jobs_of_schedulers_are_scripts_whatever_they_are_called(tmp_path: Path) -> None:
     plant(tmp_path, dict.fromkeys(["a.slrm", "b.pbs", "c.lsf", "d.job", "e.zsh", "f.txt"], "#!/bin/bash\n"))
 

@@ -79,6 +79,7 @@ def engine_of(analysis: Analysis) -> tuple[str, Any, Any]:
         ("torchrun run.py sft.yaml", ((), 1, True)),
         (f"bash -lc '{COMMAND}'", (ZERO3_FILE, 0, True)),
         (COMMAND.replace("run.py", "run.py --output_dir <your folder>"), (ZERO3_FILE, 0, True)),
+        (COMMAND.replace("run.py", "run.py --output_dir {OUT} --seed [SEED]"), (ZERO3_FILE, 0, True)),
         # Something in it bears on the engine or the number, and its words do not tell.
         (COMMAND.replace("run.py", "--use_fsdp run.py"), (ZERO3_FILE, 0, False)),
         (COMMAND.replace("run.py", "--num_processes $N run.py"), (ZERO3_FILE, 0, False)),

@@ -7,7 +7,7 @@ from typing import Any
 from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, FsdpOptions, apply_fsdp
 from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
 from memlint.formats.base import Context, Issue, MissingFile
-from memlint.formats.deepspeed.format import apply_deepspeed, config_issues
+from memlint.formats.deepspeed.format import apply_deepspeed, as_read, config_issues
 from memlint.formats.fields import Fields, Section, as_int, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.section_keys import SectionKeys
@@ -27,7 +27,7 @@ def _deepspeed_file(section: Section, context: Context) -> Section | Issue | Non
         return reference_issue(found, section.document.path, (*config.pointer, "deepspeed_config_file"))
     if not isinstance(found.value, dict):
         return config.issue("wrong-companion", f"`{reference}` is no DeepSpeed configuration", "deepspeed_config_file")
-    return root(found, "companion")
+    return root(as_read(found), "companion")
 
 
 def mixed_precision(section: Section) -> str:

@@ -117,7 +117,7 @@ def _deepspeed(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]
         return _shipped_with_axolotl(fields, config, str(value), found)
     message = not_deepspeed(found, str(value)) if found is not None else f"`{value}` is no DeepSpeed configuration"
     if found is not None and not message:
-        section = root(found, "companion")
+        section = root(deepspeed_file.as_read(found), "companion")
         _apply_deepspeed(fields, config, section)
         return (UsedSection("deepspeed", section),)
     fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))

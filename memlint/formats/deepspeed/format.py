@@ -23,9 +23,21 @@ from memlint.formats.hardware import apply_hardware
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.training_arguments import Arguments
 from memlint.run import Run
+from memlint.source import in_dialect
 from memlint.source.document import Document, Path
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "apply_deepspeed", "config_issues", "edits", "parse", "recognise", "skips_rule"]
+__all__ = [
+    "DIALECT",
+    "NAME",
+    "SCHEMA",
+    "apply_deepspeed",
+    "as_read",
+    "config_issues",
+    "edits",
+    "parse",
+    "recognise",
+    "skips_rule",
+]
 
 DIALECT = "yaml12"
 
@@ -48,6 +60,12 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     return (
         context.repository.calls_deepspeed() or context.repository.config_reader(document.path, keys).kind == "script"
     )
+
+
+def as_read(file: Document) -> Document:
+    """A file that another config names for DeepSpeed, as it is read: by json.load, whatever its name ends with
+    (accelerate 1.15.0 utils/deepspeed.py, HfDeepSpeedConfig), so that `2e8` is a number."""
+    return in_dialect(file, DIALECT)
 
 
 def parse(document: Document, context: Context) -> Parsed:

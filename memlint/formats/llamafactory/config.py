@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -18,6 +19,7 @@ from memlint.source.document import Document
 
 Version = tuple[int, ...]
 V0_ARGUMENTS = ("hparams",)  # the folder where LLaMA-Factory and its forks declare their arguments
+_DIVIDES_MODEL = re.compile(r"(?:use_)?(?:megatron|colossal)|(?:tensor|pipeline)_(?:model_)?parallel")
 
 
 def has_copy(context: Context) -> bool:
@@ -102,6 +104,14 @@ class LlamaFactoryConfig(NamedTuple):
         """Whether the file is for 360-LLaMA-Factory, a fork whose GPUs share a sequence (hparams/model_args.py there):
         no release of LLaMA-Factory has the key."""
         return "sequence_parallel_size" in self.section.value
+
+    @property
+    def other_engine(self) -> str:
+        """A key that no release has and that is about how a program of its own divides the model, such as `megatron`;
+        "" where there is none."""
+        known = compiled_schema("llamafactory.json#v0").schema["properties"]
+        keys = (key for key in self.section.value if isinstance(key, str) and key not in known)
+        return next((key for key in keys if _DIVIDES_MODEL.match(key)), "")
 
     def since(self, *version: int) -> bool:
         """Whether LLaMA-Factory is at least of that version."""

@@ -9,11 +9,11 @@ from memlint.formats.base import Context, Issue
 from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.releases import with_libraries
+from memlint.formats.llamafactory.releases import with_libraries, with_release_of_program
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.training_arguments.nulls import ENDS_THE_RUN
+from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ends_the_run
 from memlint.source.document import Document
 
 _SEVERAL = 3
@@ -58,7 +58,8 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     it yet, or a copy of LLaMA-Factory in the repository that does not, or may train a part of its own (PEF027)."""
     if rule.startswith("LLF") and is_relative(document, context):
         return True
-    if () < context.versions.get("llamafactory", ()) < _REFUSED_SINCE.get(rule, ()):
+    release = with_release_of_program(document, context).versions.get("llamafactory", ())
+    if () < release < _REFUSED_SINCE.get(rule, ()):
         return True
     if rule == "PEF027" and _FREEZES in document.value and has_copy(context):
         return True
@@ -172,7 +173,8 @@ def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:
         return issue
     value = view.section.value.get(key)
     if value is None and key in view.section.value:
-        return issue if key in _NEVER_NULL else _null(key, issue)
+        is_refused = key in _NEVER_NULL and (key not in ENDS_THE_RUN or ends_the_run(key, view.section.value))
+        return issue if is_refused else _null(key, issue)
     if not isinstance(value, str):
         return issue
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]

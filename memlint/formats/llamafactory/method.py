@@ -24,6 +24,9 @@ def read_stage(fields: Fields, config: LlamaFactoryConfig) -> None:
     if config.training and config.splits_sequences:
         split = "sequences that 360-LLaMA-Factory splits over GPUs"
         fields.put("stack.unmodelled", split, config.section.origin("sequence_parallel_size"))
+    elif config.training and config.other_engine:
+        engine = f"how the program that takes `{config.other_engine}` divides the model"
+        fields.put("stack.unmodelled", engine, config.section.origin(config.other_engine))
 
 
 def read_kind(fields: Fields, config: LlamaFactoryConfig) -> None:

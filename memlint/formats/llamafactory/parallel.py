@@ -176,6 +176,7 @@ def _from_file(fields: Fields, section: Section, name: str, read: Any, pointer: 
         message = f"`{name}` is no DeepSpeed configuration"
         fields.issues.append(section.issue("wrong-companion", message, *pointer[len(section.pointer) :]))
         return None
+    found = deepspeed_file.as_read(found)
     return Companion("deepspeed", found, root(found, "companion").value)
 
 

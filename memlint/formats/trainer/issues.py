@@ -23,7 +23,7 @@ from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
 from memlint.formats.trainer.reader import is_brought, is_record
 from memlint.formats.trainer.recognise import SCHEMA
 from memlint.formats.trainer.releases import newest_trl_for
-from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED
+from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED, ends_the_run
 from memlint.source.document import Document, NoRelease
 from memlint.source.flags import flag_of
 
@@ -358,6 +358,7 @@ def _nulls(config: TrainerConfig) -> Iterator[Issue]:
     for key in sorted(config.section.value.keys() & ENDS_THE_RUN):
         if (
             config.section.value[key] is None
+            and ends_the_run(key, config.section.value)
             and key not in config.context.repository.filled_arguments()
             and not _is_for_a_command(config, key)
         ):

@@ -167,7 +167,7 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
     if message:
         fields.issues.append(config.section.issue("wrong-companion", message, "deepspeed"))
         return None
-    return root(found, "companion")
+    return root(deepspeed_file.as_read(found), "companion")
 
 
 def _is_worked_out(config: TrainerConfig, key: str) -> bool:

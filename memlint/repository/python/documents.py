@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.python.python_run import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.formats.trainer.python.runs import runs_of
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
@@ -425,7 +425,7 @@ class _Placed:
     def put(self, key: str, value: Value) -> None:
         if not is_small(value):
             value = Undetermined("a very large value", source_of(value))
-        is_unseen = isinstance(value, (Undetermined, Either)) or (key == "deepspeed" and _lacks_its_stage(value))
+        is_unseen = isinstance(value, (Undetermined, Either)) or (key == "deepspeed" and lacks_its_stage(value))
         if key in _ENGINES and is_unseen:
             self.unknown[key,] = _reason(value)  # without a value: a placeholder would enable the engine
             return
@@ -450,11 +450,6 @@ class _Placed:
             self.unknown[path] = _reason(value)
             plain = f"${{{path[-1]}}}"
         return plain, (*at, *at, False, below)
-
-
-def _lacks_its_stage(value: Value) -> bool:
-    """Whether the ZeRO section of a DeepSpeed configuration is unknown."""
-    return isinstance(value, Table) and value.is_open and "zero_optimization" not in value.values
 
 
 def _reason(value: Value) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
-from memlint.formats.trainer.python.python_run import PythonRun
+from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
@@ -19,7 +19,17 @@ from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
 from memlint.source.document import Path
 from memlint.source.python.reader import CommandLine, plain_word
-from memlint.source.python.values import Either, Known, Undetermined, Value, ValueSource, plain, source_of
+from memlint.source.python.values import (
+    Either,
+    Known,
+    Table,
+    Undetermined,
+    Value,
+    ValueSource,
+    is_small,
+    plain,
+    source_of,
+)
 from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 
 # A program's path, how it is started, and the files that were written before, by absolute path.
@@ -170,12 +180,31 @@ def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, 
     try:
         known_value = plain(value)
     except ValueError:
+        if before is None:
+            yield from _partly_known((name,), value)
         return
     if known_value is None and before is None:
         return
     if before is not None and _agree(before, known_value, option):
         return
     yield _at(name, known_value, option)
+
+
+_UNSEEN = "the program computes it"
+
+
+def _partly_known(path: Path, value: Value) -> Iterator[Placed]:
+    """The parts of a value of which some are unknown: a DeepSpeed configuration with the stage, and with a number of
+    steps that follows from the number of GPUs."""
+    if not isinstance(value, Table) or not value.values or not is_small(value) or lacks_its_stage(value):
+        reason = value.reason if isinstance(value, (Undetermined, Either)) else _UNSEEN
+        yield not_known(str(path[0]), reason) if len(path) == 1 else Placed(path, f"${{{path[-1]}}}", unknown=reason)
+        return
+    for name, part in value.values.items():
+        try:
+            yield Placed((*path, str(name)), plain(part))
+        except ValueError:
+            yield from _partly_known((*path, str(name)), part)
 
 
 def _agree(before: Placed, value: object, option: Option | None) -> bool:

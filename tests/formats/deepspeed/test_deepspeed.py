@@ -19,6 +19,8 @@ from memlint.formats.fields import Fields, root
 from memlint.formats.training_arguments import apply, arguments
 from memlint.memory.optimizers import entry_of, memory
 from memlint.memory.values import Tensor, Unit
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.run import UNKNOWN, Run, get
 from memlint.source.document import Start, StartedProgram
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
@@ -547,3 +549,30 @@ def test_gradients_in_fp32_without_zero_are_refused_by_newer_releases() -> None:
     config = {"train_batch_size": 8, "bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
     assert codes(alone(config)) == codes(alone(config, versions={"deepspeed": (0, 18, 5)})) == ["conflict"]
     assert codes(alone(config, versions={"deepspeed": (0, 18, 4)})) == []
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        (
+            "acc.yaml",
+            "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.yaml}\n",
+        ),
+        (
+            "sft.yaml",
+            "model_name_or_path: gpt2\noutput_dir: o\nmax_length: 512\ndataset_text_field: t\nbf16: true\n"
+            "per_device_train_batch_size: 1\ndeepspeed: ds.yaml\n",
+        ),
+        (
+            "lf.yaml",
+            "model_name_or_path: gpt2\nstage: sft\ndo_train: true\nfinetuning_type: full\ndataset: d\n"
+            "template: default\noutput_dir: o\ndeepspeed: ds.yaml\n",
+        ),
+        ("ax.yaml", "base_model: gpt2\ndatasets: [{path: d, type: alpaca}]\nsequence_len: 512\ndeepspeed: ds.yaml\n"),
+    ],
+)
+def test_a_file_that_a_config_names_is_read_as_json_whatever_it_is_called(config: str, text: str) -> None:
+    engine = '{"zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8}, "train_micro_batch_size_per_gpu": "auto"}'
+    workspace = in_memory({config: text, "ds.yaml": engine})
+    found = Engine(()).analyse(workspace.documents(config)[0], workspace.context()).findings
+    assert not [one for one in found if "reduce_bucket_size" in one.message]

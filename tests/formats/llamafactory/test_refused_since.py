@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from memlint.formats.llamafactory.issues import _REFUSED_SINCE
+from memlint.repository.workspace import in_memory
 from memlint.ruleset import examples
+from memlint.ruleset.engine import Engine
 from memlint.ruleset.folder import read_document
 from memlint.ruleset.rule_file import parse_rule
+from memlint.ruleset.shipped import shipped
 from memlint.shipped_data import folder
 
 BEFORE = {(0, 8, 2): "0.8.1", (0, 8, 3): "0.8.2", (0, 9): "0.8.3", (0, 9, 3): "0.9.2", (0, 9, 4): "0.9.3"}
@@ -26,3 +29,18 @@ def test_a_release_before_the_check_is_not_said_to_refuse(rule: str) -> None:
 
     assert problem(".".join(map(str, since))) == ""
     assert "the rule is silent" in problem(BEFORE[since])
+
+
+def test_a_release_that_the_program_tells_is_not_said_to_refuse() -> None:
+    """src/train_bash.py left with 0.7.0; LLF043's check came with 0.8.3."""
+    flags = "--stage sft --do_train --model_name_or_path a/b --dataset d --template default --finetuning_type full"
+    badam = f"{flags} --use_badam --output_dir o"
+
+    def rules(program: str) -> set[str]:
+        files = {"go.sh": f"torchrun --nproc_per_node 2 {program} {badam}\n"}
+        workspace = in_memory(files)
+        (document,) = workspace.documents("go.sh")
+        return {one.rule for one in Engine(tuple(shipped())).analyse(document, workspace.context()).findings}
+
+    assert "LLF043" in rules("src/train.py")
+    assert "LLF043" not in rules("src/train_bash.py")

@@ -531,6 +531,11 @@ def test_sequences_that_a_fork_splits_are_not_modelled() -> None:
     assert field(split, "stack.unmodelled") == "sequences that 360-LLaMA-Factory splits over GPUs"
 
 
+def test_how_a_program_of_its_own_divides_the_model_is_not_modelled() -> None:
+    engine = "megatron:\n  tensor_model_parallel_size: 2\n"
+    assert field(engine, "stack.unmodelled") == "how the program that takes `megatron` divides the model"
+
+
 @pytest.mark.parametrize(
     ("keys", "codes"),
     [

@@ -252,3 +252,10 @@ def test_metrics_keep_the_logits_of_all_samples(arguments: str, trainer: str, ve
     assert found.verdict == verdict
     reasons = [one.reason for one in found.report.estimate.unknown]
     assert all("at least" in reason and "with one batch of them" in reason for reason in reasons)
+
+
+def test_sequences_that_a_library_divides_over_gpus_are_not_estimated_whole() -> None:
+    ring = "from ring_flash_attn import substitute_hf_flash_attn\nsubstitute_hf_flash_attn(group, 4)"
+    found = estimated(loop(ring))
+    assert found.verdict == "unknown" and found.unknown is not None
+    assert "divides its sequences over GPUs (`ring_flash_attn.substitute_hf_flash_attn`)" in str(found.unknown)

@@ -60,6 +60,21 @@ def test_a_script_that_one_release_takes_is_not_told_so(config: str, trainer: st
     assert "CFG016" not in said(config, trainer, first)
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        "kwargs = {'tokenizer': tok} if is_old() else {'processing_class': tok}",
+        "kwargs = {}\nif is_old():\n    kwargs['tokenizer'] = tok\nelse:\n    kwargs['processing_class'] = tok",
+        "def chosen(tok):\n    if is_old():\n        return {'tokenizer': tok}\n    return {'processing_class': tok}\n"
+        "kwargs = chosen(tok)",
+    ],
+)
+def test_an_argument_that_one_branch_gives_is_not_judged(given: str) -> None:
+    """The branch may be there for the releases that take it."""
+    assert not said(trainer=", **kwargs", first=f"from helpers import is_old\n{given}\n")
+    assert "CFG005" in said(trainer=", tokenizer=tok")
+
+
 def test_what_newer_releases_refuse_is_still_said() -> None:
     (severity, message), *others = said(trainer=", dataset_text_field='text', packing=True").values()
     assert severity == "info" and not others

@@ -160,6 +160,17 @@ def test_nothing_is_said_of_the_trainer_in_a_loop() -> None:
     assert not [one.rule for one in found.findings if one.rule.startswith(("CFG", "DSP001", "EVA", "PEF019"))]
 
 
+def test_an_unknown_part_of_an_engines_configuration_hides_no_other_part() -> None:
+    counted = ENGINE_LOOP.replace('"auto"}', '"auto", "stage": 2}, "gradient_accumulation_steps": 8 // ranks()')
+    found = run("deepspeed --num_gpus 8 train.py --base Qwen/Qwen2.5-7B --batch 2", {"train.py": counted})
+    assert found.parallelism.zero.stage == 2
+
+
+def test_what_the_code_computes_in_part_is_not_left_at_its_default() -> None:
+    listed = TRAIN.replace("LoraConfig(r=args.lora_r)", "LoraConfig(r=args.lora_r, target_modules=['q_proj', more()])")
+    assert run(f"{COMMAND} --use_lora", {"train.py": listed}).method.targets is UNKNOWN
+
+
 @pytest.mark.parametrize(("policy", "engine"), [("", "fsdp"), (", auto_wrap_policy=my_policy", UNKNOWN)])
 def test_an_engine_that_the_code_makes_itself(policy: str, engine: object) -> None:
     wraps = ENGINE_LOOP.replace("deepspeed.initialize(model=model, config=settings)", f"FSDP(model{policy}), 0, 0, 0")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS
 from memlint.source.document import Span, StartedProgram
-from memlint.source.python.values import Value, ValueSource
+from memlint.source.python.values import Table, Value, ValueSource
 
 TRL = frozenset(
     {
@@ -92,3 +92,8 @@ class PythonRun(NamedTuple):
         return self.program._replace(
             entry=entry, framework=self.framework, task=self.task, has_plain_arguments=self.has_plain_arguments
         )
+
+
+def lacks_its_stage(engine: Value) -> bool:
+    """Whether the ZeRO section of a DeepSpeed configuration is unknown."""
+    return isinstance(engine, Table) and engine.is_open and "zero_optimization" not in engine.values

@@ -51,7 +51,7 @@ from memlint.formats.trainer.python.trainer_call import (
     model_of,
     trains_by_itself,
 )
-from memlint.formats.trainer.python.unmodelled import extends_language_model, unmodelled_features
+from memlint.formats.trainer.python.unmodelled import divides_sequences, extends_language_model, unmodelled_features
 from memlint.source.document import StartedProgram
 from memlint.source.python.follow import follow_script
 from memlint.source.python.reader import BARE, CommandLine, ScriptFiles
@@ -107,11 +107,12 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
     loop = loop_of(calls, lengths, script.text)
     if loop is None:
         return []
-    unmodelled = loop.unmodelled or _other_loss(script.path)
+    divided = divides_sequences(calls)
+    unmodelled = loop.unmodelled or _other_loss(script.path) or divided
     may_shard = not command.is_given and _SHARDS.search(script.text) is not None
     program = StartedProgram(
         unmodelled=unmodelled,
-        model_state="all" if unmodelled == GENERATES else "",
+        model_state="all" if unmodelled and unmodelled in (GENERATES, divided) else "",
         loads_model=True,
         quantized_preparation=_preparation(loop.prepares_quantized, script.text),
         frozen=loop.frozen,

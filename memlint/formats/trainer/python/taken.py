@@ -12,7 +12,7 @@ from memlint.formats.trainer.python.libraries import FLAGS
 from memlint.formats.versions import Version, last_with
 from memlint.source.document import NoRelease, OutdatedArguments
 from memlint.source.python.calls import HANDED_ON
-from memlint.source.python.values import Items, Known, Made, Value, plain
+from memlint.source.python.values import Either, Items, Known, Made, Undetermined, Value, plain
 
 # A script that asks a trainer, a class of arguments or a release what it takes: it gives it nothing else. An import of
 # Unsloth gives TRL's trainers a translation of older arguments (unsloth 2026.10.9 trainer.py, _patch_trl_trainer).
@@ -77,16 +77,26 @@ def _configuration(trainer: Made) -> str:
 
 
 def _argument_names(trainer: Made) -> frozenset[str]:
-    """The names of what TRL's or transformers' own class is given."""
-    own = trainer.attributes.get(HANDED_ON)
-    return frozenset({str(plain(name)) for name in own.values} if isinstance(own, Items) else trainer.arguments)
+    """The names of what TRL's or transformers' own class is certainly given."""
+    own, given = trainer.attributes.get(HANDED_ON), _certain(trainer)
+    return given & {str(plain(name)) for name in own.values} if isinstance(own, Items) else given
+
+
+def _certain(made: Made) -> frozenset[str]:
+    """The names of the arguments that a call certainly has. One that only some branches set may be there for the
+    releases that take it: `kwargs = {"tokenizer": tok} if is_old() else {"processing_class": tok}`."""
+    return frozenset(name for name, value in made.arguments.items() if not _is_of_some_branches(value))
+
+
+def _is_of_some_branches(value: Value) -> bool:
+    return isinstance(value, Either) and any(isinstance(one, Undetermined) for one in value.values)
 
 
 def _of_configuration(arguments: Value | None) -> Iterator[tuple[str, str, Taken]]:
     """The class, the argument and its releases, of each that a call of a class of TRL has."""
     if isinstance(arguments, Made) and arguments.name.startswith("trl"):
         known = _of_class(arguments.last)
-        yield from ((arguments.last, name, known[name]) for name in sorted(known.keys() & arguments.arguments.keys()))
+        yield from ((arguments.last, name, known[name]) for name in sorted(known.keys() & _certain(arguments)))
 
 
 def no_release(trainer: Made, arguments: Value | None) -> NoRelease | None:

@@ -24,7 +24,7 @@ _OTHER_MODELS = ("ref_model", "reference_model", "teacher_model", "teacher", "re
 
 def unmodelled_features(trainer: Made, model: Value | None, calls: list[Made], arguments: Keys) -> tuple[str, str]:
     """What the script does that no key says, and what that leaves of the model state (`StartedProgram.model_state`)."""
-    added = _given_beside_model(trainer) or _loaded_beside_policy(trainer, calls)
+    added = _given_beside_model(trainer) or _loaded_beside_policy(trainer, calls) or divides_sequences(calls)
     if added:
         return added, "all"
     if trainer.last in OF_EMBEDDINGS:
@@ -55,6 +55,19 @@ def _loaded_beside_policy(trainer: Made, calls: list[Made]) -> str:
         if is_model and made.source not in own:
             return f"loads `{made.name.removesuffix('.from_pretrained').rpartition('.')[2]}` beside its policy"
     return ""
+
+
+# Libraries that divide each sequence over GPUs: ring attention, DeepSpeed's Ulysses, torch's context parallelism.
+_DIVIDE_SEQUENCES = (
+    *("ring_flash_attn.", "ring_attention_pytorch.", "yunchang.", "deepspeed.sequence."),
+    *("deepspeed.runtime.sequence_parallel.", "torch.distributed.tensor.experimental."),
+)
+
+
+def divides_sequences(calls: list[Made]) -> str:
+    """The library with which a script divides its sequences over GPUs; "" without one."""
+    found = next((made.name for made in calls if made.name.startswith(_DIVIDE_SEQUENCES)), "")
+    return f"divides its sequences over GPUs (`{found}`)" if found else ""
 
 
 _CLASSIFIER = ", a classifier"
