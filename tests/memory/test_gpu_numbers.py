@@ -12,7 +12,8 @@ from tests.memory.runs import run
 
 ZERO3 = {"parallelism__engine": "deepspeed", "parallelism__zero__stage": 3}
 FSDP2 = (
-    "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\nbf16: true\nfsdp_version: 2\nchunked_cross_entropy: true\ngradient_checkpointing: true\n"
+    "base_model: meta-llama/Llama-3.1-8B\nsequence_len: 4096\nmicro_batch_size: 1\nbf16: true\n"
+    "fsdp_version: 2\nchunked_cross_entropy: true\ngradient_checkpointing: true\n"
     "fsdp_config:\n  transformer_layer_cls_to_wrap: LlamaDecoderLayer\n  reshard_after_forward: true\n"
     "optimizer: adamw_torch\ndatasets:\n  - path: x\n    type: alpaca\n"
 )
