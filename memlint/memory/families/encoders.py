@@ -42,22 +42,25 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
-# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward
-PRE_NORM = Family(
-    model_types=("roberta-prelayernorm",),
-    classes=("RobertaPreLayerNormLayer",),
-    attention=_FP32_WEIGHTS,
-    loss=_OWN_LOSS,
+_PRE_NORM = Family(attention=_FP32_WEIGHTS, loss=_OWN_LOSS)
+# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormIntermediate.forward: the norm's
+# output has the name that the projection's takes
+ROBERTA_PRE_NORM = _PRE_NORM._replace(
+    model_types=("roberta-prelayernorm",), classes=("RobertaPreLayerNormLayer",), computes_mlp_itself=True
 )
-XLM_ROBERTA_XL = PRE_NORM._replace(
-    model_types=("xlm-roberta-xl",), classes=("XLMRobertaXLLayer",), drops_attention_alone=True
+# models/xlm_roberta_xl/modeling_xlm_roberta_xl.py, XLMRobertaXLLayer.feed_forward_chunk: likewise
+XLM_ROBERTA_XL = _PRE_NORM._replace(
+    model_types=("xlm-roberta-xl",),
+    classes=("XLMRobertaXLLayer",),
+    computes_mlp_itself=True,
+    drops_attention_alone=True,
 )
 # models/esm/modeling_esm.py, apply_rotary_pos_emb
-ESM = PRE_NORM._replace(
+ESM = _PRE_NORM._replace(
     model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
 )
 # models/megatron_bert/modeling_megatron_bert.py, MegatronBertSelfAttention: scores op by op
-MEGATRON = PRE_NORM._replace(
+MEGATRON = _PRE_NORM._replace(
     model_types=("megatron-bert",),
     classes=("MegatronBertLayer",),
     attention=_FP32_WEIGHTS._replace(
@@ -150,7 +153,7 @@ UMT5 = T5._replace(
 )
 ROWS = (
     FLORENCE2,
-    PRE_NORM,
+    ROBERTA_PRE_NORM,
     XLM_ROBERTA_XL,
     ESM,
     MEGATRON,

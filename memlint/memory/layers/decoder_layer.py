@@ -57,7 +57,7 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     normed = _norm(context, shape, roles, residual)
     held += [ops.hold(normed)] if traits.holds_second_norm else []
     if context.family.computes_mlp_itself:
-        mlp_output = _residual_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
+        mlp_output = _mlp_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
     else:
         mlp_output = _mlp_block(context, shape, roles, normed)
         tape.drop(normed)
@@ -362,7 +362,11 @@ def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Valu
         "shared_" if shape.mlp.shared_intermediate_size else ""
     )  # Granite 4 hybrid without experts has the shared MLP alone
     found = mlp(context, shape.mlp, x, shared)
-    return found if context.family.drops_attention_alone else _residual_dropout(context, shape, found)
+    return _mlp_dropout(context, shape, found)
+
+
+def _mlp_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:
+    return x if context.family.drops_attention_alone else _residual_dropout(context, shape, x)
 
 
 def _residual_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:
