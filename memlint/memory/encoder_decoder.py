@@ -75,8 +75,9 @@ def with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Segm
     biases = bias_bytes(step) if shares_biases(step) else (0, 0, 0)
     recomputes = step.run.checkpointing.mode != "none"
     of_decoder = biases[1] + (biases[2] if recomputes else 0) - found[between].kept_after_backward
-    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder), (between, -of_decoder)):
-        found[index] = found[index]._replace(kept_after_backward=rounded(kept // found[index].repeat))
+    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder)):
+        found[index] = found[index]._replace(kept_after_first=rounded(kept))
+    found[between] = found[between]._replace(kept_after_backward=-rounded(of_decoder))
     return found
 
 

@@ -124,6 +124,7 @@ MBART = Family(
 FLORENCE2 = Family(
     model_types=("florence2",),
     attention=BART.attention,
+    norm=BART.norm,
     loss=LossTraits(shifts=False),
     vision=VisionTraits(passes_use_cache=True),
 )

@@ -335,7 +335,7 @@ def _biased(context: LayerContext, shape: TokenMixer, query: Value, scores: Valu
     models/t5/modeling_t5.py). In cross attention it is zero, in the dtype of the queries."""
     tape, bias = context.tape, _position_bias(context, shape, query)
     found = tape.new(scores.extent, max(scores.width, bias.width))
-    if tape.leaf is not None and not context.family.attention.own_position_bias:
+    if tape.leaves and not context.family.attention.own_position_bias:
         # an input of the recomputed layer, which sums its gradients until the layer is done
         gradient = (ParameterGradient(bias.extent, bias.width, bias.width),)
         tape.node((found,), (scores,), weights=gradient, aliases=True)
@@ -356,10 +356,10 @@ def _position_bias(context: LayerContext, shape: TokenMixer, query: Value) -> Va
     if context.family.attention.own_position_bias:
         tape.spike(*_BUCKETS)
         return _looked_up(tape, tape.new(context.bias, width, trains))
-    if shape.relative_rows and tape.leaf is not None:  # the first layer, recomputed: its bias is that of all layers
+    if shape.relative_rows and tape.leaves:  # the first layer, recomputed: its bias is that of all layers
         tape.spike(*_BUCKETS)
         _looked_up(tape, Value(Storage(0), context.bias, width, trains))
-    return Value(Storage(0), context.bias, width, trains or tape.leaf is not None)
+    return Value(Storage(0), context.bias, width, trains or bool(tape.leaves))
 
 
 def _looked_up(tape: Tape, bias: Value) -> Value:

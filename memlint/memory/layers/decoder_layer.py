@@ -25,7 +25,7 @@ def _weights_before(context: LayerContext) -> tuple[Value, ...]:
     """The attention weights that the layer before returned, where they live until this one returns. Without autocast
     the graph holds them anyway; a checkpoint holds what it returned."""
     tape = context.tape
-    runs_once = tape.grad and tape.leaf is None
+    runs_once = tape.grad and not tape.leaves
     if context.family.attention.holds_weights_before and context.kernels.autocast_width and runs_once:
         return (tape.new(context.scores, ops.FP32_BYTES),)
     return ()
@@ -92,7 +92,10 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     encoded = Value(
         Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
     )
-    encoded.gradient = None if tape.leaf is not None else Storage(0)
+    if tape.leaves:
+        tape.leaves.append(encoded)
+    else:
+        encoded.gradient = Storage(0)
     query = project(context, "cross_query", x, "query")
     key = project(context, "cross_key", encoded, "cross_keys")
     value = project(context, "cross_value", encoded, "cross_values")
