@@ -6,7 +6,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.encoder_decoder import bias_bytes, shares_biases
+from memlint.memory.encoder_decoder import bias_bytes, masks_by_side, shares_biases
 from memlint.memory.segments import segments
 from memlint.memory.step import TrainingStep
 from memlint.memory.storage import BYTES, rounded
@@ -145,20 +145,12 @@ def masks_bytes(step: TrainingStep) -> int:
 
 def _masks_of_both_sides(step: TrainingStep) -> int:
     """Bytes of the masks of an encoder, of its decoder, and between them."""
-    return sum(_masks_by_side(step))
+    return sum(masks_by_side(step))
 
 
 def _masks_of_one_side(step: TrainingStep) -> int:
     """Bytes of the masks of the side whose are larger: those of an encoder are gone when its decoder runs."""
-    return max(_masks_by_side(step))
-
-
-def _masks_by_side(step: TrainingStep) -> tuple[int, int]:
-    """Bytes of the masks of an encoder, and of its decoder with those between them; an encoder of sound has none."""
-    length, source = step.tokens.length, 0 if step.architecture.mel_bins else step.tokens.source
-    pairs = (source * source, source * length, length * length)
-    of_encoder, *of_decoder = (rounded(step.tokens.sequences * each * step.mask_width) for each in pairs)
-    return of_encoder, sum(of_decoder)
+    return max(masks_by_side(step))
 
 
 def _distances_and_mask(step: TrainingStep) -> int:
