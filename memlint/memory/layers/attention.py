@@ -44,6 +44,7 @@ def attention(
         mixed = (_gate_heads if shape.head_gate else apply_output_gate)(context, mixed, gate)
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
+    context.end_attention()
     return found
 
 
@@ -264,7 +265,8 @@ def _additive_mask(context: LayerContext, shape: TokenMixer, query: Value) -> Va
     masked = tape.new(context.scores, bias.width)
     tape.node((masked,), (bias,) if bias.requires_grad else (), (mask,), ((context.scores, bias.width),))
     found = ops.cast(tape, masked, query.width)
-    tape.drop(mask, masked, bias)
+    tape.drop(mask, masked)
+    context.until_output.append(bias)
     return found
 
 
@@ -342,7 +344,7 @@ def _biased(context: LayerContext, shape: TokenMixer, query: Value, scores: Valu
     else:
         temporaries = ((bias.extent, bias.width),) if bias.requires_grad else ()
         tape.node((found,), (scores,), temporaries=temporaries, aliases=True)
-    tape.drop(bias)
+    context.until_output.append(bias)
     return found
 
 

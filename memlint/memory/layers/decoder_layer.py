@@ -106,6 +106,7 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     tape.drop(query, key, value)
     found = project(context, "cross_output", mixed, "hidden")
     tape.drop(mixed)
+    context.end_attention()
     after = _residual_dropout(context, shape, found)
     tape.drop(*context.held[:held_before])
     del context.held[:held_before]

@@ -59,7 +59,8 @@ class LayerContext:
     returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside
     of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
     `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
-    for attention to an encoder's output.
+    for attention to an encoder's output. `until_output`: what attention's variables hold until it has projected its
+    output.
     """
 
     __slots__ = (
@@ -76,6 +77,7 @@ class LayerContext:
         "scores",
         "sin",
         "tape",
+        "until_output",
     )
 
     def __init__(
@@ -91,6 +93,7 @@ class LayerContext:
         self.scores, self.bias, self.pairs = "scores", "position_bias", "pairs"
         self.returned_weights: list[Value] = []
         self.held: list[Value] = []
+        self.until_output: list[Value] = []
         self.inner_norm: Parameter | None = None
         self.computed_ahead: dict[str, Value] = {}
         self.tape = tape
@@ -98,3 +101,8 @@ class LayerContext:
         self.linears = linears
         self.cos = cos
         self.sin = sin
+
+    def end_attention(self) -> None:
+        """Attention returns: its variables are gone."""
+        self.tape.drop(*self.until_output)
+        self.until_output.clear()
