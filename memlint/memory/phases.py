@@ -84,8 +84,10 @@ def _causal_buffer(step: TrainingStep) -> int:
 
 
 def _position_biases(step: TrainingStep) -> int:
-    """Bytes that T5's biases of scores leave until the backward: the distances of tokens that both sides looked them up
-    by; where layers are recomputed, the biases of both and the zeros between them, which each layer reads."""
+    """Bytes that biases of scores leave until the backward: the distances of tokens that they were looked up by; where
+    layers are recomputed, T5's of both sides and the zeros between them, which each layer reads."""
+    if families.of(step.architecture).attention.bias_of_encoder:
+        return rounded(8 * step.tokens.length**2) if step.run.method.kind == "full" else 0
     if not shares_biases(step):
         return 0
     if step.run.checkpointing.mode != "none":

@@ -35,6 +35,7 @@ from memlint.memory.step import (
     COPY_PREFIX,
     TrainingStep,
     autograd_owns_grads,
+    caches_keys,
     segment,
     token_embedding,
 )
@@ -225,11 +226,13 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     norm_casts_back = family.norm.scales_in_fp32 or kind.shape.norm == "rms_gemma"
     casts_back = casts_back and (norm_casts_back or not normed_in_fp32)
     in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
-    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < mode.width
-    caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache
+    layer_normed = attention.qk_norm != "none" and family.attention.layer_norm_of_heads
+    width = FP32_BYTES if layer_normed and step.kernels.autocast_width else mode.width
+    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < width
+    caches = caches_keys(step.architecture)
     if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
         return 0
-    return rounded(kind.counts["key"] * mode.width) + rounded(kind.counts["value"] * mode.width)
+    return rounded(kind.counts["key"] * width) + rounded(kind.counts["value"] * width)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:

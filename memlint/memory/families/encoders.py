@@ -75,11 +75,13 @@ MODERNBERT = Family(
     norm=NormTraits(holds_attention=True),
     loss=LossTraits(shifts=False),
 )
-# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`
+# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`, and
+# ModernBertDecoderLayer.forward: `attn_outputs`
 MODERNBERT_DECODER = Family(
     model_types=("modernbert-decoder",),
     classes=("ModernBertDecoderLayer",),
     rotary=RotaryTraits(factors_in_fp32=True, casts_back=True, separate_for_windows=True, tables_by_sequence=True),
+    norm=NormTraits(holds_attention=True),
 )
 # models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention: scores and those of positions, op by op
 DEBERTA = Family(

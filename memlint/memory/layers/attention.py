@@ -30,6 +30,8 @@ def attention(
     if norms_after_rotary:
         query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
         key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
+    if context.kernels.caches_fused_parts:
+        key, value = _cached(context, key, value)
     width = query.width
     if context.kernels.ring > 1:
         tape.spike(*_merging(context.kernels.ring, width))
@@ -109,6 +111,15 @@ def _query_key_value(
     tape.drop(fused)
     query = _normed_heads(context, shape, query, head_norm, "head_rows", gemma)
     return query, _normed_heads(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+
+
+def _cached(context: LayerContext, key: Value, value: Value) -> tuple[Value, Value]:
+    """Copies in the dtype of the keys, as the cache concatenates them (transformers 5.23 cache_utils.py,
+    DynamicLayer.update): what a fused projection made is no longer read."""
+    tape = context.tape
+    found = ops.copy(tape, key), ops.cast(tape, value, key.width) if value.width != key.width else ops.copy(tape, value)
+    tape.drop(key, value)
+    return found
 
 
 def _with_shared_key_value(
@@ -311,7 +322,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         context.held.append(_sink_scale(context, scores))
     result = _softmax(context, scores)
     if traits.holds_scores:
-        context.held.append(ops.hold(scores))
+        context.until_output.append(ops.hold(scores))
     found = ops.cast(tape, result, result.width if traits.keeps_weights_dtype else query.width)
     tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
     if shape.dropout:

@@ -45,6 +45,7 @@ class KernelConfig(NamedTuple):
     float8: str = ""  # what multiplies the layers' linear weights in fp8: torchao, te, te_rowwise, te_mxfp8
     keeps_linear_inputs: bool = False  # autograd keeps the input of a frozen linear layer too (ZeRO-3's own function)
     mask_width: int = 0  # bytes of an element of eager attention's mask; 0 = that of the residual stream
+    caches_fused_parts: bool = False  # keys and values of a fused projection are copied into a cache
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 
     def tape(self, grad: bool = True) -> Tape:
