@@ -142,7 +142,8 @@ def masks_bytes(step: TrainingStep) -> int:
     if step.architecture.encoder_decoder:
         return _masks_of_both_sides(step)
     windows = {kind.attention.sliding_window > 0 for kind in _attending(step)}
-    return rounded(step.tokens.count * step.tokens.length * step.mask_width) * len(windows)
+    rows = 1 if families.of(step.architecture).attention.mask_of_keys else step.tokens.length
+    return rounded(step.tokens.count * rows * step.mask_width) * len(windows)
 
 
 def _masks_of_both_sides(step: TrainingStep) -> int:

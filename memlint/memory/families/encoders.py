@@ -26,6 +26,15 @@ BERT = Family(
     norm=NormTraits(after_sums=True),
     loss=_OWN_LOSS,
 )
+# models/layoutlm/modeling_layoutlm.py, eager_attention_forward: softmax in fp32, cast back; LayoutLMModel.forward:
+# `attention_mask.unsqueeze(1).unsqueeze(2)`
+LAYOUTLM = Family(
+    model_types=("layoutlm",),
+    classes=("LayoutLMLayer",),
+    attention=AttentionTraits(mask_of_keys=True),
+    norm=BERT.norm,
+    loss=_OWN_LOSS,
+)
 DISTILBERT = Family(
     model_types=("distilbert",),
     classes=("TransformerBlock",),
@@ -66,6 +75,15 @@ MEGATRON = _PRE_NORM._replace(
     attention=_FP32_WEIGHTS._replace(
         sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True
     ),
+)
+# models/roformer/modeling_roformer.py, RoFormerSelfAttention: scores op by op, each layer with its own tables
+ROFORMER = Family(
+    model_types=("roformer",),
+    classes=("RoFormerLayer",),
+    attention=MEGATRON.attention,
+    rotary=RotaryTraits(casts_back=True),
+    norm=BERT.norm,
+    loss=_OWN_LOSS,
 )
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
@@ -163,6 +181,8 @@ ROWS = (
     T5,
     UMT5,
     BERT,
+    LAYOUTLM,
+    ROFORMER,
     NOMIC,
     GTE,
     EUROBERT,
