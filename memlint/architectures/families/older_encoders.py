@@ -106,7 +106,11 @@ def deberta(c: ModelConfig) -> Architecture:
     outside = (
         *bert_embeddings(c, "deberta", width),
         *(linear("deberta.embeddings.embed_proj", hidden, width) if width != hidden else ()),
-        *((Weight("deberta.encoder.rel_embeddings.weight", (relative_rows(c), hidden), "position"),) if relative else ()),
+        *(
+            (Weight("deberta.encoder.rel_embeddings.weight", (relative_rows(c), hidden), "position"),)
+            if relative
+            else ()
+        ),
         *bert_head(c, hidden),
     )
     layers = [base._replace(weights=own + kept)] * c.layers()
