@@ -202,6 +202,15 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {**ENCODER, "pad_token_id": 0},
     ],
     "megatron-bert": [ENCODER],
+    "albert": [{**ENCODER, "embedding_size": 48, "inner_group_num": 2}, ENCODER],
+    "minimax": [
+        {**SMALL, "num_local_experts": 3, **ROPE},
+        {**SMALL, "num_local_experts": 3, "layer_types": ["linear_attention"] * 2 + ["full_attention"], **ROPE},
+    ],
+    "recurrent_gemma": [
+        {**SMALL, "num_hidden_layers": 4, "lru_width": 120},
+        {**SMALL, "block_types": ["attention", "recurrent"], "attention_bias": True},
+    ],
     "led": [{**TWO_SIDES, "attention_window": [64, 64], "max_encoder_position_embeddings": 2048}],
     "longt5": [
         {**PAIR, "feed_forward_proj": "gated-gelu", "encoder_attention_type": "transient-global"},

@@ -1,11 +1,11 @@
-"""Encoders of 2019 to 2021 beside BERT: LayoutLM, RoFormer, RemBERT, DeBERTa 1; Longformer, BigBird and XLNet, whose
-attention is not modelled. The names are those of transformers 5.23.
+"""Encoders of 2019 to 2021 beside BERT: LayoutLM and RoFormer; RemBERT, DeBERTa 1, Longformer, BigBird, XLNet and
+ALBERT, whose parameters alone are known. The names are those of transformers 5.23.
 """
 
 from __future__ import annotations
 
 from memlint.architectures.blocks import Weights, activation, linear, norm
-from memlint.architectures.config import ModelConfig
+from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.families.encoders import (
     attention_without_rotary,
     bert_embeddings,
@@ -126,6 +126,41 @@ def deberta(c: ModelConfig) -> Architecture:
     )
 
 
+def albert(c: ModelConfig) -> Architecture:
+    """ALBERT: its layers have the same parameters, which are listed as those of the only layer that has some."""
+    hidden, inner, width = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("embedding_size", 128)
+    if c.integer("num_hidden_groups", 1) > 1:
+        raise UnsupportedConfig("layers of this albert config share parameters in several groups")
+    head: Weights = (
+        Weight("predictions.bias", (c.integer("vocab_size"),), "bias"),
+        *linear("predictions.dense", width, hidden, True),
+        *norm("predictions.LayerNorm", width, True),
+    )
+    shared: Weights = (
+        *norm("full_layer_layer_norm", hidden, True),
+        *(weight for name in (*_PROJECTIONS, "dense") for weight in linear(f"attention.{name}", hidden, hidden, True)),
+        *norm("attention.LayerNorm", hidden, True),
+        *linear("ffn", inner, hidden, True),
+        *linear("ffn_output", hidden, inner, True),
+    )
+    outside = (
+        *bert_embeddings(c, "albert", width),
+        *linear("albert.encoder.embedding_hidden_mapping_in", hidden, width, True),
+        *head,
+    )
+    one = bert_layer(c, "AlbertLayer", *_PROJECTIONS)._replace(weights=shared)
+    return encoder(
+        c,
+        "AlbertForMaskedLM",
+        [one] * c.integer("inner_group_num", 1),
+        outside,
+        "albert.encoder.albert_layer_groups.0.albert_layers",
+        hidden,
+        encoder_only=True,
+        unmodelled="layers share their parameters",
+    )
+
+
 def longformer(c: ModelConfig) -> Architecture:
     """RoBERTa whose tokens attend to a window, and some of them, with projections of their own, to all tokens."""
     hidden = c.integer("hidden_size")
@@ -206,6 +241,7 @@ def xlnet(c: ModelConfig) -> Architecture:
 
 
 FAMILIES = {
+    "albert": albert,
     "big_bird": big_bird,
     "deberta": deberta,
     "layoutlm": layoutlm,
