@@ -30,6 +30,7 @@ class LossShape(NamedTuple):
     # The model, up to its logits: traits of its family (`families.traits`, Family and LossTraits).
     norm: str = "rms"
     streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
+    activation: str = "gelu"  # between the dense layer and the norm before the scores of masked words
     drops_norm: bool = False
     scales_input: bool = False
     adds_bias: bool = False

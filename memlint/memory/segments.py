@@ -313,6 +313,12 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
+def _by_erf(architecture: Architecture) -> str:
+    """How a head for masked words computes GELU: as the layers do where they write it out, else in one kernel."""
+    written_out = architecture.layer_types[-1].mlp.activation == "gelu_of_erf"
+    return "gelu_of_erf" if written_out else "gelu"
+
+
 def _loss_shape(step: TrainingStep) -> LossShape:
     run, architecture = step.run, step.architecture
     family = families.of(architecture)
@@ -325,6 +331,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         softcap=architecture.logits_softcap,
         scales_logits=architecture.logits_scale or run.loss.scales_logits,
         norm=_final_norm(architecture),
+        activation=_by_erf(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
         drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
