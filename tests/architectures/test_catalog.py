@@ -38,6 +38,11 @@ PUBLISHED = {
     "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": 108_641_793_536,
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
+    "apple/OpenELM-270M": 271_527_168,
+    "apple/OpenELM-450M": 457_179_136,
+    "apple/OpenELM-1_1B-Instruct": 1_079_891_456,
+    "apple/OpenELM-3B": 3_036_647_424,
+    "allenai/Molmo-7B-D-0924": 8_021_025_280,
 }
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in families()]
 THINKERS = {"qwen2_5_omni", "qwen3_omni_moe"}  # memlint counts their thinkers alone, see families/qwen_multimodal.py

@@ -65,7 +65,7 @@ CASES = {
     "the same without dropout after the MLP": ("xlm-roberta-xl", Step("lora", True, "sdpa")),
     "an encoder's end without a norm": ("florence2", Step("full", True, "sdpa")),
     "the gradient of the encoder's output, whole after one layer": ("bart", Step("pure", True, "sdpa")),
-    "the encoder's output in half precision, once in a recomputed layer": ("marian", Step("lora", True, "sdpa")),
+    "the encoder's output in half precision, once in a recomputed layer": ("florence2", Step("lora", True, "sdpa")),
     "a mask between both sides in the dtype of the encoder's output": ("mbart", Step("lora", True, "eager")),
     "biases of its own until attention has projected its output": ("umt5", Step("full", False, "eager")),
     "scores until attention returns, and distances": ("mpnet", Step("pure", False, "eager")),
@@ -73,6 +73,7 @@ CASES = {
     "cached keys that a LayerNorm made fp32": ("fuyu", Step("lora", False, "sdpa")),
     "attention's output that a decoder's variables hold": ("modernbert-decoder", Step("lora", True, "sdpa")),
     "a mask of one row for all queries": ("layoutlm", Step("full", True, "eager")),
+    "a head for masked words that writes GELU out": ("esm", Step("lora", False, "sdpa")),
     "a mask in the dtype of a projected embedding": ("roformer", Step("full", False, "eager")),
 }
 
