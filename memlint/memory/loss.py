@@ -64,7 +64,7 @@ def _loss_of_logits(context: LayerContext, loss: LossShape, normed: Value) -> Pr
     returns."""
     tape = context.tape
     logits = project(context, "head", normed, "logits")
-    logits = _capped_and_scaled(tape, loss, logits, context.kernels.autocast_width)
+    logits = _capped_and_scaled(tape, loss, logits)
     if loss.upcasts_logits:
         logits = ops.replace(tape, logits, ops.cast(tape, logits, FP32_BYTES))
     if loss.label_smoothing:
@@ -136,10 +136,10 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
-def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value, autocast_width: int) -> Value:
-    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or an fp32 buffer that is added to them (BART)."""
-    if loss.adds_bias:
-        bias = Value.external(logits.extent, FP32_BYTES if autocast_width else logits.width)
+def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or a buffer that is added to them (BART)."""
+    if loss.bias_width:
+        bias = Value.external(logits.extent, loss.bias_width)
         logits = ops.replace(tape, logits, ops.add(tape, logits, bias))
     if loss.softcap:
         for operation in (ops.scale, ops.unary_by_result, ops.scale):  # cap * tanh(logits / cap)

@@ -33,7 +33,7 @@ class LossShape(NamedTuple):
     activation: str = "gelu"  # between the dense layer and the norm before the scores of masked words
     drops_norm: bool = False
     scales_input: bool = False
-    adds_bias: bool = False
+    bias_width: int = 0  # bytes of an element of a buffer that is added to the logits; 0 = none
     softcap: bool = False
     scales_logits: bool = False
     upcasts_logits: bool = False

@@ -335,7 +335,7 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
         drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
-        adds_bias=family.loss.adds_bias,
+        bias_width=BYTES.get(str(run.model.weights_dtype), FP32_BYTES) if family.loss.adds_bias else 0,
         scales_input=family.loss.scales_input and architecture.tied_embeddings,
         shifts=family.loss.shifts,
         upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,

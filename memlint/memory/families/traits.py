@@ -203,7 +203,7 @@ class LossTraits(NamedTuple):
     copies_logits: Releases = before(4, 49)
     # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
-    # A buffer is added to the logits.
+    # A buffer is added to the logits, in the dtype that the model is loaded in.
     adds_bias: bool = False
     # The head's input is multiplied by a number.
     scales_input: bool = False
