@@ -64,7 +64,8 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     traits = families.of(architecture).attention
     mask_width = 1 if traits.mask_of_flags else BYTES[embedding.dtype] if traits.mask_before_norm else width
     differs = (has_streams(architecture) or traits.mask_of_flags) and mask_width != width
-    if kernels.mask and (differs or architecture.projected_embeddings):  # later layers' streams may be wider
+    widens = architecture.projected_embeddings or architecture.encoder_decoder  # later layers' streams may be wider
+    if kernels.mask and (differs or widens):
         kernels = kernels._replace(mask_width=mask_width)
     return TrainingStep(run, architecture, tokens, kernels, width, counts, embedding.shape[0], mask_width)
 

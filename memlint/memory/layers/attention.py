@@ -310,8 +310,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
     if (
         context.kernels.mask
     ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
-        mask_width = context.kernels.mask_width or context.cos.width
-        masked = ops.add(tape, scores, Value.external(context.scores, mask_width))
+        masked = ops.add(tape, scores, Value.external(context.scores, context.mask_width))
         tape.drop(scores)
         scores = masked
     if traits.clamps_scores:

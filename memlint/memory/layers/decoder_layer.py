@@ -89,9 +89,7 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     this one; a checkpointed layer sums its own share first. The variable that held the weights of the attention before
     holds its own afterwards (`hidden_states, _ = ...`)."""
     tape, held_before = context.tape, len(context.held)
-    encoded = Value(
-        Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
-    )
+    encoded = Value(Storage(0), "source", _encoded_width(context, shape, x), tape.grad)
     if tape.leaves:
         tape.leaves.append(encoded)
     else:
@@ -99,10 +97,11 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     query = project(context, "cross_query", x, "query")
     key = project(context, "cross_key", encoded, "cross_keys")
     value = project(context, "cross_value", encoded, "cross_values")
-    extents = context.scores, context.bias, context.pairs
+    own = context.scores, context.bias, context.pairs, context.mask_width
     context.scores, context.bias, context.pairs = "cross_scores", "cross_bias", "cross_pairs"
+    context.mask_width = encoded.width
     mixed = attention.core(context, cross, query, key, value)
-    context.scores, context.bias, context.pairs = extents
+    context.scores, context.bias, context.pairs, context.mask_width = own
     tape.drop(query, key, value)
     found = project(context, "cross_output", mixed, "hidden")
     tape.drop(mixed)
@@ -111,6 +110,13 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     tape.drop(*context.held[:held_before])
     del context.held[:held_before]
     return after
+
+
+def _encoded_width(context: LayerContext, shape: DecoderLayer, x: Value) -> int:
+    """Bytes of an element of the encoder's output, which a LayerNorm makes fp32 under autocast."""
+    if not context.kernels.autocast_width:
+        return x.width
+    return ops.FP32_BYTES if shape.norm == "layer" else context.cos.width
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:

@@ -60,7 +60,8 @@ class LayerContext:
     returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside
     of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
     `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
-    for attention to an encoder's output. `until_output`: what attention's variables hold until it has projected its
+    for attention to an encoder's output, and so is `mask_width`, bytes of an element of eager attention's mask.
+    `until_output`: what attention's variables hold until it has projected its
     output.
     """
 
@@ -73,6 +74,7 @@ class LayerContext:
         "inner_norm",
         "kernels",
         "linears",
+        "mask_width",
         "pairs",
         "returned_weights",
         "scores",
@@ -92,6 +94,7 @@ class LayerContext:
     ) -> None:
         self.family = family
         self.scores, self.bias, self.pairs = "scores", "position_bias", "pairs"
+        self.mask_width = kernels.mask_width or cos.width
         self.returned_weights: list[Value] = []
         self.held: list[Value] = []
         self.until_output: list[Value] = []
