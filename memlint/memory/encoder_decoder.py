@@ -63,7 +63,7 @@ def encoder_end_segment(step: TrainingStep, units: tuple[Unit, ...], state: Mode
     counts = {**step.counts, "w:embedding": table.numel, "w:norm": architecture.hidden_size}
     profile = encoder_end_profile(step.kernels, end, weight, shape)
     found = segment(profile, tensor_bytes(counts, False), UnitState(), 1)
-    return found._replace(kept_after_backward=-rounded(step.counts["source"] * profile.width))
+    return found._replace(kept_after_backward=-rounded(step.counts["source"] * encoded))
 
 
 def encoded_width(step: TrainingStep, width: int) -> int:
