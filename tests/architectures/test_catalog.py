@@ -38,6 +38,9 @@ PUBLISHED = {
     "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": 108_641_793_536,
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
+}
+# Likewise, of models whose config.json was not read.
+PUBLISHED_ALONE = {
     "apple/OpenELM-270M": 271_527_168,
     "apple/OpenELM-450M": 457_179_136,
     "apple/OpenELM-1_1B-Instruct": 1_079_891_456,
@@ -60,6 +63,12 @@ def test_counts_at_full_size_are_those_of_transformers(row: dict[str, Any]) -> N
     values = {key: value for key, value in row["config"].items() if key not in ("model_type", "quantization_config")}
     model = referee.build(row["config"]["model_type"], values)
     assert parameters(from_config(row["config"])) == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED_ALONE.items())
+def test_dimensions_that_were_not_read_give_the_published_count(name: str, count: int) -> None:
+    row = next(row for row in ROWS if name in row["ids"])
+    assert parameters(from_config(row["config"])) == count
 
 
 @pytest.mark.parametrize(("name", "count"), PUBLISHED.items())
