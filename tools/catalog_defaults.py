@@ -19,7 +19,8 @@ from typing import Any
 DATA = Path(__file__).parent.parent / "memlint" / "architectures" / "defaults.jsonl"
 # Encoders and encoder-decoders with a block list (families/encoders.py) that no other mapping has.
 ENCODERS = ("deberta-v2", "distilbert", "eurobert", "gte", "jina_embeddings_v3", "m2m_100", "modernbert", "mt5")
-ENCODERS += ("nomic_bert", "t5", "umt5", "esm")
+ENCODERS += ("nomic_bert", "t5", "umt5", "esm", "deberta", "layoutlm", "longformer", "led", "longt5")
+ENCODERS += ("switch_transformers", "albert")
 NOISE = ("_token_id", "_token_index", "_token", "initializer_range", "_eps", "_epsilon", "_coef", "_loss", "_std")
 NOISE_KEYS = {
     "use_cache",

@@ -17,6 +17,7 @@ _MODULES = (
     *("llama", "gemma", "mixture", "phi3", "qwen_multimodal", "multimodal", "gemma_multimodal", "llama_multimodal"),
     *("gpt", "dense", "experts", "latent", "hybrid", "pre_llama", "trust_remote_code", "gemma_n", "vision_language"),
     *("phi4_multimodal", "document_readers", "combined", "encoders", "pre_norm_encoders", "captioners"),
+    *("older_encoders", "sparse_encoder_decoders", "recurrent_hybrids"),
 )
 
 

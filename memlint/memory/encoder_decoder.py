@@ -51,20 +51,41 @@ def encoder_end_segment(step: TrainingStep, units: tuple[Unit, ...], state: Mode
     from memlint.memory.layers.encoder_end import EncoderEnd, encoder_end_profile
 
     table, architecture = token_embedding(units[0]), step.architecture
-    last = architecture.layer_types[architecture.layer_type_ids[-1]]
     family = families.of(architecture)
-    kind = "none" if family.norm.after_sums else last.norm
+    kind = "none" if family.norm.after_sums else _last_norm(step)
     weight = Parameter("w:embedding", BYTES[table.dtype], table.trainable)
     norm_weight = Parameter("w:norm", BYTES[table.dtype], table.trainable)
     drops = family.drops_last_norm and architecture.embedding_dropout > 0
     recomputes = step.run.checkpointing.mode != "none"
-    encoded = FP32_BYTES if kind == "layer" and step.kernels.autocast_width else width
+    encoded = encoded_width(step, width)
     end = EncoderEnd(width, kind, norm_weight, drops, recomputes or encoded == (step.kernels.autocast_width or encoded))
     shape = embedding_shape(step, units[0])._replace(tied=True)
     counts = {**step.counts, "w:embedding": table.numel, "w:norm": architecture.hidden_size}
     profile = encoder_end_profile(step.kernels, end, weight, shape)
     found = segment(profile, tensor_bytes(counts, False), UnitState(), 1)
-    return found._replace(kept_after_backward=-rounded(step.counts["source"] * profile.width))
+    return found._replace(kept_after_backward=-rounded(step.counts["source"] * encoded))
+
+
+def encoded_width(step: TrainingStep, width: int) -> int:
+    """Bytes of an element of the encoder's output. `width`: of its last layer's."""
+    return FP32_BYTES if _last_norm(step) == "layer" and step.kernels.autocast_width else width
+
+
+def _last_norm(step: TrainingStep) -> str:
+    architecture = step.architecture
+    return architecture.layer_types[architecture.layer_type_ids[-1]].norm
+
+
+def masks_by_side(step: TrainingStep) -> tuple[int, int]:
+    """Bytes of the masks of an encoder, and of its decoder with that between them; an encoder of sound has none. That
+    between them has the dtype of the encoder's output (5.0 masking_utils.py, create_bidirectional_mask), up to
+    4.57 that of the decoder's embeddings (4.57.6 models/bart/modeling_bart.py, _update_cross_attn_mask)."""
+    length, source = step.tokens.length, 0 if step.architecture.mel_bins else step.tokens.source
+    older = () < step.run.stack.transformers < (5,)
+    between = step.mask_width if older else encoded_width(step, step.mask_width)
+    each = ((source * source, step.mask_width), (source * length, between), (length * length, step.mask_width))
+    of_encoder, *of_decoder = (rounded(step.tokens.sequences * pairs * width) for pairs, width in each)
+    return of_encoder, sum(of_decoder)
 
 
 def with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Segment]:
@@ -75,8 +96,9 @@ def with_shared_gradients(step: TrainingStep, found: list[Segment]) -> list[Segm
     biases = bias_bytes(step) if shares_biases(step) else (0, 0, 0)
     recomputes = step.run.checkpointing.mode != "none"
     of_decoder = biases[1] + (biases[2] if recomputes else 0) - found[between].kept_after_backward
-    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder), (between, -of_decoder)):
-        found[index] = found[index]._replace(kept_after_backward=rounded(kept // found[index].repeat))
+    for index, kept in ((between - 1, biases[0]), (len(found) - 1, of_decoder)):
+        found[index] = found[index]._replace(kept_after_first=rounded(kept))
+    found[between] = found[between]._replace(kept_after_backward=-rounded(of_decoder))
     return found
 
 

@@ -18,6 +18,7 @@ from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.fused_losses import fused_head, fused_loss
 from memlint.memory.layers.embedding import brought_to_magnitude, magnitude
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
+from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
 from memlint.memory.log_probabilities import fused_log_probabilities, log_probabilities
 from memlint.memory.loss_end import finish, fused_kernel, gradient_over_logits
@@ -36,7 +37,7 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
     if loss.stage in ("value", "score"):
         return _value_head(context, loss, normed)
     if "transform" in context.linears:
-        normed = ops.replace(tape, normed, _transformed(context, roles, normed))
+        normed = ops.replace(tape, normed, _transformed(context, roles, loss, normed))
     if loss.kind == "fused_head":
         return fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
@@ -63,7 +64,7 @@ def _loss_of_logits(context: LayerContext, loss: LossShape, normed: Value) -> Pr
     returns."""
     tape = context.tape
     logits = project(context, "head", normed, "logits")
-    logits = _capped_and_scaled(tape, loss, logits, context.kernels.autocast_width)
+    logits = _capped_and_scaled(tape, loss, logits)
     if loss.upcasts_logits:
         logits = ops.replace(tape, logits, ops.cast(tape, logits, FP32_BYTES))
     if loss.label_smoothing:
@@ -108,12 +109,12 @@ def _merged_streams(context: LayerContext, roles: Roles, loss: LossShape, x: Val
     return found
 
 
-def _transformed(context: LayerContext, roles: Roles, x: Value) -> Value:
+def _transformed(context: LayerContext, roles: Roles, loss: LossShape, x: Value) -> Value:
     """`norm(gelu(dense(x)))` before the words' scores (models/bert/modeling_bert.py, BertPredictionHeadTransform; the
     same in its relatives)."""
     tape = context.tape
     dense = project(context, "transform", x, "embedded")
-    active = ops.unary(tape, dense)
+    active = activate(context, loss.activation, dense)
     tape.drop(dense)
     found = norm.layer(tape, active, roles.norm, "rows", context.kernels.autocast_width)
     tape.drop(active)
@@ -135,10 +136,10 @@ def _final_norm(context: LayerContext, roles: Roles, loss: LossShape, x: Value) 
     return norm.rms(context.tape, x, roles.norm, "rows", loss.norm == "rms_gemma")
 
 
-def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value, autocast_width: int) -> Value:
-    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or an fp32 buffer that is added to them (BART)."""
-    if loss.adds_bias:
-        bias = Value.external(logits.extent, FP32_BYTES if autocast_width else logits.width)
+def _capped_and_scaled(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """Soft-capping and scaling of logits (Gemma 2, Cohere, Granite), or a buffer that is added to them (BART)."""
+    if loss.bias_width:
+        bias = Value.external(logits.extent, loss.bias_width)
         logits = ops.replace(tape, logits, ops.add(tape, logits, bias))
     if loss.softcap:
         for operation in (ops.scale, ops.unary_by_result, ops.scale):  # cap * tanh(logits / cap)

@@ -30,9 +30,10 @@ class LossShape(NamedTuple):
     # The model, up to its logits: traits of its family (`families.traits`, Family and LossTraits).
     norm: str = "rms"
     streams: int = 1  # residual streams that are merged before the final norm (Gemma 3n)
+    activation: str = "gelu"  # between the dense layer and the norm before the scores of masked words
     drops_norm: bool = False
     scales_input: bool = False
-    adds_bias: bool = False
+    bias_width: int = 0  # bytes of an element of a buffer that is added to the logits; 0 = none
     softcap: bool = False
     scales_logits: bool = False
     upcasts_logits: bool = False

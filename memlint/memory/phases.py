@@ -6,7 +6,7 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.encoder_decoder import bias_bytes, shares_biases
+from memlint.memory.encoder_decoder import bias_bytes, masks_by_side, shares_biases
 from memlint.memory.segments import segments
 from memlint.memory.step import TrainingStep
 from memlint.memory.storage import BYTES, rounded
@@ -84,8 +84,10 @@ def _causal_buffer(step: TrainingStep) -> int:
 
 
 def _position_biases(step: TrainingStep) -> int:
-    """Bytes that T5's biases of scores leave until the backward: the distances of tokens that both sides looked them up
-    by; where layers are recomputed, the biases of both and the zeros between them, which each layer reads."""
+    """Bytes that biases of scores leave until the backward: the distances of tokens that they were looked up by; where
+    layers are recomputed, T5's of both sides and the zeros between them, which each layer reads."""
+    if families.of(step.architecture).attention.bias_of_encoder:
+        return rounded(8 * step.tokens.length**2) if step.run.method.kind == "full" else 0
     if not shares_biases(step):
         return 0
     if step.run.checkpointing.mode != "none":
@@ -140,25 +142,18 @@ def masks_bytes(step: TrainingStep) -> int:
     if step.architecture.encoder_decoder:
         return _masks_of_both_sides(step)
     windows = {kind.attention.sliding_window > 0 for kind in _attending(step)}
-    return rounded(step.tokens.count * step.tokens.length * step.mask_width) * len(windows)
+    rows = 1 if families.of(step.architecture).attention.mask_of_keys else step.tokens.length
+    return rounded(step.tokens.count * rows * step.mask_width) * len(windows)
 
 
 def _masks_of_both_sides(step: TrainingStep) -> int:
     """Bytes of the masks of an encoder, of its decoder, and between them."""
-    return sum(_masks_by_side(step))
+    return sum(masks_by_side(step))
 
 
 def _masks_of_one_side(step: TrainingStep) -> int:
     """Bytes of the masks of the side whose are larger: those of an encoder are gone when its decoder runs."""
-    return max(_masks_by_side(step))
-
-
-def _masks_by_side(step: TrainingStep) -> tuple[int, int]:
-    """Bytes of the masks of an encoder, and of its decoder with those between them; an encoder of sound has none."""
-    length, source = step.tokens.length, 0 if step.architecture.mel_bins else step.tokens.source
-    pairs = (source * source, source * length, length * length)
-    of_encoder, *of_decoder = (rounded(step.tokens.sequences * each * step.mask_width) for each in pairs)
-    return of_encoder, sum(of_decoder)
+    return max(masks_by_side(step))
 
 
 def _distances_and_mask(step: TrainingStep) -> int:

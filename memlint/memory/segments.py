@@ -35,6 +35,7 @@ from memlint.memory.step import (
     COPY_PREFIX,
     TrainingStep,
     autograd_owns_grads,
+    caches_keys,
     segment,
     token_embedding,
 )
@@ -225,11 +226,13 @@ def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int
     norm_casts_back = family.norm.scales_in_fp32 or kind.shape.norm == "rms_gemma"
     casts_back = casts_back and (norm_casts_back or not normed_in_fp32)
     in_fp32 = attention.kind == "attention" and (not casts_back or normed_later)
-    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < mode.width
-    caches = step.architecture.towers and not families.of(step.architecture).vision.passes_use_cache
+    layer_normed = attention.qk_norm != "none" and family.attention.layer_norm_of_heads
+    width = FP32_BYTES if layer_normed and step.kernels.autocast_width else mode.width
+    in_fp32 = in_fp32 and 0 < step.kernels.autocast_width < width
+    caches = caches_keys(step.architecture)
     if mode.checkpoint or not step.needs_gradient or not caches or not in_fp32 or attention.shares_kv:
         return 0
-    return rounded(kind.counts["key"] * mode.width) + rounded(kind.counts["value"] * mode.width)
+    return rounded(kind.counts["key"] * width) + rounded(kind.counts["value"] * width)
 
 
 def _kept_by_fsdp1(step: TrainingStep, unit: Unit, mode: LayerMode) -> int:
@@ -310,6 +313,12 @@ def _kept_logits(step: TrainingStep, tensors: tuple[Tensor, ...]) -> int:
     return rounded(step.counts["logits"] * (4 if wide else width))
 
 
+def _by_erf(architecture: Architecture) -> str:
+    """How a head for masked words computes GELU: as the layers do where they write it out, else in one kernel."""
+    written_out = architecture.layer_types[-1].mlp.activation == "gelu_of_erf"
+    return "gelu_of_erf" if written_out else "gelu"
+
+
 def _loss_shape(step: TrainingStep) -> LossShape:
     run, architecture = step.run, step.architecture
     family = families.of(architecture)
@@ -322,10 +331,11 @@ def _loss_shape(step: TrainingStep) -> LossShape:
         softcap=architecture.logits_softcap,
         scales_logits=architecture.logits_scale or run.loss.scales_logits,
         norm=_final_norm(architecture),
+        activation=_by_erf(architecture),
         copies_shifted=copies_shifted_logits(run),
         in_logits_dtype=keeps_logits_dtype(run),
         drops_norm=family.drops_last_norm and architecture.embedding_dropout > 0,
-        adds_bias=family.loss.adds_bias,
+        bias_width=BYTES.get(str(run.model.weights_dtype), FP32_BYTES) if family.loss.adds_bias else 0,
         scales_input=family.loss.scales_input and architecture.tied_embeddings,
         shifts=family.loss.shifts,
         upcasts_logits=upcasts_logits(run) or run.precision.upcast_lmhead_output,

@@ -64,7 +64,8 @@ def training_step(run: Run, units: tuple[Unit, ...], simulated: bool = False, se
     traits = families.of(architecture).attention
     mask_width = 1 if traits.mask_of_flags else BYTES[embedding.dtype] if traits.mask_before_norm else width
     differs = (has_streams(architecture) or traits.mask_of_flags) and mask_width != width
-    if kernels.mask and differs:
+    widens = architecture.projected_embeddings or architecture.encoder_decoder  # later layers' streams may be wider
+    if kernels.mask and (differs or widens):
         kernels = kernels._replace(mask_width=mask_width)
     return TrainingStep(run, architecture, tokens, kernels, width, counts, embedding.shape[0], mask_width)
 
@@ -218,7 +219,17 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         keeps_stacks=packed_experts.outlive_their_gathering(run),
         float8="" if precision.fp8 == "none" else precision.fp8,
         norms_in_place=liger != "out_of_place",
+        caches_fused_parts=run.checkpointing.mode == "none" and _caches_fused_parts(run.model.architecture),
     )
+
+
+def caches_keys(architecture: Architecture) -> bool:
+    """Whether the language model of an image-text model caches its keys and values in a training step."""
+    return bool(architecture.towers) and not families.of(architecture).vision.passes_use_cache
+
+
+def _caches_fused_parts(architecture: Architecture) -> bool:
+    return caches_keys(architecture) and any(kind.attention.fused_qkv for kind in architecture.layer_types)
 
 
 def _keeps_linear_inputs(run: Run) -> bool:

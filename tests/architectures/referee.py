@@ -15,7 +15,8 @@ from memlint.architectures.model import Architecture, Tower
 
 logging.set_verbosity_error()
 PAIRS = modeling_auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
-ENCODERS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")  # their class in the causal mapping is a decoder
+# Their class in the causal mapping is a decoder.
+ENCODERS = ("bert", "big_bird", "camembert", "electra", "rembert", "roberta", "roformer", "xlm-roberta")
 _PAIRS = (
     "bart",
     "mbart",
@@ -28,6 +29,9 @@ _PAIRS = (
     "plbart",
     "blenderbot",
     "blenderbot-small",
+    "led",
+    "longt5",
+    "switch_transformers",
 )
 CLASSES = {
     **modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES,

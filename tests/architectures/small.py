@@ -202,6 +202,34 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {**ENCODER, "pad_token_id": 0},
     ],
     "megatron-bert": [ENCODER],
+    "albert": [{**ENCODER, "embedding_size": 48, "inner_group_num": 2}, ENCODER],
+    "minimax": [
+        {**SMALL, "num_local_experts": 3, **ROPE},
+        {**SMALL, "num_local_experts": 3, "layer_types": ["linear_attention"] * 2 + ["full_attention"], **ROPE},
+    ],
+    "recurrent_gemma": [
+        {**SMALL, "num_hidden_layers": 4, "lru_width": 120},
+        {**SMALL, "block_types": ["attention", "recurrent"], "attention_bias": True},
+    ],
+    "led": [{**TWO_SIDES, "attention_window": [64, 64], "max_encoder_position_embeddings": 2048}],
+    "longt5": [
+        {**PAIR, "feed_forward_proj": "gated-gelu", "encoder_attention_type": "transient-global"},
+        {**PAIR, "encoder_attention_type": "local"},
+    ],
+    "switch_transformers": [
+        {**PAIR, "num_layers": 4, "num_decoder_layers": 4, "num_sparse_encoder_layers": 2, "num_experts": 3},
+        {**PAIR, "num_sparse_encoder_layers": 0, "num_sparse_decoder_layers": 2, "num_experts": 3},
+    ],
+    "layoutlm": [ENCODER],
+    "roformer": [{**ENCODER, "embedding_size": 48}, ENCODER],
+    "rembert": [{**ENCODER, "input_embedding_size": 48, "output_embedding_size": 120}],
+    "deberta": [
+        {**ENCODER, "relative_attention": True, "pos_att_type": ["c2p", "p2c"], "max_relative_positions": 16},
+        {**ENCODER, "talking_head": True},
+    ],
+    "longformer": [ENCODER],
+    "big_bird": [{**ENCODER, "use_bias": False}, {**ENCODER, "attention_type": "original_full"}],
+    "xlnet": [{"d_model": 96, "n_layer": 3, "n_head": 6, "d_inner": 224, "vocab_size": 352}],
     "roberta-prelayernorm": [ENCODER],
     "xlm-roberta-xl": [ENCODER],
     "llama": [

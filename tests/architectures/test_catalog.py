@@ -39,6 +39,14 @@ PUBLISHED = {
     "meta-llama/Llama-4-Scout-17B-16E-Instruct": 108_641_793_536,
     "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 401_583_781_376,
 }
+# Likewise, of models whose config.json was not read.
+PUBLISHED_ALONE = {
+    "apple/OpenELM-270M": 271_527_168,
+    "apple/OpenELM-450M": 457_179_136,
+    "apple/OpenELM-1_1B-Instruct": 1_079_891_456,
+    "apple/OpenELM-3B": 3_036_647_424,
+    "allenai/Molmo-7B-D-0924": 8_021_025_280,
+}
 SUPPORTED = [row for row in ROWS if row["config"]["model_type"] in families()]
 THINKERS = {"qwen2_5_omni", "qwen3_omni_moe"}  # memlint counts their thinkers alone, see families/qwen_multimodal.py
 NEED_TIMM = {"gemma3n"}  # its class builds a tower of a library that is not installed: test_families.py counts it
@@ -55,6 +63,12 @@ def test_counts_at_full_size_are_those_of_transformers(row: dict[str, Any]) -> N
     values = {key: value for key, value in row["config"].items() if key not in ("model_type", "quantization_config")}
     model = referee.build(row["config"]["model_type"], values)
     assert parameters(from_config(row["config"])) == sum(parameter.numel() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED_ALONE.items())
+def test_dimensions_that_were_not_read_give_the_published_count(name: str, count: int) -> None:
+    row = next(row for row in ROWS if name in row["ids"])
+    assert parameters(from_config(row["config"])) == count
 
 
 @pytest.mark.parametrize(("name", "count"), PUBLISHED.items())

@@ -86,6 +86,13 @@ CHANGED: dict[str, dict[str, Any]] = {
     "nemotron_h": {"hybrid_override_pattern": "ME*-", "n_group": 1, "topk_group": 1, "pad_token_id": 0},
     "cohere": {"use_qk_norm": False},
     "stablelm": {"qk_layernorm": False, "use_parallel_residual": False},
+    "openelm": {
+        "model_dim": 96,
+        "num_transformer_layers": 2,
+        "num_query_heads": [6, 6],
+        "num_kv_heads": [2, 2],
+        "ffn_multipliers": [1.0, 2.0],
+    },
     "biogpt": {"vocab_size": 352, "max_position_embeddings": 1024, "hidden_dropout_prob": 0.0},
 }
 OWN_NAMES = {"gpt-sw3", "openai-gpt", "xglm"}  # configurations that call nothing what SMALL calls it

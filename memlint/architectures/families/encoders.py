@@ -51,7 +51,7 @@ def attention_without_rotary(heads: int, head_dim: int, dropout: float) -> Token
     return TokenMixer(heads=heads, kv_heads=heads, head_dim=head_dim, rotary_fraction=0.0, dropout=dropout)
 
 
-def _bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: str) -> DecoderLayer:
+def bert_layer(c: ModelConfig, class_name: str, query: str, key: str, value: str) -> DecoderLayer:
     """Attention and a plain MLP, each with a LayerNorm over its sum with the residual stream."""
     hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
     weights = (
@@ -79,21 +79,26 @@ def bert_embeddings(c: ModelConfig, prefix: str, width: int, typed: bool = True,
     return found + norm(f"{prefix}.embeddings.LayerNorm", width, True)
 
 
-def bert(c: ModelConfig) -> Architecture:
-    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
-    head = (
-        Weight("cls.predictions.bias", (vocabulary,), "bias"),
-        *linear("cls.predictions.transform.dense", hidden, hidden, True),
-        *norm("cls.predictions.transform.LayerNorm", hidden, True),
+def bert_head(c: ModelConfig, width: int) -> Weights:
+    """The head for masked words, for an embedding of `width` numbers that it shares."""
+    return (
+        Weight("cls.predictions.bias", (c.integer("vocab_size"),), "bias"),
+        *linear("cls.predictions.transform.dense", width, c.integer("hidden_size"), True),
+        *norm("cls.predictions.transform.LayerNorm", width, True),
     )
+
+
+def bert(c: ModelConfig) -> Architecture:
+    hidden = c.integer("hidden_size")
     name = "Ernie" if c.family == "ernie" else "Bert"
     prefix = name.lower()
-    one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
+    one = bert_layer(c, f"{name}Layer", "query", "key", "value")
     outside = bert_embeddings(c, prefix, hidden)
     if c.family == "ernie" and c.flag("use_task_id"):
         size = (c.integer("task_type_vocab_size", 3), hidden)
         outside += (Weight("ernie.embeddings.task_type_embeddings.weight", size, "position"),)
     stack = f"{prefix}.encoder.layer"
+    head = bert_head(c, hidden)
     return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), outside + head, stack, hidden, encoder_only=True)
 
 
@@ -110,7 +115,7 @@ def roberta(c: ModelConfig) -> Architecture:
         *linear("lm_head.dense", hidden, hidden, True),
         *norm("lm_head.layer_norm", hidden, True),
     )
-    one = _bert_layer(c, f"{name}Layer", "query", "key", "value")
+    one = bert_layer(c, f"{name}Layer", "query", "key", "value")
     embeddings = bert_embeddings(c, prefix, hidden)
     stack = f"{prefix}.encoder.layer"
     return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
@@ -190,7 +195,7 @@ def electra(c: ModelConfig) -> Architecture:
         *linear("generator_predictions.dense", width, hidden, True),
         Weight("generator_lm_head.bias", (vocabulary,), "bias"),
     )
-    one = _bert_layer(c, "ElectraLayer", "query", "key", "value")
+    one = bert_layer(c, "ElectraLayer", "query", "key", "value")
     outside = bert_embeddings(c, "electra", width) + projection + head
     stack = "electra.encoder.layer"
     return encoder(c, "ElectraForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
@@ -198,25 +203,20 @@ def electra(c: ModelConfig) -> Architecture:
 
 def deberta_v2(c: ModelConfig) -> Architecture:
     """Attention whose scores add those of relative positions (disentangled)."""
-    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
-    one = _bert_layer(c, "DebertaV2Layer", "query_proj", "key_proj", "value_proj")
+    hidden = c.integer("hidden_size")
+    one = bert_layer(c, "DebertaV2Layer", "query_proj", "key_proj", "value_proj")
     relative: Weights = ()
     if c.flag("relative_attention"):
-        rows = _relative_rows(c)
+        rows = relative_rows(c)
         relative = (Weight("deberta.encoder.rel_embeddings.weight", (rows, hidden), "position"),)
         if "layer_norm" in c.text("norm_rel_ebd", "none"):
             relative += norm("deberta.encoder.LayerNorm", hidden, True)
-        terms = _position_terms(c)
+        terms = position_terms(c)
         own = () if c.flag("share_att_key") else tuple(_POSITION_PROJECTIONS[term] for term in terms)
         weights = tuple(weight for name in own for weight in linear(f"attention.self.{name}", hidden, hidden, True))
         mixer = one.attention._replace(relative_rows=rows, position_terms=len(terms))
         one = one._replace(attention=mixer, weights=one.weights + weights)
-    head = (
-        Weight("cls.predictions.bias", (vocabulary,), "bias"),
-        *linear("cls.predictions.transform.dense", hidden, hidden, True),
-        *norm("cls.predictions.transform.LayerNorm", hidden, True),
-    )
-    outside = bert_embeddings(c, "deberta", hidden) + relative + head
+    outside = bert_embeddings(c, "deberta", hidden) + relative + bert_head(c, hidden)
     stack = "deberta.encoder.layer"
     return encoder(c, "DebertaV2ForMaskedLM", [one] * c.layers(), outside, stack, hidden, encoder_only=True)
 
@@ -225,14 +225,14 @@ def deberta_v2(c: ModelConfig) -> Architecture:
 _POSITION_PROJECTIONS = {"c2p": "pos_key_proj", "p2c": "pos_query_proj"}
 
 
-def _position_terms(c: ModelConfig) -> tuple[str, ...]:
+def position_terms(c: ModelConfig) -> tuple[str, ...]:
     """A list, or text with bars between ("c2p|p2c")."""
     stated = c.get("pos_att_type")
     names = stated.split("|") if isinstance(stated, str) else stated if isinstance(stated, (list, tuple)) else ()
     return tuple(term for term in _POSITION_PROJECTIONS if term in names)
 
 
-def _relative_rows(c: ModelConfig) -> int:
+def relative_rows(c: ModelConfig) -> int:
     """Rows of the table of distances, in both directions."""
     for name in ("position_buckets", "max_relative_positions"):
         size = c.get(name, -1)
@@ -382,7 +382,13 @@ def t5(c: ModelConfig) -> Architecture:
     return found._replace(tied_embeddings=True, embedding_dropout=c.number("dropout_rate", 0.1))
 
 
-_T5_NAMES = {"t5": "T5", "mt5": "MT5", "umt5": "UMT5"}
+_T5_NAMES = {
+    "t5": "T5",
+    "mt5": "MT5",
+    "umt5": "UMT5",
+    "longt5": "LongT5",
+    "switch_transformers": "SwitchTransformers",
+}
 
 
 def _t5_attention(c: ModelConfig, prefix: str) -> tuple[TokenMixer, Weights]:
@@ -417,6 +423,7 @@ _BART_NAMES = {
     "plbart": "PLBart",
     "blenderbot": "Blenderbot",
     "blenderbot-small": "BlenderbotSmall",
+    "led": "LED",
 }
 _TABLES = {"bart": 2, "mbart": 2, "plbart": 2, "blenderbot": 0, "blenderbot-small": 0, "pegasus": 0, "marian": 0}
 _SINUSOIDAL = ("pegasus", "marian")  # models/marian/modeling_marian.py, MarianSinusoidalPositionalEmbedding

@@ -8,7 +8,7 @@ from memlint.architectures.assemble import decoder
 from memlint.architectures.blocks import Weights, gated, grouped_query, head_size, latent, layer, linear, norm, norms
 from memlint.architectures.config import ModelConfig
 from memlint.architectures.families.llama import two_norms
-from memlint.architectures.model import Architecture, Mlp, TokenMixer, Weight
+from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Tower, Weight
 
 TWO = ("input_layernorm", "post_attention_layernorm")
 
@@ -237,6 +237,132 @@ def exaone(c: ModelConfig) -> Architecture:
     )
 
 
+def openelm(c: ModelConfig) -> Architecture:
+    """OpenELM (modeling_openelm.py): later layers have more heads and a wider MLP."""
+    hidden, vocabulary = c.integer("model_dim"), c.integer("vocab_size")
+    queries, keys = (
+        [int(count) for count in c.items(name)] or [0] * c.layers("num_transformer_layers")
+        for name in ("num_query_heads", "num_kv_heads")
+    )
+    inner = [
+        _divisible(float(factor) * hidden, c.integer("ffn_dim_divisor", 256)) for factor in c.items("ffn_multipliers")
+    ]
+    outside: Weights = (
+        Weight("transformer.token_embeddings.weight", (vocabulary, hidden), "embedding"),
+        *norm("transformer.norm", hidden),
+    )
+    if not c.flag("share_input_output_layers", True):
+        outside += linear("transformer.classifier", vocabulary, hidden, kind="head")
+    layers = [_openelm_layer(c, hidden, *sizes) for sizes in zip(queries, keys, inner, strict=True)]
+    kinds = tuple(dict.fromkeys(layers))
+    return Architecture(
+        family=c.family,
+        class_name="OpenELMForCausalLM",
+        hidden_size=hidden,
+        vocab_size=vocabulary,
+        layer_types=kinds,
+        layer_type_ids=tuple(kinds.index(one) for one in layers),
+        non_layer_weights=outside,
+        tied_embeddings=c.flag("share_input_output_layers", True),
+        max_positions=c.integer("max_context_length", 2048),
+        stack="transformer.layers",
+        unmodelled="its own attention copies keys and values to all heads, and adds a mask",
+    )
+
+
+def _openelm_layer(c: ModelConfig, hidden: int, heads: int, kv: int, inner: int) -> DecoderLayer:
+    dim, gate = c.integer("head_dim", 64), c.flag("ffn_with_glu", True)
+    weights: Weights = (
+        *linear("attn.qkv_proj", (heads + 2 * kv) * dim, hidden),
+        *linear("attn.out_proj", hidden, heads * dim),
+    )
+    normed = c.flag("normalize_qk_projections", True)
+    weights += norms(dim, "attn.q_norm", "attn.k_norm") if normed else ()
+    mixer = TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True, qk_norm="head" if normed else "none")
+    mlp = linear("ffn.proj_1", (2 if gate else 1) * inner, hidden) + linear("ffn.proj_2", hidden, inner)
+    shape = Mlp("gated" if gate else "plain", inner, fused_gate_up=gate)
+    return layer("OpenELMDecoderLayer", (mixer, weights), (shape, mlp), norms(hidden, "ffn_norm", "attn_norm"))
+
+
+def _divisible(size: float, divisor: int) -> int:
+    """The multiple of `divisor` next to `size`, unless it is less by more than a tenth (configuration_openelm.py,
+    make_divisible)."""
+    found = max(divisor, int(size + divisor / 2) // divisor * divisor)
+    return found + divisor if found < 0.9 * size else found
+
+
+# The sizes of Molmo's tower, CLIP L/14 at 336 pixels without its last layer, are in its code, not its config.
+_MOLMO_TOWER = Tower(
+    "vision",
+    1024,
+    23,
+    16,
+    4096,
+    image_size=336,
+    tower_prefix="model.vision_backbone.image_vit",
+    activation="quick_gelu",
+    weights=(
+        Weight("class_embedding", (1024,), "embedding"),
+        Weight("positional_embedding", (577, 1024), "position"),
+        *linear("patch_embedding", 1024, 588),
+        *norm("pre_ln", 1024, True),
+    ),
+    layer_weights=(
+        *(weight for name in ("wq", "wk", "wv", "wo") for weight in linear(f"attention.{name}", 1024, 1024, True)),
+        *linear("feed_forward.w1", 4096, 1024, True),
+        *linear("feed_forward.w2", 1024, 4096, True),
+        *norms(1024, "attention_norm", "ffn_norm", bias=True),
+    ),
+)
+
+
+def molmo(c: ModelConfig) -> Architecture:
+    """Molmo 1 (modeling_molmo.py): Qwen 2's or OLMo's sizes, an MLP whose halves are `intermediate_size` / 2 wide, and
+    outputs of two layers of the tower pooled by attention."""
+    hidden, inner, heads = (
+        c.integer("hidden_size"),
+        c.integer("intermediate_size") // 2,
+        c.integer("num_attention_heads"),
+    )
+    kv, dim, rows = c.integer("num_key_value_heads", heads), hidden // heads, c.integer("vocab_size")
+    mixer = TokenMixer(heads=heads, kv_heads=kv, head_dim=dim, fused_qkv=True)
+    qkv = linear("att_proj", (heads + 2 * kv) * dim, hidden, c.flag("qkv_bias")) + linear("attn_out", hidden, hidden)
+    if c.flag("attention_layer_norm"):
+        mixer = mixer._replace(qk_norm="full")
+        qkv += norm("q_norm", heads * dim) + norm("k_norm", kv * dim)
+    mlp = linear("ff_proj", 2 * inner, hidden) + linear("ff_out", hidden, inner)
+    connector: Weights = (
+        Weight("pad_embed", (2, 2048), "embedding"),
+        *(weight for name in ("wq", "wk", "wv") for weight in linear(f"image_pooling_2d.{name}", 1024, 2048, True)),
+        *linear("image_pooling_2d.wo", 1024, 1024, True),
+        *linear("image_projector.w1", inner, 1024),
+        *linear("image_projector.w2", hidden, inner),
+        *linear("image_projector.w3", inner, 1024),
+    )
+    outside: Weights = (
+        Weight("model.transformer.wte.embedding", (c.integer("embedding_size", rows), hidden), "embedding"),
+        Weight("model.transformer.wte.new_embedding", (128, hidden), "embedding"),
+        *norm("model.transformer.ln_f", hidden),
+        *linear("model.transformer.ff_out", rows, hidden, kind="head"),
+    )
+    shape = Mlp("gated", inner, fused_gate_up=True)
+    block = layer("MolmoSequentialBlock", (mixer, qkv), (shape, mlp), norms(hidden, "attn_norm", "ff_norm"))
+    tower = _MOLMO_TOWER._replace(projector_weights=connector, projector_prefix="model.vision_backbone")
+    return Architecture(
+        family=c.family,
+        class_name="MolmoForCausalLM",
+        hidden_size=hidden,
+        vocab_size=rows,
+        layer_types=(block,),
+        layer_type_ids=(0,) * c.layers(),
+        non_layer_weights=outside,
+        max_positions=c.integer("max_position_embeddings", 4096),
+        towers=(tower,),
+        stack="model.transformer.blocks",
+        unmodelled="attention and norms as its own repository writes them",
+    )
+
+
 FAMILIES = {
     "aquila": _like_llama("AquilaForCausalLM", "AquilaDecoderLayer"),
     "aquila2": _like_llama("AquilaForCausalLM", "AquilaDecoderLayer"),
@@ -249,6 +375,8 @@ FAMILIES = {
     "kimi_k2": kimi_k2,
     "mimo": mimo,
     "minicpm": minicpm,
+    "molmo": molmo,
+    "openelm": openelm,
     "orion": orion,
     "qwen": qwen,
     "skywork": _like_llama("SkyworkForCausalLM", "SkyworkDecoderLayer"),

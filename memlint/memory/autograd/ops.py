@@ -29,8 +29,8 @@ def cast(tape: Tape, x: Value, width: int) -> Value:
 
 def _autocast(tape: Tape, x: Value, width: int) -> Value:
     """`x` in autocast's dtype."""
-    if x is tape.leaf and x.width == FP32_BYTES:
-        return tape.cached_leaf(lambda: cast(tape, x, width))
+    if x in tape.leaves and x.width == FP32_BYTES:
+        return tape.cached_leaf(x, lambda: cast(tape, x, width))
     return cast(tape, x, width)
 
 

@@ -135,8 +135,8 @@ class Tape:
     """One recording.
 
     `grad`: whether autograd records. `in_place`: whether gradients of a tensor with several readers are summed in
-    place, as on CUDA; on fake tensors they are not. `keeps_linear_inputs`: see `KernelConfig`. `leaf`: the input of a
-    checkpointed layer that runs again, which torch detaches from the graph before it (`CheckpointFunction`).
+    place, as on CUDA; on fake tensors they are not. `keeps_linear_inputs`: see `KernelConfig`. `leaves`: what a
+    checkpointed layer that runs again reads, which torch detaches from the graph before it (`CheckpointFunction`).
     """
 
     def __init__(self, grad: bool = True, in_place: bool = True, keeps_linear_inputs: bool = False) -> None:
@@ -149,8 +149,8 @@ class Tape:
         self._increments: dict[tuple[str, int], int] = {}
         self._tensor_sizes: list[TensorSize] = []
         self._cast_weights: dict[str, Storage] = {}
-        self.leaf: Value | None = None
-        self._cast_leaf: Value | None = None
+        self.leaves: list[Value] = []
+        self._cast_leaves: dict[Value, Value] = {}
 
     # -- allocation -------------------------------------------------------------------------
 
@@ -242,18 +242,18 @@ class Tape:
                 self._cast_weights[weight.extent] = found
         return found
 
-    def cached_leaf(self, make: Callable[[], Value]) -> Value:
-        """The half-precision copy of `leaf`, which stays in the same cache: its readers share it."""
-        if self._cast_leaf is None:
-            self._cast_leaf = make()
-        self._cast_leaf.storage.references += 1
-        return self._cast_leaf
+    def cached_leaf(self, leaf: Value, make: Callable[[], Value]) -> Value:
+        """The half-precision copy of one of `leaves`, which stays in the same cache: its readers share it."""
+        found = self._cast_leaves.get(leaf)
+        if found is None:
+            found = self._cast_leaves[leaf] = make()
+        found.storage.references += 1
+        return found
 
     def end_autocast(self) -> None:
         """Leave the autocast context, which clears its cache."""
-        if self._cast_leaf is not None:
-            self.release(self._cast_leaf.storage)
-            self._cast_leaf = None
+        self.drop(*self._cast_leaves.values())
+        self._cast_leaves.clear()
         for storage in self._cast_weights.values():
             self.release(storage)
         self._cast_weights.clear()

@@ -130,6 +130,7 @@ class Segment(NamedTuple):
     gradient_end: int = 0
     moments: tuple[Moment, ...] = ()
     kept_after_backward: int = 0  # activations that its backward does not free
+    kept_after_first: int = 0  # those that the first backward of its repetitions leaves to the others
     concurrent_activations: int = 0  # of another segment, alive while this one runs
     product: HeadProduct = _NO_PRODUCT
     gathered_entering: int = 0
@@ -221,7 +222,7 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
         own = segment.sizes.peak(segment.profile.backward)
         around = saved + segment.concurrent_activations + kept_activations
         for passed, moment in _moments(segment):
-            activations = around + (segment.repeat - 1 - passed) * saved_by_one + passed * segment.kept_after_backward
+            activations = around + (segment.repeat - 1 - passed) * saved_by_one + _kept(segment, passed)
             gathered = segment.gathered_backward - moment.released
             total = activations + gradients + moment.live + own + gathered
             if total > best.total:
@@ -234,8 +235,13 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
         if segment.product is not _NO_PRODUCT:
             best = max(best, _at_product(segment.product, index, around, gradients, backward=True), key=_total)
         gradients += segment.repeat * segment.gradient_kept
-        kept_activations += segment.repeat * segment.kept_after_backward
+        kept_activations += _kept(segment, segment.repeat)
     return best
+
+
+def _kept(segment: Segment, passed: int) -> int:
+    """The activations that `passed` repetitions left behind."""
+    return passed * segment.kept_after_backward + (segment.kept_after_first if passed else 0)
 
 
 def _entering(segment: Segment, index: int, others: int) -> PeakPosition:
@@ -258,12 +264,13 @@ def _at_product(product: HeadProduct, index: int, others: int, gradients: int, b
 
 def _moments(segment: Segment) -> list[tuple[int, Moment]]:
     """How many repetitions have run backward, and what gradients take in the next one. Of equal units without moments
-    of their own, the first (most activations) and the last (most gradients) count."""
+    of their own, the first (most activations), the one that finds what it left, and the last (most gradients) count."""
     if segment.moments:
         return list(enumerate(segment.moments))
-    later = (segment.repeat - 1) * segment.gradient_kept
-    first = Moment(segment.gradient_live, segment.gradient_end)
-    return [(0, first), (segment.repeat - 1, Moment(first.live + later, first.end + later))]
+    last = segment.repeat - 1
+    counted = (0, min(1, last), last) if segment.kept_after_first else (0, last)
+    live, end, kept = segment.gradient_live, segment.gradient_end, segment.gradient_kept
+    return [(passed, Moment(live + passed * kept, end + passed * kept)) for passed in counted]
 
 
 def _peak(segments: Sequence[Segment], found: PeakPosition, backward: bool) -> Peak:

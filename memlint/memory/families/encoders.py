@@ -26,6 +26,15 @@ BERT = Family(
     norm=NormTraits(after_sums=True),
     loss=_OWN_LOSS,
 )
+# models/layoutlm/modeling_layoutlm.py, eager_attention_forward: softmax in fp32, cast back; LayoutLMModel.forward:
+# `attention_mask.unsqueeze(1).unsqueeze(2)`
+LAYOUTLM = Family(
+    model_types=("layoutlm",),
+    classes=("LayoutLMLayer",),
+    attention=AttentionTraits(mask_of_keys=True),
+    norm=BERT.norm,
+    loss=_OWN_LOSS,
+)
 DISTILBERT = Family(
     model_types=("distilbert",),
     classes=("TransformerBlock",),
@@ -42,27 +51,39 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
-# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormLayer.forward
-PRE_NORM = Family(
-    model_types=("roberta-prelayernorm",),
-    classes=("RobertaPreLayerNormLayer",),
-    attention=_FP32_WEIGHTS,
-    loss=_OWN_LOSS,
+_PRE_NORM = Family(attention=_FP32_WEIGHTS, loss=_OWN_LOSS)
+# models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormIntermediate.forward: the norm's
+# output has the name that the projection's takes
+ROBERTA_PRE_NORM = _PRE_NORM._replace(
+    model_types=("roberta-prelayernorm",), classes=("RobertaPreLayerNormLayer",), computes_mlp_itself=True
 )
-XLM_ROBERTA_XL = PRE_NORM._replace(
-    model_types=("xlm-roberta-xl",), classes=("XLMRobertaXLLayer",), drops_attention_alone=True
+# models/xlm_roberta_xl/modeling_xlm_roberta_xl.py, XLMRobertaXLLayer.feed_forward_chunk: likewise
+XLM_ROBERTA_XL = _PRE_NORM._replace(
+    model_types=("xlm-roberta-xl",),
+    classes=("XLMRobertaXLLayer",),
+    computes_mlp_itself=True,
+    drops_attention_alone=True,
 )
 # models/esm/modeling_esm.py, apply_rotary_pos_emb
-ESM = PRE_NORM._replace(
+ESM = _PRE_NORM._replace(
     model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
 )
 # models/megatron_bert/modeling_megatron_bert.py, MegatronBertSelfAttention: scores op by op
-MEGATRON = PRE_NORM._replace(
+MEGATRON = _PRE_NORM._replace(
     model_types=("megatron-bert",),
     classes=("MegatronBertLayer",),
     attention=_FP32_WEIGHTS._replace(
         sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True
     ),
+)
+# models/roformer/modeling_roformer.py, RoFormerSelfAttention: scores op by op, each layer with its own tables
+ROFORMER = Family(
+    model_types=("roformer",),
+    classes=("RoFormerLayer",),
+    attention=MEGATRON.attention,
+    rotary=RotaryTraits(casts_back=True),
+    norm=BERT.norm,
+    loss=_OWN_LOSS,
 )
 # models/modernbert/modeling_modernbert.py, apply_rotary_pos_emb: `q.float() * cos`
 MODERNBERT = Family(
@@ -72,11 +93,13 @@ MODERNBERT = Family(
     norm=NormTraits(holds_attention=True),
     loss=LossTraits(shifts=False),
 )
-# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`
+# models/modernbert_decoder/modeling_modernbert_decoder.py:467, `position_ids.unsqueeze(0).expand(batch_size, -1)`, and
+# ModernBertDecoderLayer.forward: `attn_outputs`
 MODERNBERT_DECODER = Family(
     model_types=("modernbert-decoder",),
     classes=("ModernBertDecoderLayer",),
     rotary=RotaryTraits(factors_in_fp32=True, casts_back=True, separate_for_windows=True, tables_by_sequence=True),
+    norm=NormTraits(holds_attention=True),
 )
 # models/deberta_v2/modeling_deberta_v2.py, DisentangledSelfAttention: scores and those of positions, op by op
 DEBERTA = Family(
@@ -121,6 +144,7 @@ MBART = Family(
 FLORENCE2 = Family(
     model_types=("florence2",),
     attention=BART.attention,
+    norm=BART.norm,
     loss=LossTraits(shifts=False),
     vision=VisionTraits(passes_use_cache=True),
 )
@@ -150,13 +174,15 @@ UMT5 = T5._replace(
 )
 ROWS = (
     FLORENCE2,
-    PRE_NORM,
+    ROBERTA_PRE_NORM,
     XLM_ROBERTA_XL,
     ESM,
     MEGATRON,
     T5,
     UMT5,
     BERT,
+    LAYOUTLM,
+    ROFORMER,
     NOMIC,
     GTE,
     EUROBERT,

@@ -60,6 +60,8 @@ class AttentionTraits(NamedTuple):
     softmax_upcasts_fp16: bool = False
     # The mask has the dtype of the embeddings before their norm.
     mask_before_norm: bool = False
+    # The mask says of each key whether it is seen, in one row for all queries.
+    mask_of_keys: bool = False
     # The mask says of each pair whether it is seen, in a byte (`scores.masked_fill(mask, ...)`).
     mask_of_flags: bool = False
     # A column of sinks is concatenated to the scores and cut off after the softmax, in the dtype of the scores: eager
@@ -201,7 +203,7 @@ class LossTraits(NamedTuple):
     copies_logits: Releases = before(4, 49)
     # Releases whose copy of the logits stays in the model's dtype.
     in_own_dtype: Releases = NEVER
-    # A buffer is added to the logits.
+    # A buffer is added to the logits, in the dtype that the model is loaded in.
     adds_bias: bool = False
     # The head's input is multiplied by a number.
     scales_input: bool = False

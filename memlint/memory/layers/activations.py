@@ -31,7 +31,7 @@ def _forward(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: Lay
     context = LayerContext(tape, kernels, linears, cos, sin, families.of_layer(shape.class_name))
     x = tape.new(_input_extent(shape), mode.width, mode.input_needs_gradient)
     if grad and mode.checkpoint and mode.reentrant:
-        tape.leaf = x
+        tape.leaves.append(x)
     y = decoder_layer(context, shape, roles, x)
     return tape, x, y, tuple(context.returned_weights)
 

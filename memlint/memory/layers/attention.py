@@ -30,6 +30,8 @@ def attention(
     if norms_after_rotary:
         query = _normed_heads(context, shape, query, head_norm, "head_rows", scales_in_fp32)
         key = _normed_heads(context, shape, key, head_norm, "key_head_rows", scales_in_fp32)
+    if context.kernels.caches_fused_parts:
+        key, value = _cached(context, key, value)
     width = query.width
     if context.kernels.ring > 1:
         tape.spike(*_merging(context.kernels.ring, width))
@@ -44,6 +46,7 @@ def attention(
         mixed = (_gate_heads if shape.head_gate else apply_output_gate)(context, mixed, gate)
     found = project(context, "output", mixed, "hidden")
     tape.drop(mixed, query, key, value, *(() if gate is None else (gate,)))
+    context.end_attention()
     return found
 
 
@@ -108,6 +111,15 @@ def _query_key_value(
     tape.drop(fused)
     query = _normed_heads(context, shape, query, head_norm, "head_rows", gemma)
     return query, _normed_heads(context, shape, key, head_norm, "key_head_rows", gemma), value, None
+
+
+def _cached(context: LayerContext, key: Value, value: Value) -> tuple[Value, Value]:
+    """Copies in the dtype of the keys, as the cache concatenates them (transformers 5.23 cache_utils.py,
+    DynamicLayer.update): what a fused projection made is no longer read."""
+    tape = context.tape
+    found = ops.copy(tape, key), ops.cast(tape, value, key.width) if value.width != key.width else ops.copy(tape, value)
+    tape.drop(key, value)
+    return found
 
 
 def _with_shared_key_value(
@@ -264,7 +276,8 @@ def _additive_mask(context: LayerContext, shape: TokenMixer, query: Value) -> Va
     masked = tape.new(context.scores, bias.width)
     tape.node((masked,), (bias,) if bias.requires_grad else (), (mask,), ((context.scores, bias.width),))
     found = ops.cast(tape, masked, query.width)
-    tape.drop(mask, masked, bias)
+    tape.drop(mask, masked)
+    context.until_output.append(bias)
     return found
 
 
@@ -297,8 +310,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
     if (
         context.kernels.mask
     ):  # `scores + mask`, out of place; the mask has the dtype of the embeddings (masking_utils.py)
-        mask_width = context.kernels.mask_width or context.cos.width
-        masked = ops.add(tape, scores, Value.external(context.scores, mask_width))
+        masked = ops.add(tape, scores, Value.external(context.scores, context.mask_width))
         tape.drop(scores)
         scores = masked
     if traits.clamps_scores:
@@ -309,7 +321,7 @@ def _probabilities(context: LayerContext, shape: TokenMixer, query: Value, keys:
         context.held.append(_sink_scale(context, scores))
     result = _softmax(context, scores)
     if traits.holds_scores:
-        context.held.append(ops.hold(scores))
+        context.until_output.append(ops.hold(scores))
     found = ops.cast(tape, result, result.width if traits.keeps_weights_dtype else query.width)
     tape.drop(scores, result)  # `weights = softmax(weights).to(...)` holds its input until the cast is done
     if shape.dropout:
@@ -335,14 +347,14 @@ def _biased(context: LayerContext, shape: TokenMixer, query: Value, scores: Valu
     models/t5/modeling_t5.py). In cross attention it is zero, in the dtype of the queries."""
     tape, bias = context.tape, _position_bias(context, shape, query)
     found = tape.new(scores.extent, max(scores.width, bias.width))
-    if tape.leaf is not None and not context.family.attention.own_position_bias:
+    if tape.leaves and not context.family.attention.own_position_bias:
         # an input of the recomputed layer, which sums its gradients until the layer is done
         gradient = (ParameterGradient(bias.extent, bias.width, bias.width),)
         tape.node((found,), (scores,), weights=gradient, aliases=True)
     else:
         temporaries = ((bias.extent, bias.width),) if bias.requires_grad else ()
         tape.node((found,), (scores,), temporaries=temporaries, aliases=True)
-    tape.drop(bias)
+    context.until_output.append(bias)
     return found
 
 
@@ -356,10 +368,10 @@ def _position_bias(context: LayerContext, shape: TokenMixer, query: Value) -> Va
     if context.family.attention.own_position_bias:
         tape.spike(*_BUCKETS)
         return _looked_up(tape, tape.new(context.bias, width, trains))
-    if shape.relative_rows and tape.leaf is not None:  # the first layer, recomputed: its bias is that of all layers
+    if shape.relative_rows and tape.leaves:  # the first layer, recomputed: its bias is that of all layers
         tape.spike(*_BUCKETS)
         _looked_up(tape, Value(Storage(0), context.bias, width, trains))
-    return Value(Storage(0), context.bias, width, trains or tape.leaf is not None)
+    return Value(Storage(0), context.bias, width, trains or bool(tape.leaves))
 
 
 def _looked_up(tape: Tape, bias: Value) -> Value:

@@ -25,7 +25,7 @@ def _weights_before(context: LayerContext) -> tuple[Value, ...]:
     """The attention weights that the layer before returned, where they live until this one returns. Without autocast
     the graph holds them anyway; a checkpoint holds what it returned."""
     tape = context.tape
-    runs_once = tape.grad and tape.leaf is None
+    runs_once = tape.grad and not tape.leaves
     if context.family.attention.holds_weights_before and context.kernels.autocast_width and runs_once:
         return (tape.new(context.scores, ops.FP32_BYTES),)
     return ()
@@ -57,7 +57,7 @@ def _computed(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value
     normed = _norm(context, shape, roles, residual)
     held += [ops.hold(normed)] if traits.holds_second_norm else []
     if context.family.computes_mlp_itself:
-        mlp_output = _residual_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
+        mlp_output = _mlp_dropout(context, shape, mlp(context, shape.mlp, normed, drops_input=True))
     else:
         mlp_output = _mlp_block(context, shape, roles, normed)
         tape.drop(normed)
@@ -89,24 +89,34 @@ def _cross_attention(context: LayerContext, shape: DecoderLayer, cross: TokenMix
     this one; a checkpointed layer sums its own share first. The variable that held the weights of the attention before
     holds its own afterwards (`hidden_states, _ = ...`)."""
     tape, held_before = context.tape, len(context.held)
-    encoded = Value(
-        Storage(0), "source", x.width if context.kernels.autocast_width == 0 else context.cos.width, tape.grad
-    )
-    encoded.gradient = None if tape.leaf is not None else Storage(0)
+    encoded = Value(Storage(0), "source", _encoded_width(context, shape, x), tape.grad)
+    if tape.leaves:
+        tape.leaves.append(encoded)
+    else:
+        encoded.gradient = Storage(0)
     query = project(context, "cross_query", x, "query")
     key = project(context, "cross_key", encoded, "cross_keys")
     value = project(context, "cross_value", encoded, "cross_values")
-    extents = context.scores, context.bias, context.pairs
+    own = context.scores, context.bias, context.pairs, context.mask_width
     context.scores, context.bias, context.pairs = "cross_scores", "cross_bias", "cross_pairs"
+    context.mask_width = encoded.width
     mixed = attention.core(context, cross, query, key, value)
-    context.scores, context.bias, context.pairs = extents
+    context.scores, context.bias, context.pairs, context.mask_width = own
     tape.drop(query, key, value)
     found = project(context, "cross_output", mixed, "hidden")
     tape.drop(mixed)
+    context.end_attention()
     after = _residual_dropout(context, shape, found)
     tape.drop(*context.held[:held_before])
     del context.held[:held_before]
     return after
+
+
+def _encoded_width(context: LayerContext, shape: DecoderLayer, x: Value) -> int:
+    """Bytes of an element of the encoder's output, which a LayerNorm makes fp32 under autocast."""
+    if not context.kernels.autocast_width:
+        return x.width
+    return ops.FP32_BYTES if shape.norm == "layer" else context.cos.width
 
 
 def _altup(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:
@@ -362,7 +372,11 @@ def _mlp_block(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Valu
         "shared_" if shape.mlp.shared_intermediate_size else ""
     )  # Granite 4 hybrid without experts has the shared MLP alone
     found = mlp(context, shape.mlp, x, shared)
-    return found if context.family.drops_attention_alone else _residual_dropout(context, shape, found)
+    return _mlp_dropout(context, shape, found)
+
+
+def _mlp_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:
+    return x if context.family.drops_attention_alone else _residual_dropout(context, shape, x)
 
 
 def _residual_dropout(context: LayerContext, shape: DecoderLayer, x: Value) -> Value:

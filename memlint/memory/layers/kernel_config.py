@@ -45,6 +45,7 @@ class KernelConfig(NamedTuple):
     float8: str = ""  # what multiplies the layers' linear weights in fp8: torchao, te, te_rowwise, te_mxfp8
     keeps_linear_inputs: bool = False  # autograd keeps the input of a frozen linear layer too (ZeRO-3's own function)
     mask_width: int = 0  # bytes of an element of eager attention's mask; 0 = that of the residual stream
+    caches_fused_parts: bool = False  # keys and values of a fused projection are copied into a cache
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 
     def tape(self, grad: bool = True) -> Tape:
@@ -59,7 +60,9 @@ class LayerContext:
     returns with its output. `held`: what its variables hold until it returns. `inner_norm`: the weight of norms inside
     of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
     `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
-    for attention to an encoder's output.
+    for attention to an encoder's output, and so is `mask_width`, bytes of an element of eager attention's mask.
+    `until_output`: what attention's variables hold until it has projected its
+    output.
     """
 
     __slots__ = (
@@ -71,11 +74,13 @@ class LayerContext:
         "inner_norm",
         "kernels",
         "linears",
+        "mask_width",
         "pairs",
         "returned_weights",
         "scores",
         "sin",
         "tape",
+        "until_output",
     )
 
     def __init__(
@@ -89,8 +94,10 @@ class LayerContext:
     ) -> None:
         self.family = family
         self.scores, self.bias, self.pairs = "scores", "position_bias", "pairs"
+        self.mask_width = kernels.mask_width or cos.width
         self.returned_weights: list[Value] = []
         self.held: list[Value] = []
+        self.until_output: list[Value] = []
         self.inner_norm: Parameter | None = None
         self.computed_ahead: dict[str, Value] = {}
         self.tape = tape
@@ -98,3 +105,8 @@ class LayerContext:
         self.linears = linears
         self.cos = cos
         self.sin = sin
+
+    def end_attention(self) -> None:
+        """Attention returns: its variables are gone."""
+        self.tape.drop(*self.until_output)
+        self.until_output.clear()

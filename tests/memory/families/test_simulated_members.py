@@ -61,6 +61,20 @@ CASES = {
     "tables of each sequence": ("modernbert-decoder", Step("full", True, "sdpa")),
     "layers with rotation and without": ("cohere_compass", Step("full", True, "sdpa")),
     "a router that divides the chosen scores": ("kolibri1", Step("full", False, "sdpa")),
+    "a norm's output that the projection's name takes": ("roberta-prelayernorm", Step("lora", True, "sdpa")),
+    "the same without dropout after the MLP": ("xlm-roberta-xl", Step("lora", True, "sdpa")),
+    "an encoder's end without a norm": ("florence2", Step("full", True, "sdpa")),
+    "the gradient of the encoder's output, whole after one layer": ("bart", Step("pure", True, "sdpa")),
+    "the encoder's output in half precision, once in a recomputed layer": ("florence2", Step("lora", True, "sdpa")),
+    "a mask between both sides in the dtype of the encoder's output": ("mbart", Step("lora", True, "eager")),
+    "biases of its own until attention has projected its output": ("umt5", Step("full", False, "eager")),
+    "scores until attention returns, and distances": ("mpnet", Step("pure", False, "eager")),
+    "parts of a fused projection that a cache copies": ("fuyu", Step("full", False, "sdpa")),
+    "cached keys that a LayerNorm made fp32": ("fuyu", Step("lora", False, "sdpa")),
+    "attention's output that a decoder's variables hold": ("modernbert-decoder", Step("lora", True, "sdpa")),
+    "a mask of one row for all queries": ("layoutlm", Step("full", True, "eager")),
+    "a head for masked words that writes GELU out": ("esm", Step("lora", False, "sdpa")),
+    "a mask in the dtype of a projected embedding": ("roformer", Step("full", False, "eager")),
 }
 
 
