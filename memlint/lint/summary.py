@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import memlint.lint.assumptions as stated
 from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
 from memlint.run import LAUNCH, UNKNOWN, Run
@@ -13,12 +12,17 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
     """The report of one run. `with_assumptions`: include each value's origin, for reports that show it."""
-    if with_assumptions:
-        estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
     launch = run.origins.get(LAUNCH)
-    if launch is not None:
-        launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
-        estimate = estimate._replace(assumptions=(launch_files, *estimate.assumptions))
+    versions: tuple[tuple[str, str, str], ...] = ()
+    if with_assumptions or launch is not None:
+        import memlint.lint.assumptions as stated
+
+        if with_assumptions:
+            estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
+            versions = stated.versions(run)
+        if launch is not None:
+            launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
+            estimate = estimate._replace(assumptions=(launch_files, *estimate.assumptions))
     gpu = run.hardware.gpu
     world = none_if_unknown(run.parallelism.world_size)
     return RunReport(
@@ -37,7 +41,7 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
         estimate=estimate,
         purpose=run.purpose,
         summary=", ".join(_summary_parts(run)),
-        versions=stated.versions(run) if with_assumptions else (),
+        versions=versions,
         launched=f"{launch.path}:{launch.line}" if launch is not None else "",
     )
 
