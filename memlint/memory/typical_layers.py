@@ -2,10 +2,10 @@
 
 For one model of each structure in the catalog: full training, LoRA and QLoRA (prepared by peft or not), as frameworks
 set them by default, with fused and with eager attention, with Liger's kernels, with adapters that run in one op with
-their layers, or without either, checkpointed in both ways or not at all; checkpointed too: adapters in bfloat16, with
-autocast (as DeepSpeed makes them) or without, adapters on attention alone, and adapters under ZeRO-3. Runs that differ
-from these have their layers recorded when they are estimated. Of some 430 public configs with LoRA, 77 of 100 adapt
-every linear layer, 13 those of attention, 3 `q_proj` and `v_proj`.
+their layers, or without either, checkpointed in both ways or not at all; checkpointed too: adapters without autocast,
+adapters in bfloat16 beside it (as DeepSpeed makes them), adapters on attention alone, and adapters under ZeRO-3. Runs
+that differ from these have their layers recorded when they are estimated. Of some 430 public configs with LoRA, 77 of
+100 adapt every linear layer, 13 those of attention, 3 `q_proj` and `v_proj`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _runs(architecture: Architecture) -> Iterator[Run]:
     for parts in product(_METHODS, _ATTENTION, _CHECKPOINTING):
         yield replace(base, {name: value for part in parts for name, value in part.items()})
     kernels = ((_METHODS, _LIGER), (_LORA, _FUSED_ADAPTERS))
-    adapters = ((_HALF_LORA, _ATTENTION), (_CAST_LORA, _ATTENTION), (_LORA_OF_ATTENTION, _ATTENTION[:1]))
+    adapters = ((_LORA_WITHOUT_AUTOCAST, _ATTENTION), (_CAST_LORA, _ATTENTION), (_LORA_OF_ATTENTION, _ATTENTION[:1]))
     sharded = (_WHOLE_LORA, _ATTENTION, _ZERO3)
     for parts in (one for groups in (*kernels, *adapters, sharded) for one in product(*groups, _CHECKPOINTING[1:])):
         yield replace(base, {name: value for part in parts for name, value in part.items()})
@@ -114,9 +114,9 @@ _FULL: tuple[_Changes, ...] = (_full("bfloat16", True), _full("bfloat16", False)
 _LORA: tuple[_Changes, ...] = tuple(
     _lora(dropout, weights) for dropout, weights in product(_DROPOUTS, (Quantization(), _NF4, _INT8, _PREPARED))
 )
-_HALF_LORA: tuple[_Changes, ...] = tuple(
-    _lora(dropout, weights, half=True, autocast=False)
-    for dropout, weights in product(_DROPOUTS, (Quantization(), _NF4))
+_LORA_WITHOUT_AUTOCAST: tuple[_Changes, ...] = tuple(
+    _lora(dropout, weights, half, autocast=False)
+    for dropout, weights, half in product(_DROPOUTS, (Quantization(), _NF4), (False, True))
 )
 _CAST_LORA: tuple[_Changes, ...] = tuple(
     _lora(dropout, weights, half=True) for dropout, weights in product(_DROPOUTS, (Quantization(), _NF4, _PREPARED))
