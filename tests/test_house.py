@@ -84,10 +84,12 @@ ON_DEMAND = {
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
     "lint.merge_reports": ("lint.packed_reports",),  # many files
     "lint.pool": ("lint.workers",),  # many files
-    "lint.summary": ("memory.gpu_numbers",),  # `estimate`, where nobody says how many GPUs
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
+    # Reports that show origins, configs that a command launches; tables of runs without a number of GPUs.
+    "lint.summary": ("lint.assumptions", "memory.gpu_numbers"),
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
+    "ruleset.engine": ("ruleset.under_commands",),  # findings about a config that commands may launch
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
@@ -151,7 +153,11 @@ ON_DEMAND = {
     "memory.layers.int8_product": ("memory.layers.float8_product",),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
     "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts
-    "memory.card.interval": ("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
+    "memory.card.interval": (  # what few runs do
+        *("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
+        *("memory.host", "memory.sharding.zero.layout"),
+    ),
+    "memory.sharding.packed_experts": ("memory.sharding.zero.layout",),  # ZeRO-3
     "memory.sharding.model_parallel": ("memory.sharding.fsdp.plan", "memory.sharding.zero.layout"),
     "memory.phases": ("memory.vision.towers",),
     "memory.layers.decoder_layer": (  # layers that few models have

@@ -23,11 +23,11 @@ _PLACEHOLDERS = frozenset(
     )
 ) | {"???"}  # OmegaConf's, for a value that a command must give
 # A variable's name, where somebody forgot the `$` or writes what goes there: `config_path`, `base_model_with_template`.
-_VARIABLE = re.compile(r"(?:[a-z]+_)*(?:model|path|dir|name|config|checkpoint|ckpt)(?:_[a-z]+)*")
+_VARIABLE = r"(?:[a-z]+_)*(?:model|path|dir|name|config|checkpoint|ckpt)(?:_[a-z]+)*"
 _PATHS = ("path/to/", "pathto/")
 _PLACEHOLDER_PARTS = ("${", "{{", *_PATHS)
 # `models--Qwen--Qwen2.5-7B/snapshots/<commit>` (huggingface_hub 1.23 file_download.py, repo_folder_name).
-_IN_CACHE = re.compile(r"(?:^|/)models--([\w.-]+)(?:/|$)")
+_IN_CACHE = r"(?:^|/)models--([\w.-]+)(?:/|$)"
 _SLASHES = str.maketrans("-_ ", "///")
 
 
@@ -36,7 +36,7 @@ def is_placeholder(name: str) -> bool:
     text = name.strip().lower()
     if text in _PLACEHOLDERS or (text.startswith("xxx") and not text.strip("x")):
         return True
-    if "_" in text and _VARIABLE.fullmatch(name.strip()):
+    if "_" in text and re.fullmatch(_VARIABLE, name.strip()):
         return True
     return (text.startswith("<") and text.endswith(">")) or _is_placeholder_folder(text)
 
@@ -46,7 +46,7 @@ def without_path(name: str) -> str:
     `${ROOT}/Llama-2-70b-hf`, and the model whose folder in the hub's cache such a path names; else `name`."""
     if not _is_placeholder_folder(name):
         return name
-    cached = _IN_CACHE.search(name)
+    cached = re.search(_IN_CACHE, name)
     if cached is not None:
         return cached[1].replace("--", "/")
     *folders, last = name.strip().rstrip("/").split("/")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import memlint.lint.assumptions as stated
 from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
 from memlint.run import LAUNCH, UNKNOWN, Run
@@ -13,12 +12,19 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
     """The report of one run. `with_assumptions`: include each value's origin, for reports that show it."""
-    if with_assumptions:
-        estimate = _with_stated(run, estimate)
+    if with_assumptions and run.parallelism.world_size is UNKNOWN:
+        estimate = _with_numbers_of_gpus(run, estimate)
     launch = run.origins.get(LAUNCH)
-    if launch is not None:
-        launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
-        estimate = estimate._replace(assumptions=(launch_files, *estimate.assumptions))
+    versions: tuple[tuple[str, str, str], ...] = ()
+    if with_assumptions or launch is not None:
+        import memlint.lint.assumptions as stated
+
+        if with_assumptions:
+            estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
+            versions = stated.versions(run)
+        if launch is not None:
+            launch_files = Assumption(LAUNCH, ", ".join(run.related) or None, stated.describe_origin(launch))
+            estimate = estimate._replace(assumptions=(launch_files, *estimate.assumptions))
     gpu = run.hardware.gpu
     world = none_if_unknown(run.parallelism.world_size)
     return RunReport(
@@ -37,17 +43,14 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
         estimate=estimate,
         purpose=run.purpose,
         summary=", ".join(_summary_parts(run)),
-        versions=stated.versions(run) if with_assumptions else (),
+        versions=versions,
         launched=f"{launch.path}:{launch.line}" if launch is not None else "",
     )
 
 
-def _with_stated(run: Run, estimate: Estimate) -> Estimate:
-    """The estimate with where each value came from, and for usual numbers of GPUs where the number is not known."""
-    estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
-    if run.parallelism.world_size is not UNKNOWN:
-        return estimate
-    from memlint.memory.gpu_numbers import by_number_of_gpus  # for tables of runs without a number of GPUs
+def _with_numbers_of_gpus(run: Run, estimate: Estimate) -> Estimate:
+    """The estimate with the figures for usual numbers of GPUs, where only their number is missing."""
+    from memlint.memory.gpu_numbers import by_number_of_gpus
 
     return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate))
 

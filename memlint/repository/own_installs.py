@@ -13,8 +13,8 @@ from memlint.run import Origin
 from memlint.source.suffixes import SHELL
 
 _NOTEBOOK = ".ipynb"
-_IN_CELL = re.compile(r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)")
-_JSON_STRING = re.compile(r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$')
+_IN_CELL = r"^\s*[!%]\s*(?:uv |python3? -m )?\s*pip3?\s+install\b(.*)"
+_JSON_STRING = r'^\s*(?:"source":\s*)?\[?\s*("(?:[^"\\]|\\.)*")\s*\]?,?\s*$'
 _UPGRADES = ("-U", "--upgrade")
 
 
@@ -47,7 +47,7 @@ def _of_cells(text: str) -> Iterator[Line]:
         yield from ((1, line) for one in cells for line in _unescaped(one))
         return
     for number, raw in enumerate(text.splitlines(), 1):
-        match = _JSON_STRING.match(raw)
+        match = re.match(_JSON_STRING, raw)
         yield from ((number, line) for line in (_unescaped(match[1]) if match else ()))
 
 

@@ -48,7 +48,7 @@ def read_bytes(path: str) -> bytes:
     return file_access.read_checked(path, MAX_BYTES + 1)
 
 
-_STARTS_SHELL = re.compile(rb"#!\S*[/ ](?:env +)?(?:ba|da|k|z)?sh\b")  # a job of any name
+_STARTS_SHELL = rb"#!\S*[/ ](?:env +)?(?:ba|da|k|z)?sh\b"  # a job of any name
 
 
 class ModelSources(NamedTuple):
@@ -122,7 +122,7 @@ class Workspace(RepositoryFacts):
         data = self._files.load_bytes(absolute)
         if path.endswith(PYTHON):
             return self._programs.in_python(path, absolute, data)
-        if is_script(path) or _STARTS_SHELL.match(data):
+        if is_script(path) or (data.startswith(b"#!") and re.match(_STARTS_SHELL, data)):
             return self._programs.in_script(path, absolute, decode(data).text)
         found = self._parse(data, path)
         if not path.endswith(_YAML) or not holds_commands(found[0]):

@@ -44,7 +44,6 @@ from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.rule_hits import finding_of, hits_of, most_severe
 from memlint.ruleset.rule_set import RuleSet, listed
 from memlint.ruleset.source_findings import problem_findings, template_finding
-from memlint.ruleset.under_commands import as_launched, without_settled
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
 from memlint.source.document import Document
@@ -191,6 +190,8 @@ class Engine:
         """The hits that hold of a config as the repository's commands launch it, with their options over it."""
         if not hits or document.start is not None or format_name not in LAUNCHED:
             return hits
+        from memlint.ruleset.under_commands import as_launched, without_settled
+
         alone = context._replace(repository=context.repository.but(launch_commands=no_launches))
         documents = as_launched(document, context.repository.launch_commands(document.path))
         return without_settled(hits, documents, lambda one: self._analyse(one, alone, format_name, False, None).hits)

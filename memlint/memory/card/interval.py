@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import memlint.memory.card.deviations as deviations
 import memlint.memory.families.lookup as families
-import memlint.memory.host as host
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
 from memlint.memory.sharding.unsharded import weight_bytes
-from memlint.memory.sharding.zero.layout import ranks_per_node
 from memlint.memory.step import training_step
 from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
@@ -39,6 +37,8 @@ def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: t
     if _loads_packed_weights_whole(run):
         high = max(high, sum(weight_bytes(unit) * unit.repeat for unit in units))
     if _loads_faster_than_it_quantises(run):
+        import memlint.memory.host as host
+
         high = max(high, host.base_elements(units) * BYTES.get(str(run.model.weights_dtype), 2))
     if run.stack.expert_kernel:
         high += _TUNING_BUFFER
@@ -190,6 +190,8 @@ def _least_memory_variant(run: Run) -> Run | None:
 def _gathered_for_the_host(run: Run, units: tuple[Unit, ...]) -> int:
     """Bytes on the first GPU of a node, whose process computes the experts for all: every rank's tokens, their results,
     and these cut by rank (kt-kernel 0.7.2 python/sft/autograd.py:172-201, KTMoEFunction.forward)."""
+    from memlint.memory.sharding.zero.layout import ranks_per_node
+
     ranks = ranks_per_node(run)
     if ranks < 2:
         return 0

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import memlint.memory.families.lookup as families
-import memlint.memory.sharding.zero.layout as zero
 from memlint.memory.parameters import stacks_experts
 from memlint.memory.storage import BYTES, dtype_name
 from memlint.memory.values import Tensor, Unit
@@ -27,6 +26,8 @@ def outlive_their_gathering(run: Run) -> bool:
     stack, traits = run.stack, families.of(run.model.architecture).experts
     if stack.expert_kernel or stack.use_ktransformers or traits.inputs_first or traits.every_expert:
         return False
+    import memlint.memory.sharding.zero.layout as zero
+
     return stacks_experts(run) and not traits.copied.include(stack.transformers) and zero.ranks(run) > 1
 
 

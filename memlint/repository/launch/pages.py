@@ -38,7 +38,7 @@ _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in
 
-_DOCSTRING = re.compile(r"""\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1""", re.DOTALL)
+_DOCSTRING = r"""(?s)\A(?:\s|#[^\n]*\n)*[rRuU]?(\"\"\"|''')(.*?)\1"""
 
 _OWN_NAME = 16  # letters of a program's name that is no `run_sft.py` of other repositories
 
@@ -89,7 +89,7 @@ def comments(text: str) -> str:
 
 def docstring(text: str) -> str:
     """A module's docstring with blanks in place of the text before it, so that offsets stay; "" without one."""
-    match = _DOCSTRING.match(text)
+    match = re.match(_DOCSTRING, text)
     return re.sub(r"[^\n]", " ", text[: match.start(2)]) + match[2] if match else ""
 
 

@@ -16,7 +16,8 @@ from memlint.memory.layers.activations import _forward, record
 from memlint.memory.layers.profile_stamps import stamps
 from memlint.memory.layers.profiles import _recorded
 from memlint.memory.layers.structure import kernels_in_use, structure
-from memlint.memory.typical_layers import typical_profiles
+from memlint.memory.parameter_roles import Roles
+from memlint.memory.typical_layers import one_of_each_structure, typical_profiles
 
 FAMILIES = ("qwen2", "gemma2", "deepseek_v3", "mixtral", "qwen3_next", "falcon_h1")
 
@@ -65,6 +66,31 @@ def test_a_layer_that_is_not_checkpointed_has_no_input_to_offload(typical: dict[
     for *parts, mode in kept:
         offloading, keeping = (_recorded((*parts, mode._replace(offload=offload))) for offload in (True, False))
         assert _plain(offloading) == _plain(keeping)
+
+
+def test_the_adapters_that_most_configs_have_are_typical() -> None:
+    """(bytes of an element, whether autocast is on, adapted parts) of Llama's layers."""
+    llama = from_config(next(config for config in configurations() if config["model_type"] == "llama"))
+    found = {(*_adapters(key[1]), bool(key[2].autocast_width)) for key in typical_profiles(llama)}
+    attention = ("query", "key", "value", "output")
+    for parts in (attention, (*attention, "gate", "up", "down")):
+        assert {(parts, 4, True), (parts, 2, False)} <= found
+    every = (*attention, "gate", "up", "down")
+    assert {(every, 2, True), (every, 4, False)} <= found  # DeepSpeed casts them; LLaMA-Factory's `pure_bf16`
+
+
+def _adapters(roles: Roles) -> tuple[tuple[str, ...], int]:
+    adapted = [(name, linear.down.width) for name, linear in roles.linears if linear.down is not None]
+    return tuple(name for name, _ in adapted), max((width for _, width in adapted), default=0)
+
+
+def test_models_that_differ_in_the_names_of_their_weights_are_each_recorded() -> None:
+    llama = from_config(next(config for config in configurations() if config["model_type"] == "llama"))
+    layer = llama.layer_types[0]
+    biased = layer._replace(
+        weights=(*layer.weights, layer.weights[0]._replace(name="self_attn.q_proj.bias", kind="bias"))
+    )
+    assert len(one_of_each_structure([llama, llama, llama._replace(layer_types=(biased,))])) == 2
 
 
 def test_live_sets_of_one_tape_share_their_sizes_after_reading(typical: dict[stored.Key, Profile]) -> None:
