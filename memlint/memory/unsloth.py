@@ -55,9 +55,10 @@ _TRANSFORMERS_BEFORE = (4, 55)  # the newest before that release (its pyproject.
 
 # Share of the linear parameters that a dynamic 4-bit copy holds in 16 bits, at most: 0.2 in unsloth/Qwen2.5-7B-unsloth-
 # bnb-4bit (7.54 GB of files, 5.55 without), 0.16 in Qwen2-VL-2B (unsloth.ai/blog/dynamic-4bit: 1.81 and 1.36 GB), 0.6
-# in QwQ-32B (4.8 GB in each of ten files, 19.2 GB without).
+# in QwQ-32B (4.8 GB in each of ten files, 19.2 GB without), 0.04 and 0.01 in gpt-oss 20B and 120B (12.81 and 59.27 GiB
+# reserved after loading, 11.68 and 57.86 without: the notebooks of benchmarks/data/published_figures.jsonl).
 _DYNAMIC_SHARE = 0.25
-_DYNAMIC_SHARES = {"qwq-32b": 0.65}
+_DYNAMIC_SHARES = {"qwq-32b": 0.65, "gpt-oss": 0.06}
 
 
 def refuse(run: Run) -> None:
