@@ -95,9 +95,10 @@ def _write_files(fixed: FixedFiles, paths: tuple[str, ...]) -> int:
 
 
 def _outcome(fixed: FixedFiles, done: str) -> Iterator[str]:
-    """A line for each finding. `done`: the words for those with a fix: "fixed", or "would be fixed" under --diff."""
+    """A line for each finding. `done`: the words for those with a fix: "fixed", or "would be fixed" under --diff. Their
+    lines are not told: fixes before them moved these."""
     for finding, fix in fixed.applied:
-        yield f"{_place(finding)}: {finding.rule} {done}: {fix.title}\n"
+        yield f"{finding.location.path}: {finding.rule} {done}: {fix.title}\n"
     for finding, reason in fixed.passed_over:
         yield f"{_place(finding)}: {finding.rule} not fixed: {reason}\n"
 
