@@ -94,7 +94,8 @@ COVERED = {
         "architectures.families.combined",
         "architectures.families.captioners",
         "architectures.families.document_readers",
-        "architectures.families.pre_norm_encoders",
+        *("architectures.families.pre_norm_encoders", "architectures.families.older_encoders"),
+        *("architectures.families.recurrent_hybrids", "architectures.families.sparse_encoder_decoders"),
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
         *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),
         *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
@@ -268,7 +269,7 @@ COVERED = {
     "tests/source/shell/test_following.py": (
         *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions"),
         *("source.shell.expansion", "source.shell.filters", "source.shell.interpreter"),
-        *("source.shell.parameters", "source.shell.patterns", "source.shell.state"),
+        *("source.shell.parameters", "source.shell.patterns", "source.shell.redirections", "source.shell.state"),
         *("source.shell.text", "source.shell.tree", "source.shell.wrappers"),
     ),
 }

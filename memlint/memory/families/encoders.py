@@ -51,27 +51,34 @@ NOMIC = BERT._replace(
 # models/gte/modeling_gte.py, GteMLP.forward
 GTE = NOMIC._replace(model_types=("gte",), classes=("GteLayer",), drops_inside_mlp=True)
 EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTraits(shifts=False))
-_PRE_NORM = Family(attention=_FP32_WEIGHTS, loss=_OWN_LOSS)
 # models/roberta_prelayernorm/modeling_roberta_prelayernorm.py, RobertaPreLayerNormIntermediate.forward: the norm's
 # output has the name that the projection's takes
-ROBERTA_PRE_NORM = _PRE_NORM._replace(
-    model_types=("roberta-prelayernorm",), classes=("RobertaPreLayerNormLayer",), computes_mlp_itself=True
+ROBERTA_PRE_NORM = Family(
+    model_types=("roberta-prelayernorm",),
+    classes=("RobertaPreLayerNormLayer",),
+    attention=_FP32_WEIGHTS,
+    loss=_OWN_LOSS,
+    computes_mlp_itself=True,
 )
 # models/xlm_roberta_xl/modeling_xlm_roberta_xl.py, XLMRobertaXLLayer.feed_forward_chunk: likewise
-XLM_ROBERTA_XL = _PRE_NORM._replace(
+XLM_ROBERTA_XL = ROBERTA_PRE_NORM._replace(
     model_types=("xlm-roberta-xl",),
     classes=("XLMRobertaXLLayer",),
-    computes_mlp_itself=True,
     drops_attention_alone=True,
 )
 # models/esm/modeling_esm.py, apply_rotary_pos_emb
-ESM = _PRE_NORM._replace(
-    model_types=("esm",), classes=("EsmLayer",), rotary=RotaryTraits(factors_in_fp32=True, casts_back=True)
+ESM = Family(
+    model_types=("esm",),
+    classes=("EsmLayer",),
+    attention=_FP32_WEIGHTS,
+    loss=_OWN_LOSS,
+    rotary=RotaryTraits(factors_in_fp32=True, casts_back=True),
 )
 # models/megatron_bert/modeling_megatron_bert.py, MegatronBertSelfAttention: scores op by op
-MEGATRON = _PRE_NORM._replace(
+MEGATRON = Family(
     model_types=("megatron-bert",),
     classes=("MegatronBertLayer",),
+    loss=_OWN_LOSS,
     attention=_FP32_WEIGHTS._replace(
         sdpa=NEVER, eager_only=True, holds_scores=True, returns_weights=True, holds_weights_before=True
     ),
