@@ -204,37 +204,13 @@ _STACK_FIELDS = frozenset({"transformers", "torch", "deepspeed", "peft", "trl", 
 
 
 def _and(form: Form) -> Evaluate:
-    """`values.all_of`, in a loop of its own: rules ask for nothing as often."""
     parts = [build(part) for part in form[1:]]
-
-    def evaluate(facts: Facts) -> Any:
-        result: Any = True
-        for part in parts:
-            value = part(facts)
-            if value is False:
-                return False
-            if value is not True:
-                result = UNKNOWN
-        return result
-
-    return evaluate
+    return lambda facts: values.all_of(part(facts) for part in parts)
 
 
 def _or(form: Form) -> Evaluate:
-    """`values.any_of`, as above."""
     parts = [build(part) for part in form[1:]]
-
-    def evaluate(facts: Facts) -> Any:
-        result: Any = False
-        for part in parts:
-            value = part(facts)
-            if value is True:
-                return True
-            if value is not False:
-                result = UNKNOWN
-        return result
-
-    return evaluate
+    return lambda facts: values.any_of(part(facts) for part in parts)
 
 
 def _not(form: Form) -> Evaluate:

@@ -12,14 +12,13 @@ from memlint.run import LAUNCH, UNKNOWN, Run
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
     """The report of one run. `with_assumptions`: include each value's origin, for reports that show it."""
-    if with_assumptions and run.parallelism.world_size is UNKNOWN:
-        estimate = _with_numbers_of_gpus(run, estimate)
     launch = run.origins.get(LAUNCH)
     versions: tuple[tuple[str, str, str], ...] = ()
     if with_assumptions or launch is not None:
         import memlint.lint.assumptions as stated
 
         if with_assumptions:
+            estimate = _with_numbers_of_gpus(run, estimate)
             estimate = estimate._replace(assumptions=(*stated.assumptions(run), *estimate.assumptions))
             versions = stated.versions(run)
         if launch is not None:
@@ -50,6 +49,8 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
 
 def _with_numbers_of_gpus(run: Run, estimate: Estimate) -> Estimate:
     """The estimate with the figures for usual numbers of GPUs, where only their number is missing."""
+    if run.parallelism.world_size is not UNKNOWN:
+        return estimate
     from memlint.memory.gpu_numbers import by_number_of_gpus
 
     return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate))

@@ -33,8 +33,8 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
         if reading.only_where_over and found.verdict == "fits":
             continue
         other = estimator(replace(run, dict(reading.changes)))
-        read = read or [_figures(reading.itself, found)]
-        read.append(_figures(reading.label, other))
+        read = read or [figures(reading.itself, found)]
+        read.append(figures(reading.label, other))
         if other.verdict != found.verdict:
             unknown = UnknownField(reading.given[0][0], f"{reading.reason}: {in_words(read)}")
             return found._replace(verdict="unknown", readings=tuple(read), unknown=(*found.unknown, unknown))
@@ -54,7 +54,7 @@ def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
             return found
         least = min(bounds, key=lambda one: one.allocated_low_bytes or 0)
         return least._replace(unknown=(*least.unknown, *found.unknown))
-    read = tuple(_figures(one.label, other) for one, other in tried)
+    read = tuple(figures(one.label, other) for one, other in tried)
     _, most = max(tried, key=lambda pair: pair[1].device_bytes or 0)
     if len(read) > 1 and len({(one.device_bytes, one.device_low_bytes, one.device_high_bytes) for one in read}) == 1:
         return most  # it does not matter which of them holds
@@ -74,7 +74,8 @@ def _possible(run: Run) -> Iterator[Reading]:
     return (one for one in run.readings if all(get(run, name) == value for name, value in one.given))
 
 
-def _figures(label: str, found: Estimate) -> ReadingEstimate:
+def figures(label: str, found: Estimate) -> ReadingEstimate:
+    """The card's figures of an estimate, as those of one reading."""
     sizes = found.device_bytes, found.device_low_bytes, found.device_high_bytes
     return ReadingEstimate(label, *sizes, found.verdict)
 

@@ -88,6 +88,16 @@ def bert_head(c: ModelConfig, width: int) -> Weights:
     )
 
 
+def roberta_head(c: ModelConfig) -> Weights:
+    """The same under RoBERTa's names."""
+    hidden = c.integer("hidden_size")
+    return (
+        Weight("lm_head.bias", (c.integer("vocab_size"),), "bias"),
+        *linear("lm_head.dense", hidden, hidden, True),
+        *norm("lm_head.layer_norm", hidden, True),
+    )
+
+
 def bert(c: ModelConfig) -> Architecture:
     hidden = c.integer("hidden_size")
     name = "Ernie" if c.family == "ernie" else "Bert"
@@ -103,32 +113,24 @@ def bert(c: ModelConfig) -> Architecture:
 
 
 def roberta(c: ModelConfig) -> Architecture:
-    hidden, vocabulary = c.integer("hidden_size"), c.integer("vocab_size")
+    hidden = c.integer("hidden_size")
     name, prefix = {
         "roberta": ("Roberta", "roberta"),
         "xlm-roberta": ("XLMRoberta", "roberta"),
         "camembert": ("Camembert", "roberta"),
         "data2vec-text": ("Data2VecText", "data2vec_text"),
     }[c.family]
-    head = (
-        Weight("lm_head.bias", (vocabulary,), "bias"),
-        *linear("lm_head.dense", hidden, hidden, True),
-        *norm("lm_head.layer_norm", hidden, True),
-    )
     one = bert_layer(c, f"{name}Layer", "query", "key", "value")
     embeddings = bert_embeddings(c, prefix, hidden)
     stack = f"{prefix}.encoder.layer"
-    return encoder(c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + head, stack, hidden, encoder_only=True)
+    return encoder(
+        c, f"{name}ForMaskedLM", [one] * c.layers(), embeddings + roberta_head(c), stack, hidden, encoder_only=True
+    )
 
 
 def mpnet(c: ModelConfig) -> Architecture:
     """BERT's layers with biases of scores by distance, which one table of the encoder holds for all of them."""
     hidden, inner, heads = c.integer("hidden_size"), c.integer("intermediate_size"), c.integer("num_attention_heads")
-    head = (
-        Weight("lm_head.bias", (c.integer("vocab_size"),), "bias"),
-        *linear("lm_head.dense", hidden, hidden, True),
-        *norm("lm_head.layer_norm", hidden, True),
-    )
     weights = (
         *(weight for name in ("q", "k", "v", "o") for weight in linear(f"attention.attn.{name}", hidden, hidden, True)),
         *norm("attention.LayerNorm", hidden, True),
@@ -141,7 +143,7 @@ def mpnet(c: ModelConfig) -> Architecture:
     one = DecoderLayer(mixer, mlp, norm="layer", class_name="MPNetLayer", weights=weights)
     size = (c.integer("relative_attention_num_buckets", 32), heads)
     bias = (Weight("mpnet.encoder.relative_attention_bias.weight", size, "position"),)
-    outside = bert_embeddings(c, "mpnet", hidden, typed=False) + bias + head
+    outside = bert_embeddings(c, "mpnet", hidden, typed=False) + bias + roberta_head(c)
     layers = [one] * c.layers()
     return encoder(c, "MPNetForMaskedLM", layers, outside, "mpnet.encoder.layer", hidden, encoder_only=True)
 

@@ -14,6 +14,7 @@ from memlint.architectures.families.encoders import (
     encoder,
     position_terms,
     relative_rows,
+    roberta_head,
 )
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, TokenMixer, Weight
 
@@ -168,16 +169,11 @@ def longformer(c: ModelConfig) -> Architecture:
     globally = tuple(
         weight for name in _PROJECTIONS for weight in linear(f"attention.self.{name}_global", hidden, hidden, True)
     )
-    head: Weights = (
-        Weight("lm_head.bias", (c.integer("vocab_size"),), "bias"),
-        *linear("lm_head.dense", hidden, hidden, True),
-        *norm("lm_head.layer_norm", hidden, True),
-    )
     return encoder(
         c,
         "LongformerForMaskedLM",
         [one._replace(weights=one.weights + globally)] * c.layers(),
-        bert_embeddings(c, "longformer", hidden) + head,
+        bert_embeddings(c, "longformer", hidden) + roberta_head(c),
         "longformer.encoder.layer",
         hidden,
         encoder_only=True,

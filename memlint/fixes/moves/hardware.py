@@ -14,6 +14,7 @@ from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
 from memlint.memory import estimate as closed_form
 from memlint.memory.card.device import usable_bytes
 from memlint.memory.estimate import least_bytes
+from memlint.memory.gpu_numbers import with_gpus
 from memlint.memory.rollout import sleeps
 from memlint.memory.values import Estimate
 from memlint.run import SERVERS, Run, replace
@@ -215,8 +216,7 @@ def _guess(counts: list[int], known: int, estimate: Estimate) -> int:
 
 def with_cards(run: Run, count: int) -> Run:
     """The run on so many cards, all of them for data parallelism."""
-    sizes = {"world_size": count, "data_parallel_size": count, "gpus_per_node": min(count, 8)}
-    return replace(run, {f"parallelism.{name}": size for name, size in sizes.items()})
+    return with_gpus(run, count, count)
 
 
 def _spread(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

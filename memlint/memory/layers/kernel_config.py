@@ -61,8 +61,7 @@ class LayerContext:
     of attention and MLP. `computed_ahead`: results of projections that were computed together with another one.
     `scores`, `bias`, `pairs`: extents of attention's scores, of their position bias and of their mask, which are others
     for attention to an encoder's output, and so is `mask_width`, bytes of an element of eager attention's mask.
-    `until_output`: what attention's variables hold until it has projected its
-    output.
+    `until_output`: what attention's variables hold until it has projected its output.
     """
 
     __slots__ = (
