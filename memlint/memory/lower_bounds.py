@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
 import memlint.memory.unknown_values as unknown_values
 from memlint._record import NamedTuple
@@ -124,9 +125,12 @@ class _Bound(NamedTuple):
 def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estimate:
     """A lower bound for a run with unknown fields: the estimate with the value of each that needs the least memory.
 
-    `found` if a field without such a value is unknown, too.
+    `found` if a field without such a value is unknown, too. Where no card is named, the number of GPUs has none:
+    nothing would be compared with the bound, and `memory.gpu_numbers` gives the figures of each number.
     """
     (missing,) = found.unknown
+    if missing.field == "parallelism.world_size" and not device.usable_bytes(run):
+        return with_parameters(run, found)
     is_named = missing.field == "model.architecture"
     bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
     if bound is None:
@@ -203,12 +207,20 @@ def _listed(words: list[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def with_parameters(run: Run, found: Estimate) -> Estimate:
+    """`found` with the number of the model's parameters, if its architecture is known."""
+    try:
+        return found._replace(parameters=parameters.total(parameters.units(run)))
+    except MissingValue:
+        return found
+
+
 def with_merged_model(run: Run, found: Estimate) -> Estimate:
     """The estimate of an export: nothing is on a card, and the host holds the model."""
     import memlint.memory.host as host
 
     try:
-        return found._replace(host_bytes=host.merging(run), parameters=parameters.total(parameters.units(run)))
+        return with_parameters(run, found)._replace(host_bytes=host.merging(run))
     except MissingValue:
         return found
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from memlint.hardware import find
 from memlint.memory.estimate import estimate
-from memlint.run import UNKNOWN, Model, Parallelism, Run, Zero, replace
+from memlint.run import UNKNOWN, Hardware, Model, Parallelism, Run, Zero, replace
 from tests.memory.runs import LORA, run
 
 FIELDS = (
@@ -43,12 +44,20 @@ def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
 @pytest.mark.parametrize("stage", [2, 3])
 def test_gpus_that_nobody_counts_hold_no_less_than_those_of_many(stage: int) -> None:
     shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=stage))
-    found = estimate(run(parallelism=shared))
+    found = estimate(run(parallelism=shared, hardware=Hardware(find("A100-80GB"))))
     assert found.unknown[0].field == "parallelism.world_size"
     assert found.unknown[0].reason.endswith(" GiB with 1,024 GPUs")
     for gpus in (1, 2, 8, 64):
         known = estimate(run(parallelism=shared._replace(world_size=gpus)))
         assert 0 < (found.allocated_low_bytes or 0) <= (known.allocated_low_bytes or known.allocated_bytes or 0)
+
+
+def test_gpus_that_nobody_counts_have_no_bound_where_no_card_is_named() -> None:
+    """There is nothing to compare it with, and it takes as long as an estimate."""
+    found = estimate(run(parallelism=Parallelism(UNKNOWN, engine="deepspeed", zero=Zero(3))))
+    assert found.allocated_low_bytes is None
+    assert "at least" not in found.unknown[0].reason
+    assert found.parameters == estimate(run()).parameters
 
 
 def test_several_are_named_together_and_the_first_is_the_reason() -> None:
