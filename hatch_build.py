@@ -14,8 +14,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 ROOT = Path(__file__).resolve().parent
-# How many structures of layers a build from a clone records, the commonest. All of them, for releases and contributors,
-# take a minute or two. MEMLINT_PROFILES sets another number, or "all".
+# How many structures of layers a build from a clone records, the commonest. All of them, for releases, take a minute or
+# two. MEMLINT_PROFILES sets another number, or "all"; tools/layer_profiles.py records all of them in a checkout.
 COMMONEST = 24
 
 
@@ -63,7 +63,7 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
         shipped.mkdir(exist_ok=True)
         text = snapshot_text(stamped=is_editable)
         (shipped / "rules.jsonl").write_text(text, encoding="utf-8", newline="\n")
-        wanted = "all" if is_editable else os.environ.get("MEMLINT_PROFILES", str(COMMONEST))
+        wanted = os.environ.get("MEMLINT_PROFILES", str(COMMONEST))
         if not (is_editable and is_current()):  # a second install, with another extra, has them already
             write(str(shipped / "profiles"), stamped=is_editable, most=None if wanted == "all" else int(wanted))
         if is_editable:

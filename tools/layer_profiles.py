@@ -1,6 +1,6 @@
 """Writes memlint/_shipped/profiles/: what autograd keeps in the layers of typical runs, which a start reads.
 
-An install does this by itself (hatch_build.py). In a checkout a change of the code that records layers makes the files
+An install records the commonest by itself (hatch_build.py), this tool all of them. In a checkout a change of the code that records layers makes the files
 stale; memlint then records each layer when it is needed, which is right but takes 4 ms a layer.
 """
 
