@@ -50,7 +50,8 @@ def compare(name: str, config: dict[str, Any], step: Step) -> dict[str, Any]:
         return {**row, "refused": str(error)}
     found = estimate(run)
     if found.allocated_bytes is None:
-        return {**row, "refused": "; ".join(one.reason for one in found.unknown)}
+        reasons = (one.reason.partition(": at least ")[0] for one in found.unknown)  # the bound of a small model
+        return {**row, "refused": "; ".join(reasons)}
     try:
         real = simulate(run, config)
     except UnsupportedRun as error:
