@@ -78,7 +78,9 @@ ON_DEMAND = {
     "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.lsp": ("lsp.handlers",),  # pygls, an extra
     "commands.mcp": ("agents.server",),  # the SDK, an extra
-    "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
+    "commands.options": (  # --show-settings, --help, an unknown option
+        *("lint.settings_table", "report.wrap", "formats.schema.suggest"),
+    ),
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
@@ -146,6 +148,7 @@ ON_DEMAND = {
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
+    "memory.loss": ("memory.divergence", "memory.log_probabilities"),  # distillation; preference and reinforcement
     "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
     "memory.model_state": ("memory.sharding.hosted_experts",),
     "memory.unmodelled": ("memory.unsloth", "memory.vision.towers"),

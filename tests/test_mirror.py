@@ -97,7 +97,7 @@ COVERED = {
         *("architectures.families.pre_norm_encoders", "architectures.families.older_encoders"),
         *("architectures.families.recurrent_hybrids", "architectures.families.sparse_encoder_decoders"),
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
-        *("architectures.families.gpt", "architectures.families.hybrid", "architectures.families.latent"),
+        *("architectures.families.gpt", "architectures.families.state_space", "architectures.families.latent"),
         *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
         *("architectures.families.composite", "architectures.families.phi4_multimodal"),
         *(f"architectures.families.{name}_multimodal" for name in ("gemma", "llama", "qwen")),
@@ -116,7 +116,13 @@ COVERED = {
         *("memory.model_state", "memory.unmodelled"),
     ),
     "tests/memory/test_simulated_cases.py": (
-        *("memory.layers.decoder_layer", "memory.layers.latent_attention", "memory.layers.mlp", "memory.layers.moe"),
+        *(
+            "memory.layers.decoder_layer",
+            "memory.layers.latent_attention",
+            "memory.layers.activation_functions",
+            "memory.layers.mlp",
+            "memory.layers.moe",
+        ),
         *("memory.layers.norm", "memory.families.dense", "memory.families.gemma"),
         *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
         *("memory.families.experts", "memory.families.hybrid", "memory.families.mistral"),

@@ -1,7 +1,8 @@
 """Writes memlint/_shipped/profiles/: what autograd keeps in the layers of typical runs, which a start reads.
 
-An install records the commonest by itself (hatch_build.py), this tool all of them. In a checkout a change of the code that records layers makes the files
-stale; memlint then records each layer when it is needed, which is right but takes 4 ms a layer.
+An install records the commonest by itself (hatch_build.py), this tool all of them. In a checkout a change of the code
+that records layers makes the files stale; memlint then records each layer when it is needed, which is right but takes
+4 ms a layer.
 """
 
 from __future__ import annotations

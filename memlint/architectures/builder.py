@@ -15,7 +15,8 @@ Build = Callable[[ModelConfig], Architecture]
 # Modules of families, those that most configs name first: they are imported in this order until one knows the family.
 _MODULES = (
     *("llama", "gemma", "mixture", "phi3", "qwen_multimodal", "multimodal", "gemma_multimodal", "llama_multimodal"),
-    *("gpt", "dense", "experts", "latent", "hybrid", "pre_llama", "trust_remote_code", "gemma_n", "vision_language"),
+    *("gpt", "dense", "experts", "experts_by_layer", "latent", "state_space", "delta_rule", "short_convolution"),
+    *("pre_llama", "trust_remote_code", "gemma_n", "vision_language"),
     *("phi4_multimodal", "document_readers", "combined", "encoders", "pre_norm_encoders", "captioners"),
     *("older_encoders", "sparse_encoder_decoders", "recurrent_hybrids"),
 )

@@ -13,12 +13,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint._record import NamedTuple
 from memlint.memory.autograd.tape import Tape, Value
-
-CHUNK_ROWS = 512  # ms-swift 4.6.0 rlhf_trainers/gkd_loss.py:103, `chunk_size`
-CHUNK, REST = "logits_rows", "logits_before"  # extents: of the rows taken at a time, and of all before the last ones
-# The extent of the rows that are compared (memory.log_probabilities.SCORED): all, or a completion's.
-COMPARED = "logits_scored"
-
+from memlint.memory.loss_shape import CHUNK, REST, SCORED
 
 FEW, FEW_SERVED = "few", "few_served"
 
@@ -73,7 +68,7 @@ def divergence(tape: Tape, shape: Divergence, student: Value) -> Value:
         found = _of_few_words(tape, student)
         tape.drop(teacher)
         return found
-    rows = ops.slice_of(tape, student, student.extent if shape.in_chunks else COMPARED)
+    rows = ops.slice_of(tape, student, student.extent if shape.in_chunks else SCORED)
     found = _by_chunks(tape, shape, rows) if shape.in_chunks else _at_once(tape, shape, rows)
     tape.drop(teacher)
     return found
@@ -91,11 +86,11 @@ def _of_few_words(tape: Tape, student: Value) -> Value:
 
 
 def _at_once(tape: Tape, shape: Divergence, rows: Value) -> Value:
-    own, other = ops.scale(tape, rows), tape.new(COMPARED, shape.width)  # divided by the temperature
+    own, other = ops.scale(tape, rows), tape.new(SCORED, shape.width)  # divided by the temperature
     tape.drop(rows)
     parts = _compared(tape, shape, own)
     found = tape.new("scalar", 4)
-    tape.spike((COMPARED, shape.width))  # the positions that have labels
+    tape.spike((SCORED, shape.width))  # the positions that have labels
     tape.node((found,), parts[:1])
     tape.drop(*parts, own, other)
     return found

@@ -10,15 +10,8 @@ import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.loss_end import fused_kernel
-from memlint.memory.loss_shape import LossShape
+from memlint.memory.loss_shape import HALF, LOGITS_ROW, LOGITS_ROWS_BEYOND, SCORED, SCORED_ROW, LossShape
 
-HALF = "logits_half"  # the extent of one of the two answers of each pair
-SCORED = "logits_scored"  # the extent of the logits whose log-softmax is taken
-SCORED_ROW = "logits_scored_row"  # the extent of one sequence's of them
-LOGITS_ROW = "logits_row"  # the extent of one sequence's logits
-# The extent by which two sequences' logits are more than all: the gradients of one row's log-softmax, before any is
-# stacked with others'.
-LOGITS_ROWS_BEYOND = "logits_rows_beyond"
 _HALF_BYTES = 2
 
 

@@ -10,17 +10,15 @@ from __future__ import annotations
 from functools import lru_cache
 
 import memlint.memory.autograd.ops as ops
-import memlint.memory.divergence as divergence
 import memlint.memory.layers.norm as norm
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import Tape, Value
 from memlint.memory.fused_losses import fused_head, fused_loss
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.embedding import brought_to_magnitude, magnitude
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
-from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
-from memlint.memory.log_probabilities import fused_log_probabilities, log_probabilities
 from memlint.memory.loss_end import finish, fused_kernel, gradient_over_logits
 from memlint.memory.loss_shape import FUSED_LOSSES, LIKELIEST, LossShape
 from memlint.memory.parameter_roles import Roles
@@ -80,6 +78,8 @@ def _loss_of_logits(context: LayerContext, loss: LossShape, normed: Value) -> Pr
         tape.drop(normed)
         return _from_a_teacher(tape, loss, logits, labels)
     if loss.stage == "logps":
+        from memlint.memory.log_probabilities import fused_log_probabilities, log_probabilities
+
         compute = fused_log_probabilities if loss.kind == "fused_ce" else log_probabilities
         found, held = compute(tape, loss, logits)
         tape.drop(normed)
@@ -197,6 +197,8 @@ def _of_likeliest_words(tape: Tape, logits: Value) -> Value:
 def _from_a_teacher(tape: Tape, loss: LossShape, logits: Value, labels: Value | None = None) -> Profile:
     """The loss beside the teacher's logits, outside of the model's forward: accelerate has converted both then.
     `labels`: their cross entropy, which the model has computed."""
+    import memlint.memory.divergence as divergence
+
     tape.end_autocast()
     outputs = ops.cast(tape, logits, FP32_BYTES if loss.outputs_to_fp32 else logits.width)
     tape.drop(logits)

@@ -12,6 +12,16 @@ from memlint.run import Run
 
 LIKELIEST = "likeliest"  # as in `run.Loss.divergence`
 FUSED_LOSSES = ("liger", "cut", "unsloth", "chunked", "fused_head")
+# Extents of parts of the logits.
+HALF = "logits_half"  # one of the two answers of each pair
+SCORED = "logits_scored"  # those whose log-softmax is taken, or that are compared with a teacher's
+SCORED_ROW = "logits_scored_row"  # one sequence's of them
+LOGITS_ROW = "logits_row"  # one sequence's
+# By how much two sequences' are more than all: the gradients of one row's log-softmax, before any is stacked with
+# others'.
+LOGITS_ROWS_BEYOND = "logits_rows_beyond"
+CHUNK, REST = "logits_rows", "logits_before"  # the rows compared with a teacher's at a time, and all before the last
+CHUNK_ROWS = 512  # ms-swift 4.6.0 rlhf_trainers/gkd_loss.py:103, `chunk_size`
 _LOGITS_STAY_HALF_SINCE = (4, 46)  # before, the model itself converted its logits to fp32
 
 

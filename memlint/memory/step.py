@@ -15,11 +15,19 @@ from memlint.architectures.model import Architecture
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.walk import Segment, TensorBytes
-from memlint.memory.divergence import CHUNK, CHUNK_ROWS, REST
 from memlint.memory.fused_losses import LABELLED, LOGITS_BLOCK, TILE_COLUMNS, block_elements
 from memlint.memory.layers.elements import Tokens
 from memlint.memory.layers.kernel_config import KernelConfig
-from memlint.memory.log_probabilities import HALF, LOGITS_ROW, LOGITS_ROWS_BEYOND, SCORED, SCORED_ROW
+from memlint.memory.loss_shape import (
+    CHUNK,
+    CHUNK_ROWS,
+    HALF,
+    LOGITS_ROW,
+    LOGITS_ROWS_BEYOND,
+    REST,
+    SCORED,
+    SCORED_ROW,
+)
 from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.storage import BYTES
 from memlint.memory.values import Tensor, Unit, UnitState

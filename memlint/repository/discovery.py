@@ -34,7 +34,7 @@ _KEYS_OF_CONFIGS = frozenset(
         *("train_batch_size", "zero_optimization", "fp16", "bf16", "optimizer", "scheduler", "dataset", "datasets"),
     }
 )
-_STRING_OR_BRACKET = re.compile(r"""("(?:[^"\\]|\\.)*")(\s*:)?|([{\[])|[}\]]""")
+_STRING_OR_BRACKET = r"""("(?:[^"\\]|\\.)*")(\s*:)?|([{\[])|[}\]]"""
 MAX_IGNORE_BYTES = 1024 * 1024
 
 
@@ -164,7 +164,7 @@ def _begins_like_config(path: str) -> bool:
     except OSError:
         return False
     depth, keys = 0, set()
-    for string, is_key, opens in map(re.Match.groups, _STRING_OR_BRACKET.finditer(head)):
+    for string, is_key, opens in map(re.Match.groups, re.finditer(_STRING_OR_BRACKET, head)):
         if string is None:
             depth += 1 if opens else -1
         elif is_key and depth == 1:

@@ -11,16 +11,19 @@ from memlint.architectures.blocks import Weights
 from memlint.architectures.config import ModelConfig, UnsupportedConfig
 from memlint.architectures.defaults import defaulted
 from memlint.architectures.families import (
+    delta_rule,
     dense,
     experts,
+    experts_by_layer,
     gemma,
     gemma_n,
-    hybrid,
     latent,
     llama,
     mixture,
     phi3,
     pre_llama,
+    short_convolution,
+    state_space,
 )
 from memlint.architectures.model import Architecture, Tower
 
@@ -40,7 +43,10 @@ TEXT: Mapping[str, Build] = {
     **dense.FAMILIES,
     **mixture.FAMILIES,
     **experts.FAMILIES,
-    **hybrid.FAMILIES,
+    **experts_by_layer.FAMILIES,
+    **state_space.FAMILIES,
+    **delta_rule.FAMILIES,
+    **short_convolution.FAMILIES,
     **phi3.FAMILIES,
     "kimi_k2": latent.deepseek_v3,
     "deepseek_v2": latent.deepseek_v2,

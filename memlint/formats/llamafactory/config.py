@@ -19,7 +19,7 @@ from memlint.source.document import Document
 
 Version = tuple[int, ...]
 V0_ARGUMENTS = ("hparams",)  # the folder where LLaMA-Factory and its forks declare their arguments
-_DIVIDES_MODEL = re.compile(r"(?:use_)?(?:megatron|colossal)|(?:tensor|pipeline)_(?:model_)?parallel")
+_DIVIDES_MODEL = r"(?:use_)?(?:megatron|colossal)|(?:tensor|pipeline)_(?:model_)?parallel"
 
 
 def has_copy(context: Context) -> bool:
@@ -111,7 +111,7 @@ class LlamaFactoryConfig(NamedTuple):
         "" where there is none."""
         known = compiled_schema("llamafactory.json#v0").schema["properties"]
         keys = (key for key in self.section.value if isinstance(key, str) and key not in known)
-        return next((key for key in keys if _DIVIDES_MODEL.match(key)), "")
+        return next((key for key in keys if re.match(_DIVIDES_MODEL, key)), "")
 
     def since(self, *version: int) -> bool:
         """Whether LLaMA-Factory is at least of that version."""

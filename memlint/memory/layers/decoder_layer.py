@@ -7,8 +7,9 @@ import memlint.memory.layers.attention as attention
 import memlint.memory.layers.norm as norm
 from memlint.architectures.model import DecoderLayer, TokenMixer
 from memlint.memory.autograd.tape import Storage, Value
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import activate, mlp
+from memlint.memory.layers.mlp import mlp
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Roles
 

@@ -6,8 +6,9 @@ import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import activate, mlp
+from memlint.memory.layers.mlp import mlp
 from memlint.memory.layers.moe_host import host_experts
 from memlint.memory.layers.moe_loop import experts_in_loop
 from memlint.memory.layers.moe_scatter import scattered_experts

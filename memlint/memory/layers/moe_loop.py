@@ -9,8 +9,8 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.parameter_adapter import FACTORS
 from memlint.memory.parameter_roles import Linear
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import Mlp
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.layers.mlp import activate
 
 _INDEX = 8  # int64
 

@@ -15,8 +15,8 @@ from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import KERNEL_MEMORY, Parameter, Tape, Value
 from memlint.memory.families.traits import PatchPath
+from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
-from memlint.memory.layers.mlp import activate
 from memlint.memory.layers.projection import project
 from memlint.memory.parameter_roles import Linear
 

@@ -23,12 +23,12 @@ _NAMES = ("Makefile", "makefile", "justfile", "Justfile")
 # Suffixes of programs that may read a config and start Python with values from it.
 OTHER_LANGUAGES = (".js", ".mjs", ".ts", ".go", ".rs", ".rb", ".java", ".kt", ".cs", ".php", ".lua", ".jl", ".r", ".R")
 # SkyPilot's tasks and Kubernetes' jobs, by the names that they usually have.
-_JOBS = r"(?:[^/]*(?:sky|job|pod|deploy|k8s|kube)[^/]*|(?:skypilot|k8s|kubernetes|helm|manifests)/(?:.*/)?[^/]*)\.ya?ml"
-_JOB = re.compile(rf"(?:^|/){_JOBS}$")
+_JOB_WORDS = ("sky", "job", "pod", "deploy", "k8s", "kube")
+_JOB_FOLDERS = frozenset({"skypilot", "k8s", "kubernetes", "helm", "manifests"})
 # Files that hold commands as lists of words, or as steps of something larger.
-_WITH_STEPS = re.compile(
+_WITH_STEPS = (
     r"(?:^|/)(?:[^/]*(?:Dockerfile|Containerfile)[^/]*|package\.json|(?:docker-)?compose[^/]*\.ya?ml|dvc\.yaml|MLproject"
-    rf"|\.github/workflows/[^/]+|[^/]*sweep[^/]*\.ya?ml|{_JOBS}|[^/]+\.ipynb)$"
+    r"|\.github/workflows/[^/]+|[^/]*sweep[^/]*\.ya?ml|[^/]+\.ipynb)$"
 )
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
@@ -100,7 +100,10 @@ def is_script(name: str) -> bool:
 
 def is_job(name: str) -> bool:
     """Whether a file of this name may be a task of SkyPilot or a job of Kubernetes."""
-    return _JOB.search(name) is not None
+    *folders, file = name.split("/")
+    if not file.endswith((".yaml", ".yml")):
+        return False
+    return any(word in file for word in _JOB_WORDS) or not _JOB_FOLDERS.isdisjoint(folders)
 
 
 def names_config(data: bytes, config: str) -> bool:
@@ -129,7 +132,8 @@ def command_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterat
 
 def other_texts(tracked: TrackedNames, read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
     """Names and contents of programs in other languages, and of files with steps, nearest to the root first."""
-    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or _WITH_STEPS.search(name))
+    has_steps = re.compile(_WITH_STEPS).search
+    names = (name for name in tracked.names if name.endswith(OTHER_LANGUAGES) or is_job(name) or has_steps(name))
     return _texts(names, tracked.root, read)
 
 
