@@ -78,9 +78,7 @@ ON_DEMAND = {
     "lint.fix_files": ("fixes.edits.second_opinion", "fixes.edits.shell_opinion"),
     "commands.lsp": ("lsp.handlers",),  # pygls, an extra
     "commands.mcp": ("agents.server",),  # the SDK, an extra
-    "commands.options": (  # --show-settings, --help, an unknown option
-        *("lint.settings_table", "report.wrap", "formats.schema.suggest"),
-    ),
+    "commands.options": ("lint.settings_table", "report.wrap"),  # --show-settings, --help
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix

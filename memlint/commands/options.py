@@ -14,6 +14,7 @@ import memlint.plugin_registry as extensions
 from memlint.commands.output import to_screen, to_stdout
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
+from memlint.formats.schema.suggest import nearest
 from memlint.hardware.named import named_gpu
 from memlint.lint.plugin_choice import choose_plugins, load_plugins
 from memlint.lint.request import LintRequest, StatedFacts
@@ -85,8 +86,6 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}{self._hint(message)} (`{self.prog} --help` lists the options)\n")
 
     def _hint(self, message: str) -> str:
-        from memlint.formats.schema.suggest import nearest
-
         if "arguments are required: FILE" in message:
             return "; of a model alone, `memlint estimate --model NAME --write-config FILE` writes one"
         unknown = re.match(r"unrecognized arguments: (-[^\s=]*)", message)
@@ -253,8 +252,6 @@ def versions(values: list[str]) -> dict[str, tuple[int, ...]]:
     for word in words(values):
         name, _, text = word.replace("==", "=").partition("=")
         if name not in PACKAGES:
-            from memlint.formats.schema.suggest import nearest
-
             near = nearest(name, PACKAGES)
             hint = f"did you mean {near}?" if near else f"one of {', '.join(PACKAGES)}"
             raise UsageError(f"--versions {word}: unknown package {name!r}: {hint}")
