@@ -39,6 +39,15 @@ def analysed(text: str, files: Mapping[str, str] | None = None, **facts: Any) ->
     return Engine(tuple(shipped())).analyse(workspace.documents("train.sh")[0], workspace.context(**facts))
 
 
+@pytest.mark.parametrize("launcher", ["/env/bin/torchrun", "$(which torchrun)", "`which torchrun`"])
+def test_python_may_be_given_the_file_of_a_launcher(launcher: str) -> None:
+    document = one(f"python {launcher} --nnodes 1 --nproc_per_node 2 --master_port 29500 train.py {FLAGS}\n")
+
+    assert not {"nnodes", "nproc_per_node", "master_port"} & document.value.keys()
+    assert document.start is not None
+    assert (document.start.launcher, document.start.machine.gpus) == ("torchrun", 2)
+
+
 def test_flags_are_keys_with_places() -> None:
     text = f"BATCH=4\ntorchrun --nproc_per_node 2 train.py {FLAGS} --per_device_train_batch_size $BATCH\n"
     document = one(text)
