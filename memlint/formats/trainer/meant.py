@@ -39,6 +39,8 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("bfloat16", "use_bf16"),
     "fp16": ("use_fp16",),
 }
+# A name that no release of transformers has -> the argument.
+OTHER_NAMES: Mapping[str, str] = {other: key for key, others in _ARGUMENTS.items() for other in others}
 # Arguments of TRL's ModelConfig and of its trainers' configurations.
 _TRL_ALIASES: Mapping[str, tuple[str, ...]] = {
     "model_name_or_path": ("base_model", "model_name", "model_path", "model_id", "model"),
