@@ -296,7 +296,9 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     for one in found:
         if not one.last:
             message = f"{one.trainer} takes no `{one.names[0]}`: {one.instead}"
-            at = one.names if one.names[0] in document.value else (one.trainer, *one.names)  # at the argument, or the call
+            at = (
+                one.names if one.names[0] in document.value else (one.trainer, *one.names)
+            )  # at the argument, or the call
             yield Issue("unknown-key", message, document.path, at)
             continue
         if never is not None and one.framework == never.framework:

@@ -52,7 +52,9 @@ def test_python_may_be_given_the_file_of_a_launcher(launcher: str) -> None:
 def test_the_folder_of_this_machine_is_left_out_of_what_the_repository_lacks(tmp_path: Path) -> None:
     tmp_path.joinpath("ds.json").write_text("{}", "utf-8")
     script = 'ROOT="$(cd "$(dirname "$0")" && pwd)"\npython train.py --model_name_or_path $ROOT/models/mine'
-    tmp_path.joinpath("train.sh").write_text(f"{script} --deepspeed $ROOT/ds.json --output_dir o --bf16 True --learning_rate 1e-5\n")
+    tmp_path.joinpath("train.sh").write_text(
+        f"{script} --deepspeed $ROOT/ds.json --output_dir o --bf16 True --learning_rate 1e-5\n"
+    )
 
     (document,) = on_disk(str(tmp_path), str(tmp_path)).documents("train.sh")
 

@@ -83,21 +83,28 @@ _OF_TRAINERS: Mapping[str, str] = {
     "train_data": "train_dataset",
     "eval_data": "eval_dataset",
 }
+_OF_LORA: Mapping[str, str] = {
+    **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
+    **{"alpha": "lora_alpha", "dropout": "lora_dropout", "lora_target_modules": "target_modules"},
+}
 
 
 def never(trainer: Made, arguments: Value | None) -> tuple[OutdatedArguments, ...]:
-    """What a trainer and its configuration are given under another name than all releases have."""
+    """What a trainer, its configuration and its adapter's are given under another name than all releases have."""
     found: list[OutdatedArguments] = []
     if trainer.last in _TRAINERS:
         found += _never(trainer, _argument_names(trainer), _OF_TRAINERS)
     if isinstance(arguments, Made) and arguments.last in _CONFIGURATIONS:
         found += _never(arguments, _certain(arguments), OTHER_NAMES)
+    adapter = trainer.arguments.get("peft_config")
+    if isinstance(adapter, Made) and adapter.last == "LoraConfig":
+        found += _never(adapter, _certain(adapter), _OF_LORA)
     return tuple(found)
 
 
 def _never(called: Made, given: frozenset[str], names: Mapping[str, str]) -> Iterator[OutdatedArguments]:
     library = called.name.partition(".")[0]
-    for name in sorted(given & names.keys()) if library in ("trl", "transformers") else ():
+    for name in sorted(given & names.keys()) if library in ("trl", "transformers", "peft") else ():
         instead = f"use `{names[name]}` (Python raises TypeError)"
         yield OutdatedArguments(called.last, library, (), "", (name,), instead)
 
