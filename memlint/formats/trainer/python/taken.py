@@ -85,7 +85,9 @@ _OF_TRAINERS: Mapping[str, str] = {
 }
 _OF_LORA: Mapping[str, str] = {
     **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
-    **{"alpha": "lora_alpha", "dropout": "lora_dropout", "lora_target_modules": "target_modules"},
+    "alpha": "lora_alpha",
+    "dropout": "lora_dropout",
+    "lora_target_modules": "target_modules",
 }
 
 
