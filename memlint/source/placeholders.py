@@ -22,6 +22,7 @@ _WHOLE = (
     r"|\?{3}"  # OmegaConf's word for a value that a command must give
     r"|\.{3}|/?(?:\.{3}/)+(?:\.{3})?"
     r"|(?i:path|your)_to_[a-z_]+|(?i:your)_[a-z_]+(?:_path|_dir|_config)"
+    r"|(?i:your(?: (?!is\b|are\b|task\b|role\b|job\b)[a-z]+){1,4})"  # `your image size`, no system prompt
 )
 _NAMES = (
     r"(?i)path|dir|name|model|file|data|token|key$|project|entity|url|run|_id$|deepspeed|resume|hub|template|adapter"
@@ -52,6 +53,7 @@ _MARKS = (
     "_HERE",
     "path_to_",
     "your_",
+    "your ",
 )
 
 

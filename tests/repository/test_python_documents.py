@@ -438,6 +438,30 @@ def test_what_a_trainer_does_not_take_any_more(call: str, facts: Any, said: list
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("bf16=True", "batch_size=8", "SFTConfig takes no `batch_size`: use `per_device_train_batch_size`"),
+        ("args=args", "config=args", "SFTTrainer takes no `config`: use `args`"),
+        ("bf16=True", "dataset_batch_size=8", ""),
+        ("import SFTConfig, SFTTrainer", "import SFTConfig\nfrom own import SFTTrainer", ""),
+    ],
+)
+def test_a_name_that_no_release_has(old: str, new: str, said: str) -> None:
+    """transformers 5.23.0 training_args.py, trl 0.16.1 to 1.16.0 trainer/sft_trainer.py, __init__."""
+    script = SFT.replace(old, new)
+    assert script != SFT
+    workspace = in_memory({"a.py": script.replace("args=args", "config=args") if "own import" in new else script})
+    found = [
+        (one.severity, one.message)
+        for document in workspace.documents("a.py")
+        for one in analyse(document, workspace.context(), ()).findings
+        if "takes no" in one.message
+    ]
+
+    assert found == ([("error", f"{said} (Python raises TypeError)")] if said else [])
+
+
+@pytest.mark.parametrize(
     ("stated", "severity"), [({}, "info"), ({"transformers": (4, 57)}, "warning"), ({"transformers": (4, 50)}, None)]
 )
 def test_the_old_name_of_the_evaluation_strategy(stated: Any, severity: str | None) -> None:

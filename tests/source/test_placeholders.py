@@ -36,6 +36,7 @@ output_dir: out
             "???",
         ),
         *("TO_BE_FILLED", "TBD", "FILL_ME", "INSERT_LR", "LR_PLACEHOLDER", "PLACEHOLDER", "LR_HERE"),
+        *("your image max pixels", "Your value"),
     ],
 )
 def test_whole_values_that_something_fills_in(text: str) -> None:
@@ -43,7 +44,20 @@ def test_whole_values_that_something_fills_in(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["out/$NAME", "5e-5", "qwen", "all", "", "{{ a }}/{{ b }}x", "<|im_end|> more", "../..", 3, None]
+    "text",
+    [
+        "out/$NAME",
+        "5e-5",
+        "qwen",
+        "all",
+        "",
+        "{{ a }}/{{ b }}x",
+        "<|im_end|> more",
+        "../..",
+        "your role is a doctor",
+        3,
+        None,
+    ],
 )
 def test_other_values_are_no_placeholders(text: object) -> None:
     assert not is_placeholder(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import interpolated, value_at
+from memlint.formats.fields import as_int, interpolated, value_at
 from memlint.formats.misspelled_flags import misspelled_flags
 from memlint.formats.openrlhf import placement
 from memlint.formats.openrlhf.config import OpenRLHFConfig
@@ -19,7 +19,19 @@ def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     misspelled = tuple(misspelled_flags(section, SCHEMA))
     typed = (issue for issue in found if _is_reported(issue, config))
-    return (*misspelled, *(() if not misspelled and _is_of_a_fork(config) else typed), *_refused_placements(config))
+    return (
+        *misspelled,
+        *(() if not misspelled and _is_of_a_fork(config) else typed),
+        *_stage(config),
+        *_refused_placements(config),
+    )
+
+
+def _stage(config: OpenRLHFConfig) -> Iterator[Issue]:
+    """A stage that DeepSpeed does not have (deepspeed 0.19 runtime/zero/config.py, ZeroStageEnum)."""
+    stage, written = as_int(config.raw("ds.zero_stage")), config.written("ds.zero_stage")
+    if written is not None and stage is not None and not 0 <= stage <= 3:
+        yield config.section.issue("bad-value", f"`{written}` must be 0, 1, 2 or 3, got {stage}", written)
 
 
 def _is_of_a_fork(config: OpenRLHFConfig) -> bool:

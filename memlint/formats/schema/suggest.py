@@ -10,9 +10,12 @@ LONGEST = 64  # longer words are no typos, and the distance is quadratic
 _LONG = 4  # words of a name of which one may be left out
 
 
+_WORDS = frozenset(("lora",))  # what they mean is plain: `lora` is no slip of Axolotl's `mora`
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that `word` most likely misspells, or "" where none is near."""
-    if len(word) > LONGEST or not word:
+    if len(word) > LONGEST or not word or word in _WORDS:
         return ""
     plain = normal(word)
     letters, parts = _letters(plain), sorted(plain.split("_"))

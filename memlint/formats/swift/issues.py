@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, interpolated, value_at
 from memlint.formats.misspelled_flags import misspelled_flags
+from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.recognise import SCHEMA
+
+# Words that argparse has as choices (ms-swift 4.6.0 arguments/base_args/model_args.py, arguments/rlhf_args.py). Newer
+# releases train by more names, so that only a slip of one is told.
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "torch_dtype": ("bfloat16", "float16", "float32"),
+    "rlhf_type": ("dpo", "orpo", "simpo", "kto", "cpo", "rm", "ppo", "grpo", "gkd"),
+}
 
 
 def swift_issues(config: SwiftConfig) -> tuple[Issue, ...]:
@@ -28,4 +38,6 @@ def _is_reported(issue: Issue, config: SwiftConfig) -> bool:
     key = str(issue.pointer[0]) if issue.pointer else ""
     typed = key in KEYS and KEYS[key].kind in ("whole", "number", "flag")
     text = isinstance(value, str) and not interpolated(value)
+    if text and key in _CHOICES and not config.is_release_2:
+        return value not in _CHOICES[key] and (key == "torch_dtype" or nearest(value, _CHOICES[key]) != "")
     return typed and text and KEYS[key].parsed(value) is None

@@ -294,6 +294,13 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     document, never = config.section.document, _never_taken(config)
     found = document.start.program.outdated if document.start is not None and _is_script(document) else ()
     for one in found:
+        if not one.last:
+            message = f"{one.trainer} takes no `{one.names[0]}`: {one.instead}"
+            at = (
+                one.names if one.names[0] in document.value else (one.trainer, *one.names)
+            )  # at the argument, or the call
+            yield Issue("unknown-key", message, document.path, at)
+            continue
         if never is not None and one.framework == never.framework:
             continue  # whatever it gives instead, no release takes all of it
         stated = config.stated.get(one.framework)

@@ -39,6 +39,8 @@ _ARGUMENTS: Mapping[str, tuple[str, ...]] = {
     "bf16": ("bfloat16", "use_bf16"),
     "fp16": ("use_fp16",),
 }
+# A name that no release of transformers has -> the argument.
+OTHER_NAMES: Mapping[str, str] = {other: key for key, others in _ARGUMENTS.items() for other in others}
 # Arguments of TRL's ModelConfig and of its trainers' configurations.
 _TRL_ALIASES: Mapping[str, tuple[str, ...]] = {
     "model_name_or_path": ("base_model", "model_name", "model_path", "model_id", "model"),
@@ -123,10 +125,19 @@ def meant_issues(config: TrainerConfig) -> Iterator[Issue]:
     yield from _invalid_value(config, "attn_implementation", _ATTENTION, _ATTENTION_ALIASES)
     yield from _names(config, "report_to", REPORTS, "transformers")
     if config.trl:
+        yield from _share_of_vllm(config)
         for key, known in _WORDS_OF_TASK.get(config.stage, {}).items():
             yield from _names(config, key, known, "TRL")
         for key, (known, library) in _MODEL_CONFIG_WORDS.items():
             yield from _names(config, key, known, library)
+
+
+def _share_of_vllm(config: TrainerConfig) -> Iterator[Issue]:
+    """A share of the card in percent (vllm 0.11.0 config/cache.py). A server of vLLM has arguments of its own."""
+    key, section = "vllm_gpu_memory_utilization", config.section
+    share = as_number(section.value.get(key))
+    if share is not None and share > 1 and section.value.get("vllm_mode") == "colocate":
+        yield section.issue("bad-value", f"`{key}` must be at most 1, got {share:g}: vLLM raises ValueError", key)
 
 
 def _keys(config: TrainerConfig) -> Iterator[Issue]:

@@ -49,6 +49,7 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
 # The first words of launches, besides Python.
 LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed"))
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
+_WHICH = re.compile(r"\$\(which ([\w-]+)\)")
 _VALUE = re.compile(r"-\.?\d")  # a negative number is no option
 
 
@@ -98,8 +99,10 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
 
 def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
     found = _launched("python", words)
-    if found is None or found.program is None or not found.is_module:
+    if found is None or found.program is None:
         return found
+    if not found.is_module:
+        return _installed_script(found.program, found.arguments) or found
     module = found.program.text
     if module in MODULES:
         return _launched(MODULES[module], found.arguments)
@@ -108,6 +111,14 @@ def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
         name = {"llamafactory.cli": "llamafactory-cli", "swift.cli.main": "swift"}.get(module, module)
         return found._replace(launcher=name, task=task, arguments=found.arguments[1:])
     return found
+
+
+def _installed_script(program: Word, arguments: tuple[Word, ...]) -> LaunchCommand | None:
+    """The launch of a command that Python is given as a file: `python $(which torchrun) ...`, `python bin/torchrun`."""
+    name = _WHICH.sub(r"\1", program.text)
+    if posixpath.basename(name) not in LAUNCHER_WORDS:
+        return None
+    return command((Word(literal(name)), *arguments))
 
 
 def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:

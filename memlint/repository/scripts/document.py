@@ -6,7 +6,7 @@ A format reads it with the same table as its YAML keys. An unknown value is a pl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -84,6 +84,16 @@ class Values:
         source = self._span(one.source)
         if source is not None and not (at[0] <= source[0] and source[1] <= at[1]):
             self.sources[one.path] = source
+
+    def rename(self, name: Callable[[str], str]) -> None:
+        """Replaces each text among the values by its name."""
+
+        def named(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: named(one) for key, one in value.items()}
+            return name(value) if isinstance(value, str) else value
+
+        self.value = named(self.value)
 
     def _span(self, where: Where | None) -> tuple[int, int] | None:
         """Offsets in the script; None for a place in another file."""

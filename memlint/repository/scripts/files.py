@@ -38,6 +38,11 @@ class Repository(NamedTuple):
         """A path relative to the repository: removes the root of this machine from an expanded `$ROOT/src/train.py`."""
         return path.removeprefix(f"{self.root}/") if self.root != "/" else path
 
+    def name(self, text: str) -> str:
+        """A text without this machine's folder, if it is the path of something that the repository lacks: where
+        `$ROOT/models/mine` would lie matters to nobody."""
+        return self.below_root(text) if text[:1] == "/" and self.find(text, "path") != text else text
+
     def is_file(self, path: str) -> bool:
         """Whether the repository has a file at exactly this path."""
         return self.find(path, "file") == path

@@ -244,6 +244,7 @@ class _Reader:
         if launch is None:
             return None
         values, given_by = arguments(launch)
+        values.rename(self.repository.name)
         started = start(launch, size, self.job, options_of_launcher, self.asks_for_gpus)
         alone = lone_config(launch)
         sources = started.values._replace(

@@ -18,6 +18,8 @@ def printed(name: str, words: Sequence[Word], state: State) -> Text:
     if name == "cat" and len(words) == 1 and state.input is not None:
         return state.input
     found = filters.printed(name, [word.pieces for word in words[1:]], state.input)
+    if found is None and name == "which" and len(words) == 2:
+        return unknown(f"$(which {words[1].text})", "where a program is installed is not known")
     if found is None:
         return unknown(f"$({name})", f"what `{name or words[0].text[:40]}` prints is not known")
     if name in ("realpath", "readlink") and known(found) is not None and (full := path_in(state.folder, found)):

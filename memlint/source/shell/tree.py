@@ -21,6 +21,9 @@ _LONG_PIPELINE = re.compile(r"(?:[^|\n]\|[^|\n]*){2}")
 # The grammar (0.25.1) ends a word at the second `$` of `$A-$B/c`: such a `$B` is read as `${B}`.
 _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\w/.:,=@%+"'{$-])""")
 
+# `--data <DATA_PATH> --epochs 3` stands for a name; bash takes it for a file of input and one of output.
+_PLACEHOLDER = re.compile(rb"(?<=[\s=/])<([A-Z][A-Z0-9_-]+|(?=\w*_)[A-Za-z]\w*)>(?=[\s/]|\Z)")
+
 # For each byte of UTF-8, whether a character begins with it.
 _BEGINS = bytes(not 0x80 <= byte < 0xC0 for byte in range(256))
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
@@ -63,8 +66,9 @@ class Source:
     def _parsed(self) -> Node | None:
         if len(self.text) > MOST_LETTERS or "\0" in self.text:
             return None
-        found = _tree(self._bytes)
-        given, repairs = self._bytes, MOST_REPAIRS if _LONG_PIPELINE.search(self.text) else 0
+        given = _PLACEHOLDER.sub(rb"_\1_", self._bytes) if ">" in self.text else self._bytes
+        found = _tree(given)
+        repairs = MOST_REPAIRS if _LONG_PIPELINE.search(self.text) else 0
         while found is not None and repairs and (at := _swallowed(found, given)) is not None:
             given, repairs = b"%b;%b" % (given[:at], given[at + 1 :]), repairs - 1
             found = _tree(given)

@@ -38,6 +38,11 @@ def test_the_nearest_word(word: str, known: str) -> None:
     assert nearest(word, ["other", "lora_alpha", "lora_rank"]) == known
 
 
+def test_a_word_of_its_own_is_no_slip() -> None:
+    """A section `lora` is none of Axolotl's `mora`."""
+    assert nearest("lora", ["mora", "lora_r"]) == ""
+
+
 @pytest.mark.parametrize("word", ["completely_else", "", "x" * 10_000, "lora_rank" + "_" * LONGEST])
 def test_a_word_that_is_no_slip_has_no_suggestion(word: str) -> None:
     assert nearest(word, ["lora_rank"]) == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from memlint.fixes.edits.apply import apply, patches
 from memlint.fixes.edits.text import CannotEdit
 from memlint.fixes.laws import broken
 from memlint.hardware.catalog import find
-from memlint.repository.workspace import in_memory
+from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
 from memlint.run import UNKNOWN, get
@@ -37,6 +38,28 @@ def one(text: str, path: str = "train.sh", files: Mapping[str, str] | None = Non
 def analysed(text: str, files: Mapping[str, str] | None = None, **facts: Any) -> Analysis:
     workspace = in_memory({"train.sh": text, **(files or {})})
     return Engine(tuple(shipped())).analyse(workspace.documents("train.sh")[0], workspace.context(**facts))
+
+
+@pytest.mark.parametrize("launcher", ["/env/bin/torchrun", "$(which torchrun)", "`which torchrun`"])
+def test_python_may_be_given_the_file_of_a_launcher(launcher: str) -> None:
+    document = one(f"python {launcher} --nnodes 1 --nproc_per_node 2 --master_port 29500 train.py {FLAGS}\n")
+
+    assert not {"nnodes", "nproc_per_node", "master_port"} & document.value.keys()
+    assert document.start is not None
+    assert (document.start.launcher, document.start.machine.gpus) == ("torchrun", 2)
+
+
+def test_the_folder_of_this_machine_is_left_out_of_what_the_repository_lacks(tmp_path: Path) -> None:
+    tmp_path.joinpath("ds.json").write_text("{}", "utf-8")
+    script = 'ROOT="$(cd "$(dirname "$0")" && pwd)"\npython train.py --model_name_or_path $ROOT/models/mine'
+    tmp_path.joinpath("train.sh").write_text(
+        f"{script} --deepspeed $ROOT/ds.json --output_dir o --bf16 True --learning_rate 1e-5\n"
+    )
+
+    (document,) = on_disk(str(tmp_path), str(tmp_path)).documents("train.sh")
+
+    assert document.value["model_name_or_path"] == "models/mine"
+    assert document.value["deepspeed"] == f"{tmp_path}/ds.json"
 
 
 def test_flags_are_keys_with_places() -> None:

@@ -109,6 +109,15 @@ def test_words_are_what_a_shell_makes(name: str) -> None:
     assert words(text) == wanted
 
 
+def test_a_placeholder_is_a_word() -> None:
+    """bash takes it for a file of input and one of output, and the options behind it would be lost."""
+    given = "p --data <DATA_PATH> --to <your_output>/x --from <MODEL> --epochs 3 < in.txt > out.txt"
+
+    found = words(given)
+
+    assert found == ["--data", "<DATA_PATH>", "--to", "<your_output>/x", "--from", "<MODEL>", "--epochs", "3"]
+
+
 # Where the text asks for its own folder, bash answers with this machine's.
 ELSEWHERE = [name for name, (text, _) in KNOWN.items() if 'dirname "$0"' not in text]
 

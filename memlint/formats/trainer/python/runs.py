@@ -42,7 +42,7 @@ from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, model_keys, spreads_layers
 from memlint.formats.trainer.python.other_models import keys_of_others
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
-from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
+from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, never, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
     argument_values,
@@ -188,7 +188,7 @@ def _with_releases(
     gone = outdated(trainer, framework)
     return program._replace(
         newest=newest(trainer, framework, arguments, calls, gone),
-        outdated=gone,
+        outdated=(*gone, *never(trainer, arguments)),
         no_release=no_release(trainer, arguments),
     )
 

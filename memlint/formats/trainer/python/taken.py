@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.meant import OTHER_NAMES
 from memlint.formats.trainer.python.argument_releases import RELEASES
 from memlint.formats.trainer.python.libraries import FLAGS
 from memlint.formats.versions import Version, last_with
@@ -66,6 +67,48 @@ def outdated(trainer: Made, framework: str) -> tuple[OutdatedArguments, ...]:
 
 
 _INSTEAD = "use `processing_class`"
+# Classes of transformers and TRL that derive from TrainingArguments alone. Those of PPO and RLOO have a `batch_size`.
+_CONFIGURATIONS = frozenset(
+    ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig")
+    + ("ORPOConfig", "CPOConfig", "RewardConfig")
+)
+_TRAINERS = frozenset(
+    ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer")
+    + ("RewardTrainer",)
+)
+# Names that no release of these trainers has for what they take.
+_OF_TRAINERS: Mapping[str, str] = {
+    **dict.fromkeys(("config", "training_args", "training_arguments", "training_config", "arguments"), "args"),
+    **dict.fromkeys(("lora_config", "peft_cfg"), "peft_config"),
+    "train_data": "train_dataset",
+    "eval_data": "eval_dataset",
+}
+_OF_LORA: Mapping[str, str] = {
+    **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
+    "alpha": "lora_alpha",
+    "dropout": "lora_dropout",
+    "lora_target_modules": "target_modules",
+}
+
+
+def never(trainer: Made, arguments: Value | None) -> tuple[OutdatedArguments, ...]:
+    """What a trainer, its configuration and its adapter's are given under another name than all releases have."""
+    found: list[OutdatedArguments] = []
+    if trainer.last in _TRAINERS:
+        found += _never(trainer, _argument_names(trainer), _OF_TRAINERS)
+    if isinstance(arguments, Made) and arguments.last in _CONFIGURATIONS:
+        found += _never(arguments, _certain(arguments), OTHER_NAMES)
+    adapter = trainer.arguments.get("peft_config")
+    if isinstance(adapter, Made) and adapter.last == "LoraConfig":
+        found += _never(adapter, _certain(adapter), _OF_LORA)
+    return tuple(found)
+
+
+def _never(called: Made, given: frozenset[str], names: Mapping[str, str]) -> Iterator[OutdatedArguments]:
+    library = called.name.partition(".")[0]
+    for name in sorted(given & names.keys()) if library in ("trl", "transformers", "peft") else ():
+        instead = f"use `{names[name]}` (Python raises TypeError)"
+        yield OutdatedArguments(called.last, library, (), "", (name,), instead)
 
 
 def _next(last: Version) -> str:
