@@ -28,9 +28,9 @@ a release does depends on other packages and on free memory. So the answer is an
   them as well (zoo 2026.10.9 temporary_patches/moe_utils_bnb4bit.py; not in that of 2026.4.4, see
   benchmarks/data/published_figures.jsonl);
 - full fine-tuning: every family goes that way (loader.py hands it to FastModel), in bfloat16 without autocast, weights,
-  gradients and states alike, unless fp32 weights are asked for (2026.10.9 models/rl.py:2682, vision.py:4024). In float16
-  weights become fp32 under autocast (zoo training_utils.py, prepare_model_for_training). The newest keeps norms in fp32
-  and wraps the forward in autocast, so that what they return is fp32;
+  gradients and states alike, unless fp32 weights are asked for (2026.10.9 models/rl.py:2682, vision.py:4024). In
+  float16 weights become fp32 under autocast (zoo training_utils.py, prepare_model_for_training). The newest keeps
+  norms in fp32 and wraps the forward in autocast, so that what they return is fp32;
 - preferences: TRL's losses pass no labels, and a forward without them returns whole logits (2026.10.9
   models/llama.py:2070-2185, zoo compiler.py:3675); the newest can score hidden states in chunks instead
   (models/dpo.py, UNSLOTH_FUSED_PREFERENCE_LOSS). GRPO of the families above asks their forward for hidden states, and

@@ -256,7 +256,7 @@ def test_full_training_lies_between_chunked_and_whole_logits() -> None:
     found = estimate(run(config, **{**UNSLOTH, **FULL, "sequence__length": 65536, "stack__unsloth": (2025, 4)}))
     low, central, top = span(found)
     assert low <= central < top
-    assert top - low > 2 * 65536 * WORDS
+    assert top - low > 1.8 * 65536 * WORDS  # logits in half precision
 
 
 @pytest.mark.parametrize("model_type", ["llama", "phi3"])
