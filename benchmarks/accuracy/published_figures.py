@@ -143,8 +143,8 @@ def lines() -> list[str]:
     found.append("| all | " + " | ".join(str(total[place]) for place in shown) + " |")
     return [
         "`shorter`: samples far shorter than their bound explain a figure below the interval. `kept`: above it, over",
-        "samples of many lengths, of which PyTorch's allocator keeps blocks until the card is full. `bound`: not below a",
-        "lower bound, where memlint says no more. `ran`: the interval begins below the card that the authors ran on.",
+        "samples of many lengths, of which PyTorch's allocator keeps blocks until the card is full. `bound`: not below",
+        "a lower bound, where memlint says no more. `ran`: the interval begins below the card that the authors ran on.",
         "",
         *found,
         "",
