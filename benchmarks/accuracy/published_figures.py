@@ -1,5 +1,5 @@
-"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl and OpenRLHF published, beside memlint's interval
-for the same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl, OpenRLHF and Qwen published, and users of TRL,
+beside memlint's interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -19,6 +19,11 @@ steps, which may need less.
 
 Rows with `ran_on_gib` name the cards that the authors ran on: verl's table of the least hardware for a model (commit
 2239fd0ff, docs/perf/device_tuning.rst), examples of ms-swift and OpenRLHF. Their interval must begin below the card.
+
+`lengths: vary` marks peaks of what PyTorch reserved, or of the card, over samples of many lengths. The allocator keeps
+blocks of other lengths until the card is full: replayed over the lengths of such a data set it reserves 27 GiB where
+the same tensors of the longest sample alone reserve 16 (simulation/allocator.py, Yi 6B up to 4,096 tokens). Such a
+figure above the interval is `kept`.
 
 `cards_of_a_model`: each process had its layers on so many cards, which settings in a file cannot say.
 
@@ -75,6 +80,8 @@ def judged(row: dict[str, Any], found: Estimate) -> str:
     if "ran_on_gib" in row:
         return _beside_its_card(row["ran_on_gib"], found)
     where = place(on_card(row, found), found)
+    if where == "ABOVE" and row.get("lengths") == "vary":
+        return "kept"
     return "shorter" if where == "below" and _fits_short_samples(row) else where
 
 
@@ -116,6 +123,40 @@ def _more_to_load(found: Estimate) -> int:
     by_phase = {phase.name: phase.allocated_bytes for phase in found.phases}
     load = by_phase.pop("load", 0)
     return max(0, load - max(by_phase.values(), default=load))
+
+
+PLACES = ("inside", "shorter", "kept", "bound", "ran", "below", "ABOVE", "unknown", "BELOW BOUND", "OVER ITS CARD")
+_OUTSIDE = ("below", "ABOVE", "BELOW BOUND", "OVER ITS CARD")
+
+
+def lines() -> list[str]:
+    """GPU memory that authors wrote beside their settings, on the card or as PyTorch reserved it."""
+    table = [(row, found, judged(row, found)) for row, found in figures()]
+    counts: dict[str, Counter[str]] = {}
+    for row, _, where in table:
+        counts.setdefault(_repository(row), Counter())[where] += 1
+    shown = [place for place in PLACES if any(count[place] for count in counts.values())]
+    found = ["| figures of | " + " | ".join(shown) + " |", "|---" * (1 + len(shown)) + "|"]
+    for name, count in sorted(counts.items(), key=lambda item: -item[1].total()):
+        found.append(f"| {name} | " + " | ".join(str(count[place]) for place in shown) + " |")
+    total = sum(counts.values(), Counter[str]())
+    found.append("| all | " + " | ".join(str(total[place]) for place in shown) + " |")
+    return [
+        "`shorter`: samples far shorter than their bound explain a figure below the interval. `kept`: above it, over",
+        "samples of many lengths, of which PyTorch's allocator keeps blocks until the card is full. `bound`: not below",
+        "a lower bound, where memlint says no more. `ran`: the interval begins below the card that the authors ran on.",
+        "",
+        *found,
+        "",
+        "Outside of the interval:",
+        "",
+        *(f"- {_line(*one).strip()}" for one in table if one[2] in _OUTSIDE),
+    ]
+
+
+def _repository(row: dict[str, Any]) -> str:
+    parts = row["source"].split("/")
+    return "/".join(parts[3:5]) if parts[2] == "github.com" else str(parts[2])
 
 
 def main() -> int:

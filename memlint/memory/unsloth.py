@@ -27,6 +27,14 @@ a release does depends on other packages and on free memory. So the answer is an
   (2026.10.9 loader.py, FORCE_FLOAT32). Experts that transformers 5 stacks stay in 16 bits until a release that packs
   them as well (zoo 2026.10.9 temporary_patches/moe_utils_bnb4bit.py; not in that of 2026.4.4, see
   benchmarks/data/published_figures.jsonl);
+- full fine-tuning: every family goes that way (loader.py hands it to FastModel), in bfloat16 without autocast, weights,
+  gradients and states alike, unless fp32 weights are asked for (2026.10.9 models/rl.py:2682, vision.py:4024). In
+  float16 weights become fp32 under autocast (zoo training_utils.py, prepare_model_for_training). The newest keeps
+  norms in fp32 and wraps the forward in autocast, so that what they return is fp32;
+- preferences: TRL's losses pass no labels, and a forward without them returns whole logits (2026.10.9
+  models/llama.py:2070-2185, zoo compiler.py:3675); the newest can score hidden states in chunks instead
+  (models/dpo.py, UNSLOTH_FUSED_PREFERENCE_LOSS). GRPO of the families above asks their forward for hidden states, and
+  one that was not rewritten returns logits (zoo compiler.py:3523, models/rl_replacements.py:4336);
 - weights: in 4 bits a Hub name may stand for an `-unsloth-bnb-4bit` copy with some layers in 16 bits (mapper.py); one
   whole weight stays as a buffer (kernels/utils.py, WEIGHT_BUFFERS, from 2025.2 on); the newest moves an embedding that
   the head does not share to the host (2026.10.9 models/_utils.py:9719).
@@ -46,8 +54,9 @@ from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 
 _FUSED_GROUPS = ("qkv", "o", "mlp")
-_STAGES = ("pt", "sft", "grpo")  # others read logits, which releases hand out or not by UNSLOTH_RETURN_LOGITS
-_STAGES_OF_COMPILED_CODE = ("pt", "sft")
+_PREFERENCES = ("dpo", "orpo", "kto", "cpo", "simpo", "ipo")
+_STAGES = ("pt", "sft", "grpo", *_PREFERENCES)
+_STAGES_OF_FULL_TRAINING = ("pt", "sft")
 _HALF = ("bfloat16", "float16")
 _ADDS_IN_PLACE_SINCE = (2025, 3, 5)
 _CHUNKED_LOSS_SINCE = (2025, 8, 5)
@@ -70,10 +79,14 @@ def refuse(run: Run) -> None:
         raise _not_modelled("inference with Unsloth's own kernels is not modelled")
     if any(layer.attention.kind == "mamba2" for layer in architecture.layer_types):
         raise _not_modelled("which code runs Mamba layers under Unsloth depends on what is installed")
-    if method.kind != "lora" or method.use_dora:
-        raise _not_modelled("of what Unsloth trains only plain LoRA is modelled")
-    if method.stage not in (_STAGES_OF_COMPILED_CODE if _is_compiled(architecture) else _STAGES):
-        raise _not_modelled(f"whether Unsloth's models hand out logits to stage {method.stage} depends on the release")
+    if method.kind not in ("lora", "full") or method.use_dora:
+        raise _not_modelled("of what Unsloth trains only plain LoRA and full fine-tuning are modelled")
+    trains_all = method.kind == "full"
+    if method.stage not in (_STAGES_OF_FULL_TRAINING if trains_all else _STAGES):
+        how = " with all weights trained" if trains_all else ""
+        raise _not_modelled(f"stage {method.stage}{how} under Unsloth is not modelled")
+    if trains_all and quantization.method != "none":
+        raise _not_modelled("Unsloth loads weights that all train in 16 bits or more, whatever the run says")
     if quantization.method not in ("none", "bnb") or quantization.bits not in (4, 16):
         raise _not_modelled(f"Unsloth on {quantization.method} weights of {quantization.bits:g} bits is not modelled")
     if run.parallelism.engine not in ("single", "ddp"):
@@ -82,9 +95,11 @@ def refuse(run: Run) -> None:
         raise _not_modelled("Unsloth in full precision is not modelled")
 
 
-def _is_compiled(architecture: Architecture) -> bool:
-    """Whether Unsloth compiles transformers' code for the model, and has none of its own."""
-    return not families.of(architecture).unsloth.own_forward or bool(architecture.towers)
+def _is_compiled(run: Run) -> bool:
+    """Whether Unsloth compiles transformers' code for the model, and runs none of its own."""
+    architecture: Architecture = run.model.architecture
+    own_forward = families.of(architecture).unsloth.own_forward and not architecture.towers
+    return not own_forward or run.method.kind == "full"
 
 
 def _not_modelled(reason: str) -> MissingValue:
@@ -93,28 +108,48 @@ def _not_modelled(reason: str) -> MissingValue:
 
 def as_patched(run: Run) -> Run:
     """The run as the newest Unsloth computes it when memory is short. Runs without Unsloth are returned unchanged."""
-    if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind != "lora":
+    if not run.stack.use_unsloth or run.purpose != "train" or run.method.kind not in ("lora", "full"):
         return run
     compute = run.precision.compute
     changes: dict[str, object] = {
         "attention.implementation": _attention(run, least=True),
         "checkpointing.reentrant": True,
-        "loss.kind": "fused_ce" if run.method.stage == "grpo" else "unsloth",
+        "loss.kind": _loss(run),
         "loss.selection": "",
         "loss.liger_kernels": False,
         "loss.upcast_logits": False,
-        "method.fused_adapters": _fused_groups(run.model.architecture),
+        "method.fused_adapters": _fused_groups(run),
         "model.quantization.upcast_rest_to_fp32": False,
         "model.quantization.vocabulary_to_bf16": False,
     }
     if run.checkpointing.unsloth_offloads:
         changes |= {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
-    if compute in _HALF:
+    if run.method.kind == "full":
+        changes |= _trained_weights(run)
+    elif compute in _HALF:
         changes["model.weights_dtype"] = compute
     if run.model.quantization.method == "bnb":
         changes["model.quantization.stacked_experts"] = True
         changes["model.quantization.double_quant"] = True  # BitsAndBytesConfig, 2025.9.11 models/llama.py:1987
     return replace(run, changes)
+
+
+def _loss(run: Run) -> str:
+    if run.method.stage in _PREFERENCES:
+        return "plain"
+    return "fused_ce" if run.method.stage == "grpo" else "unsloth"
+
+
+def _trained_weights(run: Run) -> dict[str, object]:
+    """In what dtype all weights are held, trained and computed with."""
+    in_fp32 = run.precision.compute == "float16" or run.model.weights_dtype == "float32"
+    dtype = "float32" if in_fp32 else "bfloat16"
+    return {
+        "model.weights_dtype": dtype,
+        "precision.trainable_dtype": dtype,
+        "precision.autocast": in_fp32,
+        "precision.outputs_to_fp32": in_fp32,
+    }
 
 
 def _attention(run: Run, least: bool) -> str:
@@ -123,11 +158,11 @@ def _attention(run: Run, least: bool) -> str:
     return found[0] if least else found[1]
 
 
-def _fused_groups(architecture: Architecture) -> tuple[str, ...]:
+def _fused_groups(run: Run) -> tuple[str, ...]:
     """The projections that run with their adapters in one function."""
-    if _is_compiled(architecture):
+    if _is_compiled(run):
         return ()
-    return _FUSED_GROUPS[1:] if families.of(architecture).unsloth.query_bias else _FUSED_GROUPS
+    return _FUSED_GROUPS[1:] if families.of(run.model.architecture).unsloth.query_bias else _FUSED_GROUPS
 
 
 def peak_interval(run: Run, units: tuple[Unit, ...], state: ModelState, found: tuple[Phase, ...]) -> tuple[int, int]:
@@ -144,18 +179,32 @@ def possible_logits(step: TrainingStep) -> int:
 def _lowest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     changes: dict[str, object] = {"checkpointing.mode": "unsloth", "checkpointing.offload": True}
     changes |= {"batch.micro_batch_size": 1} if run.method.stage == "grpo" else {}
-    least_run = replace(run, changes | {"loss.kind": "cut", "method.fused_adapters": _FUSED_GROUPS})
+    changes |= {"method.fused_adapters": _FUSED_GROUPS} if run.method.kind == "lora" else {}
+    least_run = replace(run, changes | {"loss.kind": "cut"})
     on_host = 0 if run.rollout.shares_weights else _input_embedding(run, units)
     return _peak(training_step(least_run, units), least_run, units, state._replace(weights=state.weights - on_host))
 
 
 def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
     state = _with_16_bit_weights(run, units, state)
-    changes: dict[str, object] = {"checkpointing.offload": False, "loss.kind": "fused_ce"}
+    return max(_highest_peak_with(loss, run, units, state) for loss in _losses_that_may_run(run))
+
+
+def _losses_that_may_run(run: Run) -> tuple[str, ...]:
+    if run.method.stage in _PREFERENCES:
+        return ("plain",)
+    hands_out_logits = run.method.stage == "grpo" and _is_compiled(run)
+    return ("fused_ce", "plain") if hands_out_logits else ("fused_ce",)
+
+
+def _highest_peak_with(loss: str, run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
+    changes: dict[str, object] = {"checkpointing.offload": False, "loss.kind": loss}
     changes["attention.implementation"] = _attention(run, least=False)
     if run.method.dropout:
         changes["method.fused_adapters"] = ()
-    if _is_compiled(run.model.architecture):
+    if run.method.stage in _PREFERENCES:
+        changes["precision.outputs_to_fp32"] = True
+    if _is_compiled(run):
         changes |= _eager_code(run)
         units = _as_computed(run, units)
     most_run = replace(run, changes)
@@ -171,7 +220,16 @@ def _highest_peak(run: Run, units: tuple[Unit, ...], state: ModelState) -> int:
         norms_in_place=False, expands_kv_heads=True, adapter_output_is_separate=_adapter_output_is_separate(run)
     )
     step = step._replace(kernels=kernels)
-    return _peak(step, evaluation_run, units, state)
+    return _peak(step, evaluation_run, units, state) + _outputs_of_fp32_norms(step)
+
+
+def _outputs_of_fp32_norms(step: TrainingStep) -> int:
+    """Bytes of a norm's output, of its gradient and of the next norm's output where full training in bfloat16 has
+    norms in fp32: autocast copies what follows to bfloat16, and keeps the copy alone."""
+    run = step.run
+    if run.method.kind != "full" or run.precision.trainable_dtype != "bfloat16":
+        return 0
+    return 3 * BYTES["float32"] * step.tokens.count * int(run.model.architecture.hidden_size)
 
 
 def _eager_code(run: Run) -> dict[str, object]:
@@ -220,6 +278,8 @@ _MAX_UNCHUNKED_TOKENS = 1024  # up to this many, logits were whole until 2025.12
 def _chunks(step: TrainingStep) -> bool:
     """Whether no release that the run may use builds whole logits in fp32."""
     run = step.run
+    if run.method.stage in _PREFERENCES:
+        return False
     return run.method.stage == "grpo" or (_loss_in_chunks(run) and step.tokens.count > _MAX_UNCHUNKED_TOKENS)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from statistics import median
 
+import benchmarks.accuracy.published_figures as published_figures
 import tests.comparisons.card_fit as card_fit
 import tests.comparisons.card_rows as card_rows
 import tests.comparisons.claims as claims
@@ -109,6 +110,7 @@ SECTIONS: tuple[tuple[str, Callable[[], list[str]]], ...] = (
     ("Published measurements", published),
     ("What the card shows", card_fit.lines),
     ("The card on other stacks", card_rows.lines),
+    ("Figures beside their settings", published_figures.lines),
     ("One knob at a time", pairs.lines),
     ("Verdicts", what_happened),
     ("Threads about running out of memory", threads.lines),

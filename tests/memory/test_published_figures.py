@@ -21,15 +21,22 @@ def test_published_figures_lie_where_they_may() -> None:
     found = Counter(where for row, _, where in rows() if "gib" in row)
     assert found["BELOW BOUND"] == 0
     assert found["bound"] >= 48
-    assert found["inside"] + found["shorter"] >= 80
+    assert found["inside"] + found["shorter"] >= 200
     assert found["below"] <= 5
-    assert all("why" in row for row, _, where in rows() if where == "ABOVE")
-    assert found["ABOVE"] <= 13  # half of these have audio or video, whose length the settings do not say
+    assert all("why" in row for row, _, where in rows() if where in ("ABOVE", "below"))
+    assert found["ABOVE"] <= 15  # half of these have audio or video, whose length the settings do not say
+
+
+def test_reserved_memory_over_many_lengths_is_never_below_the_interval() -> None:
+    """PyTorch's allocator keeps blocks of every length that it met; the tensors of the longest sample are the least."""
+    found = Counter(where for row, _, where in rows() if row.get("lengths") == "vary" and "reserved_gib" in row)
+    assert found["kept"] >= 50
+    assert found["below"] == found["BELOW BOUND"] == 0
 
 
 def test_no_run_is_said_to_need_more_than_the_card_that_it_ran_on() -> None:
     found = Counter(where for row, _, where in rows() if "ran_on_gib" in row)
-    assert found["ran"] >= 16 and set(found) == {"ran"}
+    assert found["ran"] >= 40 and set(found) == {"ran"}
 
 
 def test_reinforcement_learning_has_rows_of_four_frameworks() -> None:

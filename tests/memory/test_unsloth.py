@@ -213,10 +213,11 @@ def test_weights_of_unsloths_engine_are_on_the_card_once() -> None:
     ("config", "changes", "reason"),
     [
         ({"model_type": "mamba2"}, {}, "Mamba"),
-        ({"model_type": "phi3"}, {"method__stage": "grpo"}, "logits"),
-        ({}, {"method__kind": "full"}, "plain LoRA"),
+        ({}, {"method__stage": "rm"}, "stage rm"),
+        ({}, {"method__kind": "full", "method__stage": "dpo"}, "stage dpo with all weights"),
+        ({}, {"method__kind": "full", **BNB}, "16 bits or more"),
+        ({}, {"method__kind": "freeze"}, "plain LoRA"),
         ({}, {"method__use_dora": True}, "plain LoRA"),
-        ({}, {"method__stage": "dpo"}, "logits"),
         ({}, {"model__quantization__method": "gptq", "model__quantization__bits": 4}, "gptq"),
         ({}, {"model__quantization__method": "bnb", "model__quantization__bits": 8}, "8 bits"),
         ({}, {"parallelism__engine": "fsdp", "parallelism__world_size": 2}, "under fsdp"),
@@ -228,6 +229,56 @@ def test_what_is_not_modelled_is_unknown(config: dict[str, object], changes: dic
     assert found.allocated_bytes is None
     assert found.unknown[0].field == "stack.use_unsloth"
     assert reason in found.unknown[0].reason
+
+
+FULL: dict[str, object] = {"method__kind": "full", "method__targets": (), "batch__micro_batch_size": 1}
+STATES = ("weights", "gradients", "optimizer_states")
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gemma3_text", "phi3"])
+def test_full_training_in_bfloat16_holds_everything_in_it(model_type: str) -> None:
+    """unsloth 2026.10.9 models/rl.py:2682: `Both False since bfloat16 full finetuning doesn't do any autocasting`."""
+    config = {**LAYER, "model_type": model_type, "vocab_size": 32768}
+    half, mixed = (
+        estimate(run(config, **{**UNSLOTH, **FULL, "precision__compute": compute}))
+        for compute in ("bfloat16", "float16")
+    )
+    step = next(one for one in half.phases if one.name == "optimizer_step")
+    parts = [step.components[name] for name in STATES]
+    assert parts == pytest.approx([parts[0], parts[0], 2 * parts[0]], rel=0.01)
+    assert parts[0] == pytest.approx(2 * half.parameters, rel=0.01)
+    wide = next(one for one in mixed.phases if one.name == "optimizer_step")
+    assert wide.components["weights"] == pytest.approx(2 * parts[0], rel=0.01)
+
+
+def test_full_training_lies_between_chunked_and_whole_logits() -> None:
+    config = {"vocab_size": WORDS, "model_type": "gemma3_text"}
+    found = estimate(run(config, **{**UNSLOTH, **FULL, "sequence__length": 65536, "stack__unsloth": (2025, 4)}))
+    low, central, top = span(found)
+    assert low <= central < top
+    assert top - low > 1.8 * 65536 * WORDS  # logits in half precision
+
+
+@pytest.mark.parametrize("model_type", ["llama", "phi3"])
+@pytest.mark.parametrize("stage", ["dpo", "orpo", "kto"])
+def test_preferences_read_whole_logits_or_score_them_in_chunks(model_type: str, stage: str) -> None:
+    """A forward without labels returns logits (unsloth 2026.10.9 models/llama.py:2070-2185), unless models/dpo.py is
+    asked for chunks of hidden states."""
+    config = {"model_type": model_type, "vocab_size": WORDS}
+    found = estimate(run(config, **{**UNSLOTH, "method__stage": stage, "batch__micro_batch_size": 2}))
+    low, central, top = span(found)
+    sequences = 2 if stage == "kto" else 4
+    assert central - low > 2 * 2 * sequences * 1024 * WORDS  # logits and their log-softmax, in half precision
+    assert top >= central
+
+
+def test_grpo_of_compiled_families_may_get_logits() -> None:
+    """A forward that was not rewritten returns logits instead of hidden states."""
+    own, compiled = (
+        span(estimate(run({"model_type": model_type, "vocab_size": WORDS}, **GRPO))) for model_type in ("llama", "phi3")
+    )
+    assert compiled[0] == pytest.approx(own[0], rel=0.1)
+    assert compiled[2] - own[2] > 2 * 4 * 768 * WORDS
 
 
 MOE: dict[str, object] = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}

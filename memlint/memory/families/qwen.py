@@ -22,8 +22,12 @@ _LIGER = LigerTraits(supported=True)
 _STACKED_TARGETS = ("gate_proj", "up_proj", "down_proj", "gate")
 
 # Qwen/Qwen-7B modeling_qwen.py, QWenAttention.forward: `_attn` keeps the scores; with SUPPORT_TORCH2 a later revision
-# calls F.scaled_dot_product_attention.
-QWEN = Family(model_types=("qwen",), attention=AttentionTraits(eager_at_first=True))
+# calls F.scaled_dot_product_attention. QWenLMHeadModel.forward: its own shifted loss, of logits as the head returns.
+QWEN = Family(
+    model_types=("qwen",),
+    attention=AttentionTraits(eager_at_first=True),
+    loss=LossTraits(in_own_dtype=ALWAYS),
+)
 QWEN2 = Family(
     model_types=("qwen2",),
     liger=LigerTraits(supported=True, layers="in_place"),
