@@ -296,9 +296,8 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     for one in found:
         if not one.last:
             message = f"{one.trainer} takes no `{one.names[0]}`: {one.instead}"
-            at = (
-                one.names if one.names[0] in document.value else (one.trainer, *one.names)
-            )  # at the argument, or the call
+            is_argument = one.names[0] in document.value
+            at = one.names if is_argument else (one.trainer, *one.names)  # the whole call has the place of the latter
             yield Issue("unknown-key", message, document.path, at)
             continue
         if never is not None and one.framework == never.framework:
