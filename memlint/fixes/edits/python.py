@@ -15,12 +15,16 @@ import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start, trimmed
+from memlint.formats.trainer.python.python_run import LOOP
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
 from memlint.source.document import Document, Problem, Span
 from memlint.source.python import notebook
 from memlint.source.scalars import same
 from memlint.source.suffixes import SHELL
+
+
+_CHECKPOINTING = "gradient_checkpointing"
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -56,6 +60,8 @@ def _literal(document: Document, edit: Edit, span: Span) -> Patch:
 def _said_elsewhere(document: Document, edit: Edit) -> str:
     """Why an argument is not changed whose place in the script is not its value."""
     name = dotted(edit.pointer)
+    if name == _CHECKPOINTING and document.start is not None and document.start.accepted.arguments_class == LOOP:
+        return "the script trains in a loop of its own: call `model.gradient_checkpointing_enable()` in it"
     at = document.start.values.written_at.get(name, "") if document.start is not None else ""
     return f"`{name}` is given at {at}" if at else f"the script computes `{name}`"
 
@@ -129,8 +135,10 @@ def _in_config(document: Document, edit: Edit, span: Span) -> Patch:
 
 
 def _added(document: Document, edit: Edit) -> Patch:
-    """A new argument at the end of the call that makes the training arguments."""
+    """A new argument at the end of the call that makes the training arguments, or a new key of a dictionary."""
     key = edit.pointer[0]
+    if len(edit.pointer) > 1 and edit.pointer[:-1] in document.places:
+        return _added_key(document, edit, document.places[edit.pointer[:-1]].value)
     start = document.start
     if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
         raise CannotEdit(_taken_elsewhere(document))
@@ -147,6 +155,26 @@ def _added(document: Document, edit: Edit) -> Patch:
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
     return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+
+
+def _added_key(document: Document, edit: Edit, span: Span) -> Patch:
+    """A new key at the end of a dictionary that stands in the script as it is."""
+    text = document.text
+    if not document.path.endswith(".py") or not _is_dictionary(text[span.start : span.end]):
+        raise CannotEdit(_taken_elsewhere(document))
+    end = trimmed(text, span.start, span.end - 1)
+    if _has_comment(text, end):
+        raise CannotEdit("a comment stands behind the last key")
+    quote = "'" if "'" in text[span.start : span.end] and '"' not in text[span.start : span.end] else '"'
+    key = f"{quote}{edit.pointer[-1]}{quote}: {_written(edit.value, quote)}"
+    return Patch(edit.path, end, end, _separator(document, span.start, end, span.end, brackets=",{") + key)
+
+
+def _is_dictionary(code: str) -> bool:
+    try:
+        return isinstance(ast.parse(code, mode="eval").body, ast.Dict)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
 
 
 def _taken_elsewhere(document: Document) -> str:
@@ -172,11 +200,11 @@ def _has_comment(text: str, end: int) -> bool:
     return "#" in text[line_start(text, end) : end]
 
 
-def _separator(document: Document, first: int, end: int, last: int) -> str:
+def _separator(document: Document, first: int, end: int, last: int, brackets: str = ",(") -> str:
     """What stands between the last argument and a new one: a line of its own where the others have one."""
     text = document.text
     before = text[end - 1]
-    comma = "" if before in ",(" else ","
+    comma = "" if before in brackets else ","
     own_lines = "\n" in text[first:end] and line_start(text, end) > first
     if not own_lines:
         return f"{comma} " if comma or before == "," else ""
