@@ -113,6 +113,9 @@ class StartedProgram(NamedTuple):
     # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
     # its launcher may decide.
     engine: str = ""
+    # In Python: it gives its trainer a reference model, which then stays beside the trained one whatever its arguments
+    # say.
+    gives_reference: bool = False
     keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
     # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
     texts_per_sample: int = 0

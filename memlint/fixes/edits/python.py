@@ -73,20 +73,11 @@ def _value(document: Document, edit: Edit) -> Any:
     return value
 
 
-def _written(value: Any, old: str) -> str:
-    """A value as Python writes it, with the quotes that stand there."""
-    if isinstance(value, tuple):
-        value = list(value)
-    text = repr(value)
-    if isinstance(value, str) and old[:1] == '"' and '"' not in value and "\\" not in value:
-        return f'"{value}"'
-    if isinstance(value, list) and '"' in old and not any('"' in str(one) for one in value):
-        return (
-            json.dumps(value)
-            if all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in value)
-            else text
-        )
-    return text
+def _written(value: Any, near: str) -> str:
+    """A value as Python writes it, with the quotes that stand in the code `near`."""
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    is_plain = '"' not in text and "\\" not in text
+    return text.replace("'", '"') if is_plain and near.count('"') > near.count("'") else text
 
 
 def _from_json(text: str) -> str:
@@ -151,10 +142,10 @@ def _added(document: Document, edit: Edit) -> Patch:
     if document.path.endswith(".ipynb"):
         return _added_in_cell(document, edit, last - 1)
     end = trimmed(text, first, last - 1)
-    argument = f"{key}={_written(edit.value, '')}"
+    argument = f"{key}={_written(edit.value, text[first:end])}"
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
-    return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+    return Patch(edit.path, end, end, _beside(document, first, end, argument, ",("))
 
 
 def _added_key(document: Document, edit: Edit, span: Span) -> Patch:
@@ -165,9 +156,8 @@ def _added_key(document: Document, edit: Edit, span: Span) -> Patch:
     end = trimmed(text, span.start, span.end - 1)
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last key")
-    quote = "'" if "'" in text[span.start : span.end] and '"' not in text[span.start : span.end] else '"'
-    key = f"{quote}{edit.pointer[-1]}{quote}: {_written(edit.value, quote)}"
-    return Patch(edit.path, end, end, _separator(document, span.start, end, span.end, brackets=",{") + key)
+    written = _written({edit.pointer[-1]: edit.value}, text[span.start : end])[1:-1]
+    return Patch(edit.path, end, end, _beside(document, span.start, end, written, ",{"))
 
 
 def _is_dictionary(code: str) -> bool:
@@ -200,12 +190,13 @@ def _has_comment(text: str, end: int) -> bool:
     return "#" in text[line_start(text, end) : end]
 
 
-def _separator(document: Document, first: int, end: int, last: int, brackets: str = ",(") -> str:
-    """What stands between the last argument and a new one: a line of its own where the others have one."""
+def _beside(document: Document, first: int, end: int, new: str, brackets: str) -> str:
+    """A new argument or key behind those that end at `end`: on a line of its own and with a comma where they have one.
+    `brackets`: what needs no comma behind it."""
     text = document.text
     before = text[end - 1]
     comma = "" if before in brackets else ","
     own_lines = "\n" in text[first:end] and line_start(text, end) > first
     if not own_lines:
-        return f"{comma} " if comma or before == "," else ""
-    return f"{comma}{document.newline}{indent_of(text, end)}"
+        return f"{comma} {new}" if comma or before == "," else new
+    return f"{comma}{document.newline}{indent_of(text, end)}{new}{',' if before == ',' else ''}"
