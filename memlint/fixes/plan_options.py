@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice

@@ -319,7 +319,9 @@ def engine_start(run: Run) -> int:
     return engine_weights(run, parameters.units(run)) + cache // serving.cache_divisor(run, ranks)
 
 
-_COMPUTES_WITH = 2 << 30  # activations of 8192 tokens, logits of 256 sequences and CUDA graphs: 1.3 GiB of a model of 7B
+_COMPUTES_WITH = (
+    2 << 30
+)  # activations of 8192 tokens, logits of 256 sequences and CUDA graphs: 1.3 GiB of a model of 7B
 
 
 def engine_room(run: Run, sequences: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.architectures import resolve
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.rollout import (
     critic,
@@ -13,6 +14,7 @@ from memlint.fixes.moves.rollout import (
     tokens,
     waiting,
 )
+from memlint.hardware import find
 from memlint.run import Model, Parallelism, ValueModel, replace
 from tests.memory.runs import run
 
@@ -28,8 +30,9 @@ def test_an_engine_sleeps_or_takes_less() -> None:
 
 def test_an_engine_keeps_room_for_its_weights_and_a_cache() -> None:
     """Of 7.6e9 parameters in half precision an engine has 14.2 GiB, and 16 sequences of 3072 tokens are 2.6 GiB."""
-    model = Model(name="Qwen/Qwen2.5-7B-Instruct", architecture=find_architecture("Qwen/Qwen2.5-7B-Instruct"))
-    facts = {**COLOCATED, "rollout__share": 0.8, "sequence__length": 3072, "model": model, "rollout__sleep_level": 1}
+    architecture = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    facts = {**COLOCATED, "rollout__share": 0.8, "rollout__sleep_level": 1, "sequence__length": 3072}
+    facts["model__architecture"] = architecture
 
     def shares(card: str, **more: object) -> list[float]:
         return [step.changes["rollout.share"] for step in engine(run(**facts, hardware__gpu=find(card), **more))]

@@ -23,7 +23,6 @@ from memlint.source.python import notebook
 from memlint.source.scalars import same
 from memlint.source.suffixes import SHELL
 
-
 _CHECKPOINTING = "gradient_checkpointing"
 
 

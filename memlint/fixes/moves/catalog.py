@@ -252,7 +252,7 @@ def mixed_precision(run: Run) -> Iterator[ProposedChange]:
 
 
 def reference(run: Run) -> Iterator[ProposedChange]:
-    """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py), which TRL refuses
+    """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py). TRL refuses that
     for samples with images (dpo_trainer.py:764)."""
     sees = bool(getattr(run.model.architecture, "towers", ()))
     if run.method.reference_model == "copy" and run.method.stage in ("dpo", "kto") and not sees:
