@@ -106,8 +106,8 @@ def test_a_verdict_that_nobody_knows_has_its_reason_and_a_slow_plan_its_price() 
 
 def test_who_does_not_say_how_many_cards_there_are_is_asked(tmp_path: Path) -> None:
     said = "or say how many cards there are with --gpus N; then sharding and host memory are tried as well"
-    code = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(bf16=True)\n"
-    write(tmp_path, {"train.py": f"{code}Trainer(model='meta-llama/Llama-2-7b-hf', args=args).train()\n"})
+    code = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(bf16=True, max_length=2048)\n"
+    write(tmp_path, {"train.py": f"{code}SFTTrainer(model='meta-llama/Llama-2-7b-hf', args=args).train()\n"})
     assert said in memlint(tmp_path, "plan", "train.py", "--gpu", "RTX4090", "--isolated").out
     assert said not in memlint(tmp_path, "plan", "train.py", *FOUR).out
 
