@@ -113,9 +113,10 @@ def makes_pointless(plan: Plan, other: Plan) -> bool:
     engine, or a risk for the result that `plan` has not."""
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
-    risks = other.risk >= QUALITIES.index("medium") and is_good(plan)
+    risks = other.risk >= QUALITIES.index("medium") and (is_good(plan) or plan.risk < other.risk)
     asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or risks)
-    return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less)
+    asks_for_as_much = risks and _asks_for_more(plan) and _asks_for_more(other)
+    return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less or asks_for_as_much)
 
 
 def is_good(plan: Plan) -> bool:

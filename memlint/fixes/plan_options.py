@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
@@ -11,7 +11,7 @@ from memlint.findings import Fix
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, peak
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import WORTHWHILE, Planner, candidates, riskless
-from memlint.fixes.written_plans import Failure, WrittenPlan, edit_writer, with_needed_changes, written
+from memlint.fixes.written_plans import Failure, WrittenPlan, edit_writer, placing_writer, with_needed_changes, written
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse
 from memlint.run import Run, replace
@@ -106,7 +106,7 @@ class RunPlanner:
             failed += failures
             if not failures or len(done) >= MAX_PLANS:
                 break
-            hooks = _narrowed(hooks, failures)
+            hooks = _narrowed(self._analysis, hooks, failures)
             planner = Planner(self._run, self._before, hooks)
         kept = [
             one
@@ -129,11 +129,14 @@ class RunPlanner:
         return tuple(one for one in read_back if isinstance(one, WrittenPlan) and _helps(one, self._before))
 
 
-def _narrowed(hooks: SearchHooks, failures: Iterable[Failure]) -> SearchHooks:
-    """What another search leaves out and spares, so that it finds none of these plans."""
+def _narrowed(analysis: Analysis, hooks: SearchHooks, failures: Sequence[Failure]) -> SearchHooks:
+    """What another search leaves out and spares, so that it finds none of these plans. Where one of them has an edit
+    without a place, as most have in code, only changes that have one are tried."""
+    unplaced = any(one.unplaced is not None for one in failures)
     return hooks._replace(
         banned=hooks.banned.union(*(one.banned for one in failures)),
         margin=max(hooks.margin, *(one.margin for one in failures)),
+        express=placing_writer(analysis, hooks.express) if unplaced and hooks.express is not None else hooks.express,
     )
 
 

@@ -20,7 +20,7 @@ from memlint.fixes.costs import QUALITIES
 from memlint.fixes.moves.catalog import GRADED_GROUPS, STRUCTURE, WHOLE_BATCH
 from memlint.fixes.plan import MUCH_SLOWER, Plan, Steps, by_time, in_order
 from memlint.fixes.plan_search import PlanSearch
-from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
+from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first, time_first
 
 Order = Callable[[ProposedChange], Any]
 
@@ -62,7 +62,7 @@ def _plan_of(search: PlanSearch, changes: Steps, quality: str, order: Order, hos
         return None
     if order is risk_first:
         changes = _dearest_first(_least_of_the_risky(search, changes), order)
-    plan = _without_unneeded(search, changes)
+    plan = _without_unneeded(search, changes, order)
     return None if plan is None else _with_weaker(search, plan, quality, order, host)
 
 
@@ -120,14 +120,22 @@ def strongest(
     return chosen
 
 
-def _without_unneeded(search: PlanSearch, changes: Steps) -> Plan | None:
-    """The plan without those of `changes`, the dearest first, that it does not need."""
-    kept: Steps = ()
-    left = changes
+_WORTH_ITSELF = 0.75  # of a step's time: a change that leaves no more is kept by who asks for short steps
+
+
+def _without_unneeded(search: PlanSearch, changes: Steps, order: Order) -> Plan | None:
+    """The plan without those of `changes`, the dearest first, that it does not need. What makes steps much shorter at
+    hardly a risk, such as half precision in place of float32, stays in a plan that is about time."""
+    kept = tuple(step for step in changes if order is time_first and _is_worth_itself(step))
+    left = tuple(step for step in changes if step not in kept)
     while left:
         dropped = _droppable(search, kept, left)
         kept, left = (*kept, *left[dropped : dropped + 1]), left[dropped + 1 :]
     return search.fitting(search.possible(kept)) or search.fitting(changes)
+
+
+def _is_worth_itself(step: ProposedChange) -> bool:
+    return step.group not in STRUCTURE and step.price.speed <= _WORTH_ITSELF and _is_within(step, "low")
 
 
 def _droppable(search: PlanSearch, kept: Steps, left: Steps) -> int:

@@ -12,9 +12,9 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.findings import SEVERITIES, Edit, Fix
-from memlint.fixes.attempt import Attempt, attempt, check_finding
+from memlint.fixes.attempt import Attempt, attempt, check_finding, have_places
 from memlint.fixes.plan import Plan, as_fix, peak
-from memlint.fixes.plan_search import PlanSearch, SearchHooks
+from memlint.fixes.plan_search import Express, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange, risk_first
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse
@@ -162,6 +162,16 @@ def _fits_without(run: Run, step: ProposedChange, option: WrittenPlan, index: in
 def edit_writer(analysis: Analysis) -> Callable[[Run, Mapping[str, Any]], tuple[Edit, ...] | None]:
     """A function that gives the edits for a change, in the format of the analysis; None where it cannot be written."""
     return lambda run, changes: _edits(analysis, run, changes)
+
+
+def placing_writer(analysis: Analysis, write: Express) -> Express:
+    """The writer `write`, which gives None as well for edits that have no place in the files."""
+
+    def placed(run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        edits = write(run, changes)
+        return edits if edits is not None and have_places(analysis, edits) else None
+
+    return placed
 
 
 def _edits(analysis: Analysis, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

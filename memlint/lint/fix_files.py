@@ -9,8 +9,9 @@ from memlint.findings import SEVERITIES, Finding, Fix
 from memlint.fixes.apply import Accept, AppliedFix, Proposal, Propose, accept_all, apply_fixes
 from memlint.fixes.costs import QUALITIES
 from memlint.fixes.laws import BrokenLaw, Identity, identity
-from memlint.fixes.written_plans import main_finding
+from memlint.fixes.written_plans import fix_of, main_finding
 from memlint.lint.linter import Linter
+from memlint.lint.plans import PlanRequest, plans_of, target_of
 from memlint.lint.request import LintRequest
 from memlint.repository.workspace import Workspace
 from memlint.rule_selectors import is_chosen
@@ -117,9 +118,27 @@ def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: 
                 passed_over[identity(finding)] = (finding, _why_passed_over(finding, fixes, wanted))
             if fix is not None:
                 proposals.append(Proposal(finding, fix, analysis, linter.analyser.reanalysis(analysis, workspace)))
+        if wanted.plan and not wanted.rules:
+            proposals += _without_verdict(linter, path, analysed.analyses, wanted.plan)
         yield from sorted(proposals, key=_risk)
 
     return propose
+
+
+_UNSAID = "MEM005"  # the finding about a run whose verdict hangs on what nobody says, such as its launcher
+
+
+def _without_verdict(linter: Linter, path: str, analyses: Iterable[Analysis], number: int) -> Iterator[Proposal]:
+    """Plan `number` of runs that have no verdict: `memlint plan` finds changes with which such a run fits in any case,
+    and `check` says what is missing, without them."""
+    for analysis in analyses:
+        for found in analysis.found:
+            if found.finding.rule != _UNSAID or analysis.estimates[found.run].verdict != "unknown":
+                continue
+            target = target_of(linter, path, analysis)
+            planned = plans_of(target, found.run, PlanRequest(), target.hooks(())).options[number - 1 : number]
+            for option in planned:
+                yield Proposal(found.finding, fix_of(target.analysis, found.run, option), analysis, target.reanalyse)
 
 
 def _analysis_of(finding: Finding, analyses: tuple[Analysis, ...]) -> Analysis | None:

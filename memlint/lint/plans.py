@@ -94,11 +94,12 @@ def is_stuck(row: dict[str, Any]) -> bool:
 
 
 def plan_targets(linter: Linter, path: str) -> Iterator[PlanTarget]:
-    estimator = linter.rules.engine_for(path).estimator
-    workspace = linter.analyser.workspaces.of(path)
-    for analysis in linter.analyse(path).analyses:
-        judged = linter.analyser.judged(analysis, workspace)
-        yield PlanTarget(path, judged.analysis, estimator, judged.reanalyse)
+    return (target_of(linter, path, analysis) for analysis in linter.analyse(path).analyses)
+
+
+def target_of(linter: Linter, path: str, analysis: Analysis) -> PlanTarget:
+    judged = linter.analyser.judged(analysis, linter.analyser.workspaces.of(path))
+    return PlanTarget(path, judged.analysis, linter.rules.engine_for(path).estimator, judged.reanalyse)
 
 
 def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
@@ -126,6 +127,8 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if wanted.goal in _OF_A_SIZE:
         row["goal"] = {"name": wanted.goal, "reached": _reaches(found, run, wanted.goal)}
     row["advice"] = [_advice_row(fix) for fix in found.advice if _is_within(fix, wanted.most_cards)]
+    if estimate.verdict != "fits" and run.purpose == "train" and run.parallelism.world_size is UNKNOWN:
+        row["advice"].append(_advice_row(_SAY_GPUS))
     if estimate.verdict != "fits":
         row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
     return RunPlans(row, found.options)
@@ -156,6 +159,9 @@ def _reaches(found: PlanOptions, run: Run, goal: str) -> bool:
     field = size_field(run, goal)
     now, planned = get(run, field), [get(option.plan.run, field) for option in found.options[:1]]
     return any(isinstance(now, int) and isinstance(then, int) and then > now for then in planned)
+
+
+_SAY_GPUS = Fix("say how many cards there are with --gpus N", note="then sharding and host memory are tried as well")
 
 
 def _is_within(fix: Fix, most: int) -> bool:

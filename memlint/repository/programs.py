@@ -94,7 +94,8 @@ class Programs:
 
         find = partial(files.find, posixpath.dirname(absolute))
         installed = self._installed.get()
-        repository = Repository(files.root, files.text, find, self._named, self._read, self._follow, parse, installed)
+        followers = self._follow, self._as_python
+        repository = Repository(files.root, files.text, find, self._named, self._read, *followers, parse, installed)
         return documents(absolute, text, repository, path)
 
     def in_python(self, path: str, absolute: str, data: bytes) -> tuple[Document, ...]:
@@ -154,9 +155,19 @@ class Programs:
         """The runs of the program at `path` (absolute) with this command line. `written`: files written before it."""
         from memlint.repository.python.documents import followed  # where Python is read
 
+        return followed(self._files.inner(path), self._repository_with(written), command)
+
+    def _as_python(self, path: str, command: CommandLine, written: Mapping[str, str]) -> Document | None:
+        """The single run of the program as a document of its code."""
+        from memlint.repository.python.documents import followed_document  # where Python is read
+
+        return followed_document(self._files.inner(path), self._repository_with(written), command)
+
+    def _repository_with(self, written: Mapping[str, str]) -> PythonRepository:
+        """The repository with files that a script has written."""
+
         def document(name: str) -> Document | None:
             text = written.get(self._files.at(name))
             return self._files.config(name) if text is None else load(text.encode("utf-8", "replace"), name)[0]
 
-        repository = self._repository()._replace(document=document)
-        return followed(self._files.inner(path), repository, command)
+        return self._repository()._replace(document=document)

@@ -186,8 +186,11 @@ class Workspace(RepositoryFacts):
         def is_changed(path: str) -> bool:
             return _last(path) in names and self._files.absolute(path) in changed  # a quick test first
 
+        changes_code = any(name.endswith(PYTHON) for name in names)
         other._documents = {
-            path: found for path, found in self._documents.items() if not any(map(is_changed, _made_from(path, found)))
+            path: found
+            for path, found in self._documents.items()
+            if not any(map(is_changed, _made_from(path, found))) and not (changes_code and _follow_code(found))
         }
 
     def forget(self, path: str) -> None:
@@ -460,6 +463,11 @@ def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
     for document in documents:
         if document.start is not None:
             yield from (config.path for config in document.start.values.documents())
+
+
+def _follow_code(documents: Iterable[Document]) -> bool:
+    """Whether commands among the documents have values that the code of their program gives."""
+    return any(one.start is not None and one.start.values.in_program is not None for one in documents)
 
 
 def _last(path: str) -> str:

@@ -113,6 +113,9 @@ class StartedProgram(NamedTuple):
     # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
     # its launcher may decide.
     engine: str = ""
+    # In Python: it gives its trainer a reference model, which then stays beside the trained one whatever its arguments
+    # say.
+    gives_reference: bool = False
     keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
     # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
     texts_per_sample: int = 0
@@ -157,6 +160,9 @@ class ValueSources(NamedTuple):
     sources: Mapping[Path, tuple[int, int]] = {}
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
     files: Mapping[str, Any] = {}  # key -> the Document that its value is taken from, for commands that name a config
+    # Of a command that starts a Python program: makes the Document of the values in its code, or None. It is asked for
+    # where an edit has to be made there.
+    in_program: Callable[[], Any] | None = None
     lone_config: Any = None  # that Document, if the command gives nothing else: the place of a key without a value yet
     config: str = ""  # the path of a config that a command starts as it stands: the run is the config's
     # Locates a file that the program gets by name: its absolute path, the Document that the script writes there, or
@@ -184,6 +190,7 @@ class AcceptedArguments(NamedTuple):
     # The flags that it defines itself; in a launcher's own document the options that the command gives.
     defined: frozenset[str] = frozenset()
     is_own: bool = False  # it accepts only its own arguments
+    has_none: bool = False  # it reads no arguments: its code says everything
     overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
     makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig
     switches: frozenset[str] = frozenset()  # flags that take no value

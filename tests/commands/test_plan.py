@@ -104,6 +104,22 @@ def test_a_verdict_that_nobody_knows_has_its_reason_and_a_slow_plan_its_price() 
     assert "a step takes about 3.2 times as long, no risk for the result" in told
 
 
+def test_who_does_not_say_how_many_cards_there_are_is_asked(tmp_path: Path) -> None:
+    said = "or say how many cards there are with --gpus N; then sharding and host memory are tried as well"
+    code = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig(bf16=True, max_length=2048)\n"
+    write(tmp_path, {"train.py": f"{code}SFTTrainer(model='meta-llama/Llama-2-7b-hf', args=args).train()\n"})
+    assert said in memlint(tmp_path, "plan", "train.py", "--gpu", "RTX4090", "--isolated").out
+    assert said not in memlint(tmp_path, "plan", "train.py", *FOUR).out
+
+
+def test_a_plan_for_a_run_without_a_verdict_is_what_fix_writes() -> None:
+    """Nobody says what launches the run on two cards, and the plan fits in any case."""
+    name, cards = "examples/trainer/sft_full_llama3_8b.yaml", ("--gpu", "A100-80GB", "--gpus", "2", "--isolated")
+    assert planned(ROOT, name, *cards)["verdict"] == "unknown"
+    patch = memlint(ROOT, "plan", name, "--diff", "1", *cards).out
+    assert patch and patch == memlint(ROOT, "fix", name, "--plan", "1", "--diff", *cards).out
+
+
 def test_the_fewest_cards_are_told(folder: Path) -> None:
     cards = planned(folder, "long.yaml", "--goal", "cards", *EIGHT)["cards"]
     assert cards["with_changes"] == 1

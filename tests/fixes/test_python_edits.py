@@ -46,7 +46,8 @@ def edited(code: str, key: str, value: object, path: str = "/train.py") -> str:
         ('optim="adamw_torch"', "optim", "adamw_8bit", 'optim="adamw_8bit"'),
         ("bf16=True", "gradient_checkpointing", True, "bf16=True, gradient_checkpointing=True"),
         ("bf16=True,", "gradient_checkpointing", True, "bf16=True, gradient_checkpointing=True"),
-        ("\n    bf16=True,\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit'\n"),
+        ("\n    bf16=True,\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit',\n"),
+        ('output_dir="o"', "optim", "adamw_8bit", 'output_dir="o", optim="adamw_8bit"'),
         ("\n    bf16=True\n", "optim", "adamw_8bit", "\n    bf16=True,\n    optim='adamw_8bit'\n"),
     ],
 )

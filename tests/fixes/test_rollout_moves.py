@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memlint.architectures import resolve
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.rollout import (
     critic,
@@ -13,6 +14,7 @@ from memlint.fixes.moves.rollout import (
     tokens,
     waiting,
 )
+from memlint.hardware import find
 from memlint.run import Model, Parallelism, ValueModel, replace
 from tests.memory.runs import run
 
@@ -20,9 +22,25 @@ COLOCATED = {"rollout__generator": "vllm_colocate", "rollout__share": 0.5}
 
 
 def test_an_engine_sleeps_or_takes_less() -> None:
-    assert [step.changes for step in engine(run(**COLOCATED))] == [{"rollout.sleep_level": 2}, {"rollout.share": 0.2}]
-    assert [step.changes for step in engine(run(**COLOCATED, rollout__sleep_level=1))] == [{"rollout.share": 0.2}]
+    shares = [{"rollout.share": share} for share in (0.4, 0.3, 0.2)]
+    assert [step.changes for step in engine(run(**COLOCATED))] == [{"rollout.sleep_level": 2}, *shares]
+    assert [step.changes for step in engine(run(**COLOCATED, rollout__sleep_level=1))] == shares
     assert list(engine(run())) == []
+
+
+def test_an_engine_keeps_room_for_its_weights_and_a_cache() -> None:
+    """Of 7.6e9 parameters in half precision an engine has 14.2 GiB, and 16 sequences of 3072 tokens are 2.6 GiB."""
+    architecture = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    facts = {**COLOCATED, "rollout__share": 0.8, "rollout__sleep_level": 1, "sequence__length": 3072}
+    facts["model__architecture"] = architecture
+
+    def shares(card: str, **more: object) -> list[float]:
+        return [step.changes["rollout.share"] for step in engine(run(**facts, hardware__gpu=find(card), **more))]
+
+    assert shares("A100-80GB") == [0.7, 0.6, 0.5, 0.4, 0.3]
+    assert shares("A100-40GB") == [0.7, 0.6, 0.5]
+    assert shares("RTX4090") == []
+    assert shares("RTX4090", rollout__tensor_parallel_size=2) == [0.7, 0.6, 0.5]
 
 
 def test_forwards_before_the_update_shrink_to_one_sequence() -> None:

@@ -34,7 +34,7 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
     at_once = _at_one_place(document, edits)
     if at_once is not None:
         return (at_once,)
-    text = _EditedText(document)
+    text = _EditedText(document, edits)
     for edit in edits:
         text.make(edit)
     text.settle()
@@ -43,9 +43,10 @@ def patches(document: Document, edits: Iterable[Edit]) -> tuple[Patch, ...]:
 
 class _EditedText:
     """A text under edits. `current`: the document as it was read last; `waiting`: edits since then, each with its patch
-    of that text."""
+    of that text; `wanted`: all edits that are to be made."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, wanted: tuple[Edit, ...]) -> None:
+        self.wanted = wanted
         self.pieces = whole(document.text)
         self.current = document
         self.waiting: list[tuple[Edit, Patch]] = []
@@ -72,8 +73,8 @@ class _EditedText:
         found = sorted((patch for _, patch in self.waiting), key=_from_the_end)
         for patch in found:
             self.pieces = splice(self.pieces, patch)
-        wanted = expected(self.current.value, (edit for edit, _ in self.waiting))
-        self.current = _reread(self.current, apply(self.current.text, found), wanted)
+        made = tuple(edit for edit, _ in self.waiting)
+        self.current = _reread(self.current, apply(self.current.text, found), made, self.wanted)
         self.waiting = []
 
 
@@ -101,6 +102,15 @@ def _at_one_place(document: Document, edits: tuple[Edit, ...]) -> Patch | None:
     return shell_edits.at_one_place(document, edits)
 
 
+def has_place(document: Document, edit: Edit) -> bool:
+    """Whether the edit alone has a place, as far as can be said without reading the changed text."""
+    try:
+        _refuse_unsafe(document, edit)
+        return is_applied(document.value, edit) or bool(_placed(document, edit))
+    except CannotEdit:
+        return False
+
+
 def _placed(document: Document, edit: Edit) -> Patch:
     if document.syntax == "shell":
         from memlint.fixes.edits import shell as shell_edits  # scripts are few
@@ -113,11 +123,15 @@ def _placed(document: Document, edit: Edit) -> Patch:
     return json_edits.place(document, edit) if document.syntax == "json" else yaml_edits.place(document, edit)
 
 
-def _reread(document: Document, text: str, wanted: Any) -> Document:
+def _reread(document: Document, text: str, made: tuple[Edit, ...], wanted: tuple[Edit, ...]) -> Document:
+    """The changed text, read: it says what the edits `made` want and nothing else. In a script one literal may give
+    several values; then it says what others of the `wanted` edits want as well."""
     found = reread(document, text)
     if found is None:
         raise CannotEdit("the result is not one document")
-    if not same(found.value, wanted):
+    if document.syntax == "python":
+        made = (*made, *(edit for edit in wanted if edit not in made and is_applied(found.value, edit)))
+    if not same(found.value, expected(document.value, made)):
         # A shared anchor, or a neighbour whose extent depends on what follows it.
         raise CannotEdit("the change would reach other values of the file")
     # The text's own line break stays the one that new lines get.

@@ -15,12 +15,15 @@ import memlint.fixes.edits.json as json_edits
 import memlint.fixes.edits.yaml as yaml_edits
 from memlint.findings import Edit, Patch
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start, trimmed
+from memlint.formats.trainer.python.python_run import LOOP
 from memlint.repository.declared_keys import path_of
 from memlint.source import load
 from memlint.source.document import Document, Problem, Span
 from memlint.source.python import notebook
 from memlint.source.scalars import same
 from memlint.source.suffixes import SHELL
+
+_CHECKPOINTING = "gradient_checkpointing"
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -56,6 +59,8 @@ def _literal(document: Document, edit: Edit, span: Span) -> Patch:
 def _said_elsewhere(document: Document, edit: Edit) -> str:
     """Why an argument is not changed whose place in the script is not its value."""
     name = dotted(edit.pointer)
+    if name == _CHECKPOINTING and document.start is not None and document.start.accepted.arguments_class == LOOP:
+        return "the script trains in a loop of its own: call `model.gradient_checkpointing_enable()` in it"
     at = document.start.values.written_at.get(name, "") if document.start is not None else ""
     return f"`{name}` is given at {at}" if at else f"the script computes `{name}`"
 
@@ -67,20 +72,11 @@ def _value(document: Document, edit: Edit) -> Any:
     return value
 
 
-def _written(value: Any, old: str) -> str:
-    """A value as Python writes it, with the quotes that stand there."""
-    if isinstance(value, tuple):
-        value = list(value)
-    text = repr(value)
-    if isinstance(value, str) and old[:1] == '"' and '"' not in value and "\\" not in value:
-        return f'"{value}"'
-    if isinstance(value, list) and '"' in old and not any('"' in str(one) for one in value):
-        return (
-            json.dumps(value)
-            if all(isinstance(one, (str, int)) and not isinstance(one, bool) for one in value)
-            else text
-        )
-    return text
+def _written(value: Any, near: str) -> str:
+    """A value as Python writes it, with the quotes that stand in the code `near`."""
+    text = repr(list(value) if isinstance(value, tuple) else value)
+    is_plain = '"' not in text and "\\" not in text
+    return text.replace("'", '"') if is_plain and near.count('"') > near.count("'") else text
 
 
 def _from_json(text: str) -> str:
@@ -129,8 +125,10 @@ def _in_config(document: Document, edit: Edit, span: Span) -> Patch:
 
 
 def _added(document: Document, edit: Edit) -> Patch:
-    """A new argument at the end of the call that makes the training arguments."""
+    """A new argument at the end of the call that makes the training arguments, or a new key of a dictionary."""
     key = edit.pointer[0]
+    if len(edit.pointer) > 1 and edit.pointer[:-1] in document.places:
+        return _added_key(document, edit, document.places[edit.pointer[:-1]].value)
     start = document.start
     if len(edit.pointer) != 1 or start is None or () not in start.values.sources:
         raise CannotEdit(_taken_elsewhere(document))
@@ -143,10 +141,29 @@ def _added(document: Document, edit: Edit) -> Patch:
     if document.path.endswith(".ipynb"):
         return _added_in_cell(document, edit, last - 1)
     end = trimmed(text, first, last - 1)
-    argument = f"{key}={_written(edit.value, '')}"
+    argument = f"{key}={_written(edit.value, text[first:end])}"
     if _has_comment(text, end):
         raise CannotEdit("a comment stands behind the last argument")
-    return Patch(edit.path, end, end, _separator(document, first, end, last) + argument)
+    return Patch(edit.path, end, end, _beside(document, first, end, argument, ",("))
+
+
+def _added_key(document: Document, edit: Edit, span: Span) -> Patch:
+    """A new key at the end of a dictionary that stands in the script as it is."""
+    text = document.text
+    if not document.path.endswith(".py") or not _is_dictionary(text[span.start : span.end]):
+        raise CannotEdit(_taken_elsewhere(document))
+    end = trimmed(text, span.start, span.end - 1)
+    if _has_comment(text, end):
+        raise CannotEdit("a comment stands behind the last key")
+    written = _written({edit.pointer[-1]: edit.value}, text[span.start : end])[1:-1]
+    return Patch(edit.path, end, end, _beside(document, span.start, end, written, ",{"))
+
+
+def _is_dictionary(code: str) -> bool:
+    try:
+        return isinstance(ast.parse(code, mode="eval").body, ast.Dict)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return False
 
 
 def _taken_elsewhere(document: Document) -> str:
@@ -172,12 +189,13 @@ def _has_comment(text: str, end: int) -> bool:
     return "#" in text[line_start(text, end) : end]
 
 
-def _separator(document: Document, first: int, end: int, last: int) -> str:
-    """What stands between the last argument and a new one: a line of its own where the others have one."""
+def _beside(document: Document, first: int, end: int, new: str, brackets: str) -> str:
+    """A new argument or key behind those that end at `end`: on a line of its own and with a comma where they have one.
+    `brackets`: what needs no comma behind it."""
     text = document.text
     before = text[end - 1]
-    comma = "" if before in ",(" else ","
+    comma = "" if before in brackets else ","
     own_lines = "\n" in text[first:end] and line_start(text, end) > first
     if not own_lines:
-        return f"{comma} " if comma or before == "," else ""
-    return f"{comma}{document.newline}{indent_of(text, end)}"
+        return f"{comma} {new}" if comma or before == "," else new
+    return f"{comma}{document.newline}{indent_of(text, end)}{new}{',' if before == ',' else ''}"

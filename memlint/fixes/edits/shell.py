@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memlint.findings import Edit, Patch
+from memlint.fixes.edits.launcher import is_of_launcher
 from memlint.fixes.edits.text import CannotEdit, dotted, indent_of, line_start
 from memlint.source.document import Document, Path, Place, Start
 from memlint.source.flags import has_dashed_flags
@@ -21,10 +22,6 @@ from memlint.source.scalars import same
 
 _BREAK = re.compile(r"(?:[ \t]*\\\r?\n|[ \t\r\n])*$")  # spaces and continued lines before a place
 _PLAIN = re.compile(r"[\w./:,=+@%-]+")
-# Options of accelerate itself: they stand in front of the program, not among its arguments.
-_LAUNCHERS_OWN = frozenset(
-    ("distributed_type", "compute_environment", "num_processes", "num_machines", "mixed_precision", "deepspeed_config")
-)
 
 
 def place(document: Document, edit: Edit) -> Patch:
@@ -32,7 +29,7 @@ def place(document: Document, edit: Edit) -> Patch:
     start = document.start
     if start is None or not edit.pointer:
         raise CannotEdit("the whole command cannot be replaced")
-    if edit.pointer[0] in _LAUNCHERS_OWN or (edit.pointer[0] == "fsdp_config" and edit.pointer not in document.places):
+    if is_of_launcher(document, edit.pointer):
         raise CannotEdit("the launcher's options say it")
     if edit.action == "rename":
         return _rename(document, edit)

@@ -252,8 +252,10 @@ def mixed_precision(run: Run) -> Iterator[ProposedChange]:
 
 
 def reference(run: Run) -> Iterator[ProposedChange]:
-    """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py)."""
-    if run.method.reference_model == "copy" and run.method.stage in ("dpo", "kto"):
+    """The reference model's log-probabilities computed once, before training (trl 1.16 dpo_config.py). TRL refuses that
+    for samples with images (dpo_trainer.py:764)."""
+    sees = bool(getattr(run.model.architecture, "towers", ()))
+    if run.method.reference_model == "copy" and run.method.stage in ("dpo", "kto") and not sees:
         changes = {"method.reference_model": "precomputed"}
         yield ProposedChange("compute the reference log-probabilities beforehand", changes, "reference", safe=False)
 
@@ -451,6 +453,7 @@ GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "gen
     "shared sequences",
     "critic batch",
     "engine ranks",
+    "generator",
 )
 MOVES: tuple[Move, ...] = (
     method,

@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from memlint.fixes.proposed_change import Move, ProposedChange
+from memlint.memory.card.device import usable_bytes
+from memlint.memory.parameters import MissingValue
+from memlint.memory.rollout import engine_room
 from memlint.run import Run
 
 
@@ -23,20 +26,33 @@ def generation(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, {"method.num_generations": count}, "generations", safe=False)
 
 
-_SMALL_SHARE = 0.2
+_SHARES = (0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+_SEQUENCES = 16  # that an engine writes at once at least: below, it waits for its cache more than it computes
 
 
 def engine(run: Run) -> Iterator[ProposedChange]:
-    """An inference engine on the same cards: it sleeps while the model trains, or takes a smaller share of them."""
+    """An inference engine on the same cards: it sleeps while the model trains, or takes a smaller share of them, as far
+    as that leaves room for its weights and a cache."""
     share = run.rollout.share
     if not isinstance(share, float) or share <= 0:
         return
     if run.rollout.sleep_level == 0:
         title = "let vLLM give its memory back while the model trains"
         yield ProposedChange(title, {"rollout.sleep_level": 2}, "sleep", safe=False)
-    if share > _SMALL_SHARE:
-        title = f"vLLM's share of the card {share:g} -> {_SMALL_SHARE:g}"
-        yield ProposedChange(title, {"rollout.share": _SMALL_SHARE}, "generator", safe=False)
+    least = _least_share(run)
+    for smaller in (one for one in _SHARES if least <= one < share):
+        title = f"vLLM's share of the card {share:g} -> {smaller:g}"
+        yield ProposedChange(title, {"rollout.share": smaller}, "generator", safe=False)
+
+
+def _least_share(run: Run) -> float:
+    """The share in which an engine has room for its weights, what it computes with and _SEQUENCES of full length; 0
+    where the card or the model is not known."""
+    usable = usable_bytes(run)
+    try:
+        return engine_room(run, _SEQUENCES) / usable if usable else 0.0
+    except MissingValue:
+        return 0.0
 
 
 def engine_ranks(run: Run) -> Iterator[ProposedChange]:

@@ -13,7 +13,7 @@ from memlint.formats.keys import FieldChange
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.loss import write_fused_loss
 from memlint.run import Run
-from memlint.source.document import Path
+from memlint.source.document import Document, Path
 
 
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -56,11 +56,31 @@ def _engine_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     if isinstance(config, dict) and config.get("fsdp"):
         own = parsed.raw_places.get("config")
         return None if own is None else own_fsdp_edits(config, own, changes)
+    commanded = _commanded_launch_file(parsed)
+    if commanded is not None:
+        return _in_named_file(commanded, changes)
     launcher = parsed.raw_places.get("accelerate") or _launcher(parsed)
     if launcher is None:
         return None
     document = next((one for one in parsed.documents if one.path == launcher[0]), None)
     return accelerate_edits(document.value, launcher, changes) if document is not None else None
+
+
+def _commanded_launch_file(parsed: Parsed) -> Document | None:
+    """The options of a command's launcher as a launch file, where the command names one beside options of its own."""
+    start = parsed.documents[0].start
+    file = start.machine.launch_file if start is not None else None
+    has_options = isinstance(file, Document) and file.start is not None and bool(file.start.values.files)
+    return file if has_options else None
+
+
+def _in_named_file(options: Document, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """The changes in the launch file that a command names; None where an option of the command says one of them."""
+    edits = accelerate_edits(options.value, (options.path, ()), changes)
+    files = options.start.values.files if options.start is not None else {}
+    if edits is None or not all(edit.pointer and edit.pointer[0] in files for edit in edits):
+        return None
+    return tuple(edit._replace(path=files[str(edit.pointer[0])].path) for edit in edits)
 
 
 def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
@@ -94,12 +114,14 @@ def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any
 
 def _method_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """What follows from a change of the method: with adapters the base model is the reference; 4 bits are
-    bitsandbytes'."""
+    bitsandbytes', and Unsloth's are NF4 with its scales in 8 bits (unsloth 2026.8 models/llama.py, from_pretrained)."""
     follows = []
     if wanted.get("method.kind") == "lora" and wanted.get("method.reference_model") == "shared":
         follows.append("method.reference_model")
     if wanted.get("model.quantization.method") == "bnb" and wanted.get("model.quantization.bits") == 4:
         follows.append("model.quantization.method")
+        if run.stack.use_unsloth:
+            follows += ["model.quantization.kind", "model.quantization.double_quant"]
     return tuple(follows)
 
 

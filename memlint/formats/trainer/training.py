@@ -139,12 +139,19 @@ def read_reference(fields: Fields, config: TrainerConfig) -> None:
         fields.infer("method.reference_model", "none", _BETA_ALONE)
     elif not wants or as_bool(config.section.value.get("reference_free")):
         fields.infer("method.reference_model", "none", f"{stage} needs none")
-    elif as_bool(config.section.value.get("precompute_ref_log_probs")):
+    elif as_bool(config.section.value.get("precompute_ref_log_probs")) and not _gives_reference(config):
         fields.put("method.reference_model", "precomputed", config.section.origin("precompute_ref_log_probs"))
     elif fields.get("method.kind") == "lora":
         fields.infer("method.reference_model", "shared", "the adapter is switched off for the reference")
     else:
         fields.infer("method.reference_model", "copy", "a second, frozen model")
+
+
+def _gives_reference(config: TrainerConfig) -> bool:
+    """Whether the script gives its trainer a reference: log-probabilities computed beforehand do not remove that one
+    (trl 1.16 trainer/dpo_trainer.py:908-929 and 1033, kto_trainer.py:919-940)."""
+    start = config.section.document.start
+    return start is not None and start.program.gives_reference
 
 
 def _is_rloo(config: TrainerConfig) -> bool:

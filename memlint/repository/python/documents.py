@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.argument_classes import OWN
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.formats.trainer.python.runs import runs_of
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
@@ -77,8 +78,6 @@ _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _OF_OPTIONS = ("option", "computed")  # where a value comes from that a word of a command may give
 _MODEL, _BATCH = "model_name_or_path", "per_device_train_batch_size"
 _OF_TRAINER = frozenset(row.name for row in TRAINING_ARGUMENTS)
-# Keys of SFTConfig and its relatives, besides those of TrainingArguments, that an edit may add as arguments.
-_OF_TRL = frozenset({"max_length", "packing", "activation_offloading", "loss_type", "padding_free"})
 
 
 # Every card since 2020 has it, and bfloat16 with it. A card that is named answers for itself.
@@ -134,6 +133,26 @@ def followed(path: str, repository: PythonRepository, command: CommandLine) -> t
         return ()
     script = repository.parse(path, text)
     return () if isinstance(script, Problem) else runs_of(script, _Cache(repository).files(), command)
+
+
+def followed_document(path: str, repository: PythonRepository, command: CommandLine) -> Document | None:
+    """The single run of the script at `path` with this command line as a document, in which edits can be made; None
+    where it has none, several, or takes its values from a config, which is linted by itself."""
+    text, runs = repository.read(path), followed(path, repository, command)
+    if text is None or len(runs) != 1:
+        return None
+    found = document_of(runs[0], path, text, repository, command)
+    if found.start is None or found.path != repository.display(path):
+        return None
+
+    def reread(changed: str) -> tuple[Document, ...]:
+        def read(name: str) -> str | None:
+            return changed if name == path else repository.read(name)
+
+        again = followed_document(path, repository._replace(read=read), command)
+        return () if again is None else (again,)
+
+    return found._replace(start=found.start._replace(values=found.start.values._replace(reread=reread)))
 
 
 def documents(
@@ -384,8 +403,9 @@ def _program(run: PythonRun, display: str, module: str) -> StartedProgram:
 
 
 def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
+    of_trl = run.framework == "trl" and not run.has_plain_arguments
     return AcceptedArguments(
-        accepts=_OF_TRAINER | _OF_TRL if run.framework == "trl" else _OF_TRAINER,
+        accepts=_OF_TRAINER | OWN.get(run.arguments_class, frozenset()) if of_trl else _OF_TRAINER,
         arguments_class=run.arguments_class,
         read_back=frozenset(_READ_BACK.findall(script)),
         set_later=run.set_later,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.repository.scripts.commands import LaunchCommand
 from memlint.repository.scripts.definitions import TrainingProgram
-from memlint.repository.scripts.followed import Follow
+from memlint.repository.scripts.followed import AsPython, Follow
 from memlint.source import load
 from memlint.source.document import Document, Problem
 from memlint.source.python.text import SourceText, parse
@@ -21,8 +21,8 @@ class Repository(NamedTuple):
     `root`: its folder. `read`: a file's text, None if it does not exist. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: a cache of programs by path, which is added to. `follow`: the runs of a program's code (followed.py).
-    `parse`: parses a module's text; cached. `installed`: command that a package of the repository installs -> the
-    module that it starts.
+    `as_python`: its single run as a document of the code. `parse`: parses a module's text; cached. `installed`: command
+    that a package of the repository installs -> the module that it starts.
     """
 
     root: str
@@ -31,6 +31,7 @@ class Repository(NamedTuple):
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
+    as_python: AsPython = lambda path, command, written: None
     parse: Callable[[str, str], SourceText | Problem] = parse
     installed: Mapping[str, str] = {}
 

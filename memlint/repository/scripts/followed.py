@@ -17,7 +17,7 @@ from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
 from memlint.repository.scripts.values import placeholder
 from memlint.repository.scripts.world import World
-from memlint.source.document import Path
+from memlint.source.document import Document, Path
 from memlint.source.python.reader import CommandLine, plain_word
 from memlint.source.python.values import (
     Either,
@@ -34,6 +34,7 @@ from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 
 # A program's path, how it is started, and the files that were written before, by absolute path.
 Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
+AsPython = Callable[[str, CommandLine, Mapping[str, str]], "Document | None"]  # the same, as a document of its code
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 _ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that tell whether an adapter is trained

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -251,6 +251,7 @@ class _Reader:
             files=given_by,
             lone_config=alone if launch.run is None else None,
             config=alone.path if alone is not None and takes_all_from_config(launch) else "",
+            in_program=self._in_program(launch, size),
         )
         started = started._replace(values=sources)
         return values.document(self.display, self.text, started)
@@ -281,6 +282,14 @@ class _Reader:
         launch = ScriptLaunch(launched, entry, definitions, format_name, invocation, files)
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, format_name) is not None)
         return None if leaves and config(launch) is None else launch
+
+    def _in_program(self, launch: ScriptLaunch, size: World) -> Callable[[], Document | None] | None:
+        """What makes the document of the values in the code of a program that was followed."""
+        if launch.run is None or launch.path is None:
+            return None
+        line = command_line(launch.command, launch.invocation.variables, size)
+        written = {path: shown(text) for path, text in launch.invocation.files.items()}
+        return cache(partial(self.repository.as_python, launch.path, line, written))
 
     def _is_beyond(self, entry: str, line: CommandLine) -> bool:
         """Whether MOST_FOLLOWED is reached and this program was followed already, so that it is not followed again."""

@@ -154,6 +154,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         loads_model=not isinstance(model, Known),
         quantized_preparation=_preparation(model is not None and is_prepared(calls, model), text),
         frozen=frozen,
+        gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),
         keeps_logits=_keeps_logits(trainer, arguments),
         texts_per_sample=texts,
         compares_texts=compares,
