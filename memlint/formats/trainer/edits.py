@@ -114,7 +114,7 @@ def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any
 
 def _method_consequences(run: Run, wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """What follows from a change of the method: with adapters the base model is the reference; 4 bits are
-    bitsandbytes', and Unsloth's are NF4 with its scales in 8 bits (unsloth 2026.8 models/llama.py, from_pretrained)."""
+    bitsandbytes', and Unsloth's are NF4 with its scales in 8 bits (unsloth 2026.10.9 models/llama.py:4017)."""
     follows = []
     if wanted.get("method.kind") == "lora" and wanted.get("method.reference_model") == "shared":
         follows.append("method.reference_model")
