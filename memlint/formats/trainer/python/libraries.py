@@ -357,19 +357,31 @@ def _dtype_of_model(said: Mapping[str, Value]) -> dict[str, Value]:
 
 def _parsed_file(reader: Reader, given: Call) -> Value | None:
     """`parser.parse_yaml_file(path)`, `parser.parse_json_file(path)`."""
-    if not isinstance(given.owner, Made) or not given.owner.last.endswith("Parser") or not given.owner.positional:
-        return None
-    read = load(reader, given)
-    if not isinstance(read, Table):
+    return _from_values(reader, given, load(reader, given)) if _is_parser(given.owner) else None
+
+
+def _parsed_values(reader: Reader, given: Call) -> Value | None:
+    """`parser.parse_dict(values)`: what the two functions above call with a file's values (transformers 5.23.0
+    hf_argparser.py:358)."""
+    (values,) = given.positional[:1] or (given.named.get("args"),)
+    return _from_values(reader, given, values) if _is_parser(given.owner) else None
+
+
+def _is_parser(owner: Value | None) -> bool:
+    return isinstance(owner, Made) and owner.last.endswith("Parser") and bool(owner.positional)
+
+
+def _from_values(reader: Reader, given: Call, read: Value | None) -> Value | None:
+    """The parser's argument classes, filled from a table; it looks at no flag."""
+    if not isinstance(read, Table) or not isinstance(given.owner, Made):
         return None
     values = {str(key): value for key, value in read.values.items()}
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    found = []
-    for one in classes:
-        wanted = {key: value for key, value in values.items() if not isinstance(one, Class) or key in one.types}
-        found.append(_defaults(reader, one, given, wanted))
-    return Items(found, given.source)
+    return Items(
+        [_defaults(reader, one, given, _of_class(one, classes, values), read.is_open) for one in classes],
+        given.source,
+    )
 
 
 # trl 1.16.0 trainer/model_config.py: ModelConfig's defaults, by the argument of LoraConfig.
@@ -525,6 +537,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
+    ".parse_dict": _parsed_values,
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
     **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
     # Accelerators of other kinds than the cards that memlint knows.
