@@ -122,6 +122,11 @@ def _engine(reader: Reader, given: Call) -> Value:
 TRAINS = "trains"  # the name of what is observed where a trainer's `train` is called; `base`: the trainer
 
 
+def _broadcast(reader: Reader, given: Call) -> Value | None:
+    """What all processes then have: the list of the first (accelerate 1.15.0 utils/operations.py)."""
+    return given.positional[0] if given.positional else None
+
+
 def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
@@ -513,6 +518,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".prepare", ".prepare_model"), _prepare),
     "peft.set_peft_model_state_dict": _same,  # loads weights into its first argument, which old releases give back
     "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
+    "accelerate.utils.broadcast_object_list": _broadcast,
     **dict.fromkeys((".cuda", ".compile", ".for_training", ".for_inference"), _same),
     **dict.fromkeys((".train", ".eval"), _mode),
     ".requires_grad_": _frozen,
