@@ -37,7 +37,9 @@ def load(reader: Reader, given: Call) -> Value:
     """`yaml.safe_load(stream)`, `json.load(stream)`, `OmegaConf.load(path)` and their relatives."""
     (stream,) = given.positional[:1] or (Undetermined("nothing"),)
     path = _path(stream)
-    if path is not None and (path.lstrip()[:1] in ("{", "[") or (isinstance(stream, Known) and _takes_text(given.name))):
+    if path is not None and (
+        path.lstrip()[:1] in ("{", "[") or (isinstance(stream, Known) and _takes_text(given.name))
+    ):
         return reader.made(_of_text(path, given.source))  # type: ignore[no-any-return]
     if path is None:
         return Table({}, given.source, is_open=True)

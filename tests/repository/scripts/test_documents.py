@@ -1370,3 +1370,31 @@ def test_a_program_that_parses_a_table_made_of_its_config(config: str, batch: in
     found = one(script, "job/run.sh", {"job/config.yaml": OWN_CONFIG, "job/train.py": READS_OWN_CONFIG}).value
     assert (found["model_name_or_path"], found["lora_r"]) == ("Qwen/Qwen2.5-7B", 64)
     assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (batch, 4)
+
+
+HYDRA_PROGRAM = """\
+import hydra
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+@hydra.main(version_base=None, config_path="configs", config_name="train")
+def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg.model.path)
+    Trainer(model=model, args=TrainingArguments(**cfg.trainer.args)).train()
+
+main()
+"""
+HYDRA_CONFIG = "model: {path: Qwen/Qwen2.5-0.5B}\ntrainer: {args: {output_dir: out, per_device_train_batch_size: 8}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "batches"),
+    [
+        ("trainer.args.per_device_train_batch_size=2 logs=saves/a.json", [2]),
+        ("trainer.args.per_device_train_batch_size=2 --cfg job --resolve", []),
+        ("-c all", []),
+    ],
+)
+def test_words_of_a_hydra_program(words: str, batches: list[int]) -> None:
+    """A value that ends like a file names none to read; `--cfg` shows the configuration instead of training."""
+    found = documents(f"python train.py {words}", files={"train.py": HYDRA_PROGRAM, "configs/train.yaml": HYDRA_CONFIG})
+    assert [one.value["per_device_train_batch_size"] for one in found] == batches

@@ -122,6 +122,16 @@ def _engine(reader: Reader, given: Call) -> Value:
 TRAINS = "trains"  # the name of what is observed where a trainer's `train` is called; `base`: the trainer
 
 
+def _device(reader: Reader, given: Call) -> Value | None:
+    """`torch.device("cuda", 0)`: its `type` is the part of the name before the number."""
+    (name,) = given.positional[:1] or (None,)
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        return None
+    made = Made(given.name, given.positional, given.named, given.source)
+    made.attributes["type"] = Known(name.value.partition(":")[0], given.source)
+    return made
+
+
 def _broadcast(reader: Reader, given: Call) -> Value | None:
     """What all processes then have: the list of the first (accelerate 1.15.0 utils/operations.py)."""
     return given.positional[0] if given.positional else None
@@ -324,7 +334,7 @@ def _defaults(
     elif isinstance(of, External):
         said = values or {}
         if of.last == "ModelConfig" and not is_open:
-            said = {"attn_implementation": Known(None), **_dtype_of_model(said), **said}
+            said = {**_OF_MODEL_CONFIG, **_dtype_of_model(said), **said}
         made = Made(of.name, (), said, given.source, is_open=is_open)
         if of.last == "ModelConfig":
             made.attributes[FLAGS] = Items([Known(name) for name in sorted(values or {})])
@@ -346,6 +356,13 @@ def _why_open(reader: Reader, name: str) -> str:
 
 # What transformers' own arguments have where no flag says it (5.23 training_args.py). TRL's classes differ by release.
 _FALSE = ("bf16", "fp16")
+
+
+# What ModelConfig says where no flag does, alike in all releases (trl 0.8.6 and 1.16.0 trainer/model_config.py).
+_OF_MODEL_CONFIG: Mapping[str, Value] = {
+    "attn_implementation": Known(None),
+    **dict.fromkeys(("load_in_4bit", "load_in_8bit", "use_peft"), Known(False)),
+}
 
 
 def _is_of_transformers(of: Class) -> bool:
@@ -562,6 +579,7 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     "torch.cuda.is_bf16_supported": _half_precision_of_torch,
     **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
+    "torch.device": _device,
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,
     ".get_device_properties": _properties,
