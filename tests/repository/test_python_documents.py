@@ -1072,8 +1072,8 @@ def test_model_config_asks_for_no_quantization_unless_said() -> None:
         "from transformers import AutoModelForCausalLM, BitsAndBytesConfig\n"
         "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n"
         "model_args, args = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
-        "quantization = BitsAndBytesConfig(load_in_4bit=True) if model_args.load_in_4bit else None\n"
-        "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, quantization_config=quantization)\n"
+        "bits = BitsAndBytesConfig(load_in_4bit=True) if model_args.load_in_4bit else None\n"
+        "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, quantization_config=bits)\n"
         "SFTTrainer(model=model, args=args).train()\n"
     )
     command = "python train.py --model_name_or_path Qwen/Qwen2.5-0.5B --output_dir out --learning_rate 1e-5"

@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -155,10 +156,10 @@ _SHOWN_BY_HYDRA = frozenset({"job", "hydra", "all"})
 
 
 def _only_prints(launched: LaunchCommand) -> bool:
-    """Whether the command only prints help (`llamafactory-cli train -h`), or its configuration: Hydra's `--cfg job` does
-    so "instead of running" (1.3.2 _internal/utils.py, get_args_parser)."""
+    """Whether the command only prints help (`llamafactory-cli train -h`), or its configuration: with `--cfg job`, Hydra
+    does so "instead of running" (1.3.2 _internal/utils.py, get_args_parser)."""
     words = [word.text for word in launched.arguments]
-    shows = (one in ("--cfg", "-c") and after in _SHOWN_BY_HYDRA for one, after in zip(words, words[1:]))
+    shows = (one in ("--cfg", "-c") and after in _SHOWN_BY_HYDRA for one, after in pairwise(words))
     return words in (["-h"], ["--help"]) or any(shows)
 
 
