@@ -6,7 +6,6 @@ The commands of a page are parsed only when a config that it may name is looked 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -30,7 +29,6 @@ from memlint.repository.launch.pages import (
 from memlint.source.document import Document
 
 if TYPE_CHECKING:
-    from memlint.repository.launch.parse import Command
     from memlint.repository.launch.starts import ProgramStart
 
 MOST_STARTS = 200  # commands of one page
