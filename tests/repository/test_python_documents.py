@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from memlint.hardware import find
+from memlint.repository.python import configs
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
 from memlint.run import UNKNOWN, Run
@@ -1081,3 +1082,17 @@ def test_model_config_asks_for_no_quantization_unless_said() -> None:
         workspace = in_memory({"train.py": script, "run.sh": command + flags})
         (run,) = Engine(()).analyse(workspace.documents("run.sh")[0], workspace.context(gpus=1)).runs
         assert (run.model.quantization.bits or 16) == bits
+
+
+def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results of each run, under names of their own."""
+    results = json.dumps({"model": {"name": "a/model"}, "training": {"batch": 4}, "accuracy": 0.5})
+    files = {f"out/{index}.json": results for index in range(3 * configs.MAX_VAIN)}
+    workspace = in_memory({"train.py": OWN, "own.yaml": CONFIG, **files})
+    followed = []
+    follow = configs.documents
+    monkeypatch.setattr(configs, "documents", lambda script, *given: followed.append(script) or follow(script, *given))
+    assert not any(workspace.config_runs(name) for name in files)
+    assert len(followed) == configs.MAX_VAIN
+    (run,) = workspace.config_runs("own.yaml")
+    assert run.value["per_device_train_batch_size"] == 64
