@@ -14,6 +14,7 @@ from memlint.repository.python import configs
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
 from memlint.run import UNKNOWN, Run
+from memlint.source.document import Document
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
 
@@ -1089,9 +1090,14 @@ def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatc
     results = json.dumps({"model": {"name": "a/model"}, "training": {"batch": 4}, "accuracy": 0.5})
     files = {f"out/{index}.json": results for index in range(3 * configs.MAX_VAIN)}
     workspace = in_memory({"train.py": OWN, "own.yaml": CONFIG, **files})
-    followed = []
+    followed: list[str] = []
     follow = configs.documents
-    monkeypatch.setattr(configs, "documents", lambda script, *given: followed.append(script) or follow(script, *given))
+
+    def noted(script: str, *given: Any) -> tuple[Document, ...]:
+        followed.append(script)
+        return follow(script, *given)
+
+    monkeypatch.setattr(configs, "documents", noted)
     assert not any(workspace.config_runs(name) for name in files)
     assert len(followed) == configs.MAX_VAIN
     (run,) = workspace.config_runs("own.yaml")
