@@ -11,6 +11,7 @@ import pytest
 
 from memlint.hardware import find
 from memlint.repository.python import configs
+from memlint.repository.python import documents as python_documents
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
 from memlint.run import UNKNOWN, Run
@@ -1091,7 +1092,7 @@ def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatc
     files = {f"out/{index}.json": results for index in range(3 * configs.MAX_VAIN)}
     workspace = in_memory({"train.py": OWN, "own.yaml": CONFIG, **files})
     followed: list[str] = []
-    follow = configs.documents
+    follow = python_documents.documents
 
     def noted(script: str, *given: Any) -> tuple[Document, ...]:
         followed.append(script)
