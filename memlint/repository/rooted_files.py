@@ -42,8 +42,8 @@ class RootedFiles:
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
     def at(self, name: str) -> str:
-        """The absolute path of a name relative to the root."""
-        return self._below + name
+        """The absolute path of a name relative to the root; a path below the root is one already."""
+        return name if name.startswith(self._below) else self._below + name
 
     def inner(self, absolute: str) -> str:
         """The name relative to the root of an absolute path; unchanged if it is not below the root."""
@@ -100,11 +100,12 @@ class RootedFiles:
         return data.decode("utf-8", "replace") if len(data) <= MOST_BYTES else None
 
     def config(self, name: str) -> Document | None:
-        """A YAML, JSON or TOML file by its name relative to the root."""
+        """A YAML, JSON or TOML file by its name relative to the root, or by its path below the root, which a script
+        makes of its own place: `$(cd "$(dirname "$0")" && pwd)/config.yaml`."""
         if not name.endswith(_CONFIGS):
             return None
         try:
-            return load(self.tracked_bytes(self.at(name)), name)[0]
+            return load(self.tracked_bytes(self.at(name)), self.inner(name))[0]
         except OSError:
             return None
 

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 
 from memlint.hardware import find
+from memlint.repository.python import configs
+from memlint.repository.python import documents as python_documents
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine, analyse
 from memlint.run import UNKNOWN, Run
+from memlint.source.document import Document
 from tests.commands.running import memlint, write
 from tests.formats.trainer.test_python_runs import SFT
 
@@ -1022,3 +1025,105 @@ def test_a_call_is_not_said_of_the_config_that_its_script_reads(tmp_path: Path) 
     found = checked(tmp_path, "main.py", "a.yaml")
     assert [run["path"] for run in found["runs"]] == ["a.yaml"]
     assert not [one for one in found["findings"] if "tokenizer" in one["message"]]
+
+
+def values_of(script: str, path: str = "train.py", **files: str) -> dict[str, Any]:
+    """The keys of the one run of a script. `files`: others, with `_` for `/` in their names."""
+    others = {f"{name.replace('_', '/')}.py": text for name, text in files.items()}
+    (document,) = in_memory({path: script, **others}).documents(path)
+    return dict(document.value)
+
+
+TRAINS = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+MODEL = "model = AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-0.5B')\n"
+ARGUMENTS = "args = TrainingArguments('out', per_device_train_batch_size=3)\n"
+OWN_TRAINER = "class Mine(Trainer):\n    pass\n"
+BY_NAME = "KINDS = {}\ndef keep(kind):\n    KINDS[kind.__name__] = kind\n"
+BY_DECORATOR = (
+    "class Registry:\n    def __init__(self):\n        self.kinds = {}\n    def register(self, name):\n"
+    "        def keep(kind):\n            self.kinds[name] = kind\n            return kind\n        return keep\n"
+    "KINDS = Registry()\n"
+)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        BY_NAME + OWN_TRAINER + "keep(Mine)\nmade = KINDS['Mine']\n",
+        "KINDS = {'sft': Trainer}\nmade = KINDS['sft']\n",
+        BY_DECORATOR + "@KINDS.register('mine')\n" + OWN_TRAINER + "made = KINDS.kinds['mine']\n",
+        BY_DECORATOR + OWN_TRAINER + "@KINDS.register('f')\ndef f(**given):\n    return Mine(**given)\n"
+        "made = KINDS.kinds['f']\n",
+    ],
+    ids=["by name", "a table", "by a decorator", "a function"],
+)
+def test_a_registry_gives_back_what_was_kept_in_it(script: str) -> None:
+    found = values_of(TRAINS + MODEL + ARGUMENTS + script + "made(model=model, args=args).train()\n")
+    assert (found["model_name_or_path"], found["per_device_train_batch_size"]) == ("Qwen/Qwen2.5-0.5B", 3)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sys.path.append('own')",
+        "sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'own'))",
+        "sys.path.append(Path('own').absolute().__str__())",
+    ],
+)
+def test_modules_are_imported_from_the_folders_of_sys_path(line: str) -> None:
+    script = f"import sys\nfrom pathlib import Path\n{line}\nfrom kinds import OwnTrainer\n{TRAINS}{MODEL}{ARGUMENTS}"
+    script += "OwnTrainer(model=model, args=args).train()\n"
+    found = values_of(script, "scripts/train.py", own_kinds=TRAINS + "class OwnTrainer(Trainer):\n    pass\n")
+    assert found["per_device_train_batch_size"] == 3
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("torch.bfloat16 == 'auto'", False),
+        ("torch.half == torch.float16", True),
+        ("torch.float32 != torch.bfloat16", True),
+        ("torch.device('cuda:0').type == 'cuda'", True),
+        ("broadcast_object_list([{'a': 1}])[0]['a'] == 1", True),
+    ],
+)
+def test_what_a_condition_says_of_torchs_own(condition: str, holds: bool) -> None:
+    script = f"import torch\nfrom accelerate.utils import broadcast_object_list\n{TRAINS}{MODEL}"
+    script += f"args = TrainingArguments('out', per_device_train_batch_size=3 if {condition} else 5)\n"
+    script += "Trainer(model=model, args=args).train()\n"
+    assert values_of(script)["per_device_train_batch_size"] == (3 if holds else 5)
+
+
+def test_model_config_asks_for_no_quantization_unless_said() -> None:
+    script = (
+        "from transformers import AutoModelForCausalLM, BitsAndBytesConfig\n"
+        "from trl import ModelConfig, SFTConfig, SFTTrainer, TrlParser\n"
+        "model_args, args = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+        "bits = BitsAndBytesConfig(load_in_4bit=True) if model_args.load_in_4bit else None\n"
+        "model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path, quantization_config=bits)\n"
+        "SFTTrainer(model=model, args=args).train()\n"
+    )
+    command = "python train.py --model_name_or_path Qwen/Qwen2.5-0.5B --output_dir out --learning_rate 1e-5"
+    for flags, bits in (("", 16), (" --load_in_4bit", 4)):
+        workspace = in_memory({"train.py": script, "run.sh": command + flags})
+        (run,) = Engine(()).analyse(workspace.documents("run.sh")[0], workspace.context(gpus=1)).runs
+        assert (run.model.quantization.bits or 16) == bits
+
+
+def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results of each run, under names of their own."""
+    results = json.dumps({"model": {"name": "a/model"}, "training": {"batch": 4}, "accuracy": 0.5})
+    files = {f"out/{index}.json": results for index in range(3 * configs.MAX_VAIN)}
+    workspace = in_memory({"train.py": OWN, "own.yaml": CONFIG, **files})
+    followed: list[str] = []
+    follow = python_documents.documents
+
+    def noted(script: str, *given: Any) -> tuple[Document, ...]:
+        followed.append(script)
+        return follow(script, *given)
+
+    monkeypatch.setattr(configs, "documents", noted)
+    assert not any(workspace.config_runs(name) for name in files)
+    assert len(followed) == configs.MAX_VAIN
+    (run,) = workspace.config_runs("own.yaml")
+    assert run.value["per_device_train_batch_size"] == 64

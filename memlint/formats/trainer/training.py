@@ -397,28 +397,38 @@ def _read_sequences(fields: Fields, config: TrainerConfig) -> None:
 
 def read_length(fields: Fields, config: TrainerConfig) -> None:
     """The first of the keys that holds a length; the keys of scripts, which were read before, come after TRL's."""
+    whole = next(_whole_lengths(config), None)
+    if whole is not None:
+        key, length = whole
+        fields.put("sequence.length", length, config.section.origin(key))
+        return
     given = [key for key in config.spellings("max_length") if key in config.section.value]
-    for key in given:
-        length = as_int(config.section.value[key])
-        if length is not None and length > 0:
-            fields.put("sequence.length", length, config.section.origin(key))
-            return
     if "sequence.length" not in fields.values:
         scripts = [key for key in config.spellings("max_source_length") if key in config.section.value]
         _read_default_length(fields, config, bool(given or scripts))
 
 
+def _whole_lengths(config: TrainerConfig) -> Iterator[tuple[str, int]]:
+    """The keys of TRL that hold the length of a whole sequence."""
+    for key in config.spellings("max_length"):
+        length = as_int(config.section.value.get(key))
+        if length is not None and length > 0:
+            yield key, length
+
+
 def read_two_lengths(fields: Fields, config: TrainerConfig) -> None:
     """`max_source_length` and `max_target_length`: what the encoder reads and the decoder writes (transformers 5.23
-    examples/pytorch/summarization/run_summarization.py). A decoder alone reads both in one sequence."""
+    examples/pytorch/summarization/run_summarization.py). A decoder alone reads both in one sequence, unless its trainer
+    gets the length of the whole: `DPOConfig(max_length=args.max_source_length + args.max_target_length)`."""
     key, architecture = "max_target_length", config.architecture
     target, source = as_int(config.section.value.get(key)), fields.get("sequence.length")
     if key not in config.section.value:
         return
+    has_whole = next(_whole_lengths(config), None) is not None
     if architecture is None or not architecture.encoder_decoder:
         if config.section.document.syntax == "python":
             fields.unknown("sequence.length", "several lengths are tokenized to")
-        elif target and isinstance(source, int) and architecture is not None:
+        elif target and isinstance(source, int) and architecture is not None and not has_whole:
             fields.infer("sequence.length", source + target, f"max_source_length + {key}")
         return
     fields.put("sequence.source_length", source, fields.origins["sequence.length"])

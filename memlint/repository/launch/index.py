@@ -6,7 +6,6 @@ The commands of a page are parsed only when a config that it may name is looked 
 from __future__ import annotations
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -30,7 +29,6 @@ from memlint.repository.launch.pages import (
 from memlint.source.document import Document
 
 if TYPE_CHECKING:
-    from memlint.repository.launch.parse import Command
     from memlint.repository.launch.starts import ProgramStart
 
 MOST_STARTS = 200  # commands of one page
@@ -63,7 +61,6 @@ class LaunchIndex:
         self._others: dict[str, bytes] | None = None
         self._naming = lru_cache(MOST_KEPT)(lambda name: tuple(self.pages_with(name)))
         self._on_pages = lru_cache(MOST_KEPT)(self._launches_on_pages)
-        self._of_script = lru_cache(MOST_KEPT)(self._script_commands)  # asked for launches, and for starts
         self._files: tuple[str, ...] | None = None
         self._used: Mapping[str, int] | None = None
         self._ends: frozenset[str] | None = None  # of the tracked files: see `_ends`
@@ -105,11 +102,7 @@ class LaunchIndex:
 
     def _starts_in(self, page: str) -> Sequence[ProgramStart]:
         if page not in self._starts:
-            from memlint.repository.launch.starts import COMMAND, starts_among  # where a script has a command line
-
-            text = self._texts[page].decode("utf-8", "replace")
-            found = starts_among(self._commands(page, text, COMMAND), page, text, self._names)
-            self._starts[page] = tuple(islice(found, MOST_STARTS))
+            self._read_page(page, of_starts=True)
         return self._starts[page]
 
     def _starts_in_own(self, name: str, said: Callable[[], str]) -> Sequence[ProgramStart]:
@@ -182,25 +175,25 @@ class LaunchIndex:
     def _launches_in(self, page: str) -> Mapping[str, Sequence[Launch]]:
         """Config -> the commands in a page that launch it."""
         if page not in self._by_page:
-            from memlint.repository.launch.parse import launches_among  # where a page names a config
-
-            text = self._texts[page].decode("utf-8", "replace")
-            by_config: dict[str, list[Launch]] = {}
-            for config, launch in launches_among(self._commands(page, text), page, text, self._names):
-                by_config.setdefault(config, []).append(launch)
-            self._by_page[page] = by_config
+            self._read_page(page, of_starts=False)
         return self._by_page[page]
 
-    def _commands(self, page: str, text: str, start: re.Pattern[str] | None = None) -> Iterable[Command]:
-        """The programs that a page's commands start. `start`: as for `parse.commands`; a script needs none."""
-        from memlint.repository.launch.parse import commands
+    def _read_page(self, page: str, of_starts: bool) -> None:
+        """Reads the starts of programs in a page, or its launches of configs. To follow a script takes longest: it is
+        read for both at once. In any other page each has its own beginnings of commands."""
+        from memlint.repository.launch.parse import commands, launches_among  # where a page names a config
+        from memlint.repository.launch.starts import COMMAND, starts_among  # where a script has a command line
 
-        return self._of_script(page, text) if is_script(page) else commands(page, text, self._names, self._text, start)
-
-    def _script_commands(self, page: str, text: str) -> tuple[Command, ...]:
-        from memlint.repository.launch.parse import commands
-
-        return tuple(commands(page, text, self._names, self._text))
+        text = self._texts[page].decode("utf-8", "replace")
+        start = COMMAND if of_starts and not is_script(page) else None
+        found = tuple(commands(page, text, self._names, self._text, start))
+        if of_starts or is_script(page):
+            self._starts[page] = tuple(islice(starts_among(found, page, text, self._names), MOST_STARTS))
+        if not of_starts or is_script(page):
+            by_config: dict[str, list[Launch]] = {}
+            for config, launch in launches_among(found, page, text, self._names):
+                by_config.setdefault(config, []).append(launch)
+            self._by_page[page] = by_config
 
 
 def _ends(path: str) -> tuple[str, ...]:

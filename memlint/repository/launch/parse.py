@@ -24,6 +24,7 @@ from memlint.repository.launch.snippets import COMMAND, snippets
 from memlint.repository.scripts.commands import LAUNCHER_WORDS, LaunchCommand, options, overrides
 from memlint.repository.scripts.commands import command as launch_command
 from memlint.repository.scripts.embedded import commands_in_yaml, holds_recipes, recipes
+from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.slurm import Job, job
 from memlint.repository.scripts.values import value_of
 from memlint.repository.scripts.world import UNKNOWN, visible_devices, world
@@ -137,7 +138,8 @@ def _surroundings(name: str, tracked: TrackedNames, read: Read, asked: Job | Non
         return posixpath.join(tracked.root, found) if found is not None else None
 
     variables = asked.variables if asked is not None else {}
-    return Surroundings(lambda path: read(posixpath.relpath(path, tracked.root)), find, variables)
+    telling = TELLING if asked is None else None  # a job's card is that of all scripts that it runs
+    return Surroundings(lambda path: read(posixpath.relpath(path, tracked.root)), find, variables, telling=telling)
 
 
 def _above(folder: str) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ MAX_TEXTS = 256  # texts of modules that are cached between configs
 MAX_LETTERS = 131_072  # characters of a config; a longer file is data
 MAX_READERS = 4  # scripts that read one file and are compared in messages
 MIN_KEYS = 2  # values of a run that must come from the file
-MAX_VAIN = 4  # files of one name, such as each run's `results.json`, that a script takes no values of
+MAX_VAIN = 4  # files alike, such as each run's `results.json`, that a script takes no values of
 # A quick test of the file: keys that training configs have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
 _TRAINING_KEY = re.compile(
@@ -54,7 +54,8 @@ class ConfigIndex:
         self._words: frozenset[str] | None = None
         # (script, suffix) -> the files that it always loads, for a script that ignores the file on its command line.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
-        self._vain: Counter[tuple[str, str]] = Counter()  # (script, name of a file) -> files that gave it no run
+        # (script, a file's name, or the keys at its top) -> files that gave it no run
+        self._vain: Counter[tuple[str, str | frozenset[str]]] = Counter()
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The runs that a script makes from the config at `path` (below the root); () if no script does."""
@@ -102,6 +103,11 @@ class ConfigIndex:
         own = posixpath.join(posixpath.dirname(path), posixpath.basename(script).removesuffix(".py") + suffix)
         return own != path and self._repository.document(own) is not None
 
+    def _kinds(self, path: str) -> tuple[str | frozenset[str], ...]:
+        """What files alike have in common: their name, or the keys at their top."""
+        keys = self._keys(path)
+        return (posixpath.basename(path), keys) if keys else (posixpath.basename(path),)
+
     def _keys(self, path: str) -> frozenset[str]:
         """The keys at the top of a configuration file."""
         file = self._repository.document(path)
@@ -122,7 +128,7 @@ class ConfigIndex:
                 runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
                 yield FileReading(script, runs, _values_here(own[0]))
             else:
-                self._vain[script, posixpath.basename(path)] += 1
+                self._vain.update((script, kind) for kind in self._kinds(path))
 
     def _with_notes(self, path: str, readings: Sequence[FileReading], is_told: bool) -> tuple[Document, ...]:
         """The runs of the chosen reading, with messages about other readings and about unread keys."""
@@ -153,7 +159,7 @@ class ConfigIndex:
         key = script, posixpath.splitext(path)[1]
         if path not in self._only_loads.get(key, (path,)):
             return ()
-        if key not in self._only_loads and self._vain[script, posixpath.basename(path)] >= MAX_VAIN:
+        if key not in self._only_loads and any(self._vain[script, kind] >= MAX_VAIN for kind in self._kinds(path)):
             return ()
         loaded: set[str] = set()
 

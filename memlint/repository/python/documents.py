@@ -53,8 +53,10 @@ if TYPE_CHECKING:
     from memlint.repository.launch.starts import ProgramStart
 
 SUFFIXES = (".py", ".ipynb")
-# A quick test: a file that makes no trainer, and no class of one, is not parsed.
-_TRAINER = re.compile(r"\b\w*Trainer\w*\s*\(|\bclass \w+\([^)\n]*Trainer")
+# A quick test: a file that makes no trainer, no class of one, and no other name for one is not parsed.
+_TRAINER = re.compile(
+    r"\b\w*Trainer\w*\s*\(|\bclass \w+\([^)\n]*Trainer|(?:[^=]=|[\"']\s*:)\s*(?:\w+\.)*\w*Trainer(?:\s*[,}\n]|\s+if\b)"
+)
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _MODEL_LOADED = re.compile(

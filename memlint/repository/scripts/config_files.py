@@ -29,7 +29,7 @@ def config_word(command: LaunchCommand, format_name: str) -> Word | None:
             return first
         return option_file(named) if format_name == "swift" else None
     found = [one.values[0] for one in named if one.name in CONFIG_OPTIONS and one.values]
-    files = [one for one in others if one.text.endswith((".yaml", ".yml", ".json"))]
+    files = [one for one in others if one.text.endswith((".yaml", ".yml", ".json")) and "=" not in one.text]
     return next(iter([*found[-1:], *files]), None)
 
 

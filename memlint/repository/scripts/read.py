@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterable
 from functools import cache, partial
+from itertools import pairwise
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -151,9 +152,15 @@ def _start_folder(path: str, text: str, repository: Repository) -> str:
     return max(reversed(folders), key=named)
 
 
-def _asks_for_help(launched: LaunchCommand) -> bool:
-    """Whether the command only prints help: `llamafactory-cli train -h`."""
-    return [word.text for word in launched.arguments] in (["-h"], ["--help"])
+_SHOWN_BY_HYDRA = frozenset({"job", "hydra", "all"})
+
+
+def _only_prints(launched: LaunchCommand) -> bool:
+    """Whether the command only prints help (`llamafactory-cli train -h`), or its configuration: with `--cfg job`, Hydra
+    does so "instead of running" (1.3.2 _internal/utils.py, get_args_parser)."""
+    words = [word.text for word in launched.arguments]
+    shows = (one in ("--cfg", "-c") and after in _SHOWN_BY_HYDRA for one, after in pairwise(words))
+    return words in (["-h"], ["--help"]) or any(shows)
 
 
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
@@ -231,7 +238,7 @@ class _Reader:
     def document(self, invocation: Invocation) -> Document | None:
         """The arguments of the program that is started; None if it trains nothing, or nobody says what."""
         launched = command(invocation.words, self.repository.installed)
-        if launched is None or launched.program is None or _asks_for_help(launched):
+        if launched is None or launched.program is None or _only_prints(launched):
             return None
         files = NamedFiles(self.repository, self.path, invocation.folder, dict(invocation.files))
         size = world(launched, invocation.variables, invocation.wrappers, self.job, files.text)

@@ -37,7 +37,9 @@ def load(reader: Reader, given: Call) -> Value:
     """`yaml.safe_load(stream)`, `json.load(stream)`, `OmegaConf.load(path)` and their relatives."""
     (stream,) = given.positional[:1] or (Undetermined("nothing"),)
     path = _path(stream)
-    if path is not None and path.lstrip()[:1] in ("{", "["):
+    if path is not None and (
+        path.lstrip()[:1] in ("{", "[") or (isinstance(stream, Known) and _takes_text(given.name))
+    ):
         return reader.made(_of_text(path, given.source))  # type: ignore[no-any-return]
     if path is None:
         return Table({}, given.source, is_open=True)
@@ -57,6 +59,12 @@ def _of_text(text: str, source: ValueSource) -> Value:
     if any(problem.fatal for problem in document.problems):
         return Undetermined("a text that cannot be read", source)
     return value_of_plain(document.value, source)
+
+
+def _takes_text(name: str) -> bool:
+    """Whether a text is read itself, and no file of that name: PyYAML 6.0.3 reader.py, Reader; json and tomllib
+    likewise."""
+    return name.endswith((".loads", "safe_load", "full_load", "yaml.load"))
 
 
 def _path(stream: Value) -> str | None:

@@ -37,6 +37,8 @@ _TENSORS = ("weight", "bias")
 
 def attribute(owner: Value, name: str) -> Value:
     """`owner.name`."""
+    if name == "__name__":
+        return _own_name(owner)
     if isinstance(owner, External):
         return External(f"{owner.name}.{name}", owner.of)
     if isinstance(owner, Either):
@@ -52,6 +54,17 @@ def attribute(owner: Value, name: str) -> Value:
     if isinstance(owner, Known):
         return _of_scalar(owner, name)
     return Undetermined(f"`.{name}` of something unknown") if not isinstance(owner, Undetermined) else owner
+
+
+def _own_name(owner: Value) -> Value:
+    """`TrainerOfMine.__name__`, under which a registry keeps a class."""
+    if isinstance(owner, Class):
+        return Known(owner.name)
+    if isinstance(owner, PythonFunction) and not isinstance(owner.node, ast.Lambda):
+        return Known(owner.node.name)
+    if isinstance(owner, External) and owner.of is None:
+        return Known(owner.last)
+    return Undetermined("the name of something unknown") if not isinstance(owner, Undetermined) else owner
 
 
 def _of_table(owner: Table, name: str) -> Value:

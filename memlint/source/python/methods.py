@@ -14,7 +14,7 @@ from memlint.source.python.values import Class, Instance, Items, Known, Made, Ta
 def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None:
     """The value of `owner.name(...)` if `owner` is a scalar, a list or a dictionary; None for any other owner."""
     if isinstance(owner, Known) and isinstance(owner.value, str):
-        if name in ("resolve", "absolute", "expanduser", "as_posix"):  # a path
+        if name in ("resolve", "absolute", "expanduser", "as_posix", "__str__"):  # a path
             return owner
         if name in ("exists", "is_file"):
             return is_there(reader, owner, given)

@@ -65,11 +65,20 @@ def _of_library(reader: Reader, name: str) -> External:
 def _find(reader: Reader, name: str, level: int, from_path: str) -> SourceText | None:
     if (not level and name.partition(".")[0] in _INSTALLED) or len(reader.modules) >= MAX_MODULES:
         return None
-    for path in module_paths("." * level + name, from_path):
+    paths = module_paths("." * level + name, from_path)
+    for path in paths if level else (*paths, *_added_paths(reader, name)):
         found = reader.module_at(path)
         if found is not None:
             return found
     return None
+
+
+def _added_paths(reader: Reader, name: str) -> Iterator[str]:
+    """The paths of a module in the folders that the script adds to `sys.path`: from the root, as `__file__` is given,
+    or from the script's folder."""
+    for folder in reader.import_folders:
+        for base in ("", posixpath.dirname(reader.script)):
+            yield from _files(posixpath.normpath(posixpath.join(base, folder)), name.replace(".", "/"))
 
 
 def module_paths(name: str, from_path: str) -> Iterator[str]:

@@ -158,8 +158,8 @@ def compare(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
     try:
         one, other = plain(left), plain(right)
     except ValueError:
-        known = _beside_least(kind, left, right)
-        return _contains(kind, left, right) if known is None else known
+        answers = (one(kind, left, right) for one in (_beside_least, _beside_dtype, _contains))
+        return next((one for one in answers if one is not None), None)
     try:
         return bool(_COMPARISONS[type(kind)](one, other))
     except TypeError:
@@ -196,6 +196,23 @@ def _beside_least(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
         return answer if decides(_each(left, _least), _each(right, _known)) else None
     except (TypeError, ValueError):
         return None
+
+
+# Data types of torch, by the names that they have there.
+_DTYPES = {f"torch.{name}": name for name in ("bfloat16", "float16", "float32", "float64", "uint8", "int8")}
+_DTYPES |= {"torch.half": "float16", "torch.float": "float32", "torch.double": "float64"}
+
+
+def _beside_dtype(kind: ast.cmpop, left: Value, right: Value) -> bool | None:
+    """A data type of torch beside another, or beside what is none: `dtype == "auto"`."""
+    if not isinstance(kind, (ast.Eq, ast.NotEq)):
+        return None
+    one, other = (_DTYPES.get(side.name) if isinstance(side, External) else None for side in (left, right))
+    if one is None and other is None:
+        return None
+    if (one is None and not isinstance(left, Known)) or (other is None and not isinstance(right, Known)):
+        return None
+    return (one == other) == isinstance(kind, ast.Eq)
 
 
 def _each(value: Value, read: Callable[[Value], Any]) -> Any:

@@ -170,6 +170,7 @@ class Reader:
         self.followed: set[int] = set()  # functions that were followed, by the `id` of their nodes
         self.modules: dict[str, Scope] = {}  # path -> its names
         self.imported: set[str] = set()  # libraries: packages that are not the repository's
+        self.import_folders: list[str] = []  # that the script adds to `sys.path`
         self._doubts: list[str] = []
         self._fresh: list[dict[int, object]] = []  # for each enclosing `doubt`: the objects that were made in it
         self._changes: list[Changes] = []  # for each enclosing `doubt`: what was set in it

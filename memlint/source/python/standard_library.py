@@ -366,7 +366,16 @@ def _words(command: CommandLine) -> Iterator[Value]:
         yield from words
 
 
+def _add_import_folder(reader: Reader, given: Call) -> Value:
+    """`sys.path.append(folder)`, `sys.path.insert(0, folder)`: modules are imported from there as well."""
+    folder = given.positional[-1] if given.positional else None
+    if isinstance(folder, Known) and isinstance(folder.value, str):
+        reader.import_folders.append(folder.value)
+    return Known(None, given.source)
+
+
 LIBRARIES: Mapping[str, Library] = {
+    **dict.fromkeys(("sys.path.append", "sys.path.insert"), _add_import_folder),
     "os.path.join": _join,
     "os.path.dirname": _path_of(posixpath.dirname),
     "os.path.basename": _path_of(posixpath.basename),

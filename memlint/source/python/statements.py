@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memlint.source.python import modules, operations
-from memlint.source.python.calls import arguments
+from memlint.source.python.calls import apply, arguments
 from memlint.source.python.classes import define
 from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
-from memlint.source.python.reader import UNKNOWN_ROUNDS, Frame, Reader
+from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader
 from memlint.source.python.rounds import observe_rounds
 from memlint.source.python.values import (
     External,
@@ -22,6 +22,7 @@ from memlint.source.python.values import (
     Scope,
     Undetermined,
     Value,
+    ValueSource,
     either,
 )
 
@@ -188,6 +189,9 @@ def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Fram
     """The result of applying a decorator: that of a known library (`@hydra.main(...)`), else the function itself."""
     call = decorator if isinstance(decorator, ast.Call) else None
     target = evaluate(reader, call.func if call else decorator, frame)
+    if isinstance(target, PythonFunction):
+        _register(reader, decorator, target, function, frame)
+        return function
     known = reader.library(f"@{target.name}") if isinstance(target, External) else None
     if known is None:
         return function
@@ -195,8 +199,22 @@ def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Fram
     return function if given is None else known(reader, given._replace(owner=function)) or function
 
 
+def _register(reader: Reader, decorator: ast.expr, target: Value, decorated: Value, frame: Frame) -> None:
+    """Follows a decorator of the repository, as it may keep what it decorates: `@register_trainer("dpo")`."""
+    if isinstance(decorator, ast.Call):
+        target = apply(reader, target, arguments(reader, decorator, frame))
+    if isinstance(target, PythonFunction):
+        source = ValueSource(frame.module.path, frame.module.span(decorator))
+        apply(reader, target, Call("", (decorated,), {}, source))
+
+
 def _define_class(reader: Reader, node: ast.ClassDef, frame: Frame) -> str:
-    frame.scope.names[node.name] = define(reader, node, frame)
+    found = define(reader, node, frame)
+    frame.scope.names[node.name] = found
+    for decorator in reversed(node.decorator_list):
+        target = evaluate(reader, decorator.func if isinstance(decorator, ast.Call) else decorator, frame)
+        if isinstance(target, PythonFunction):
+            _register(reader, decorator, target, found, frame)
     return GOES_ON
 
 

@@ -43,6 +43,13 @@ def test_the_two_lengths_of_a_file() -> None:
     assert (of_a_decoder.source_length, of_a_decoder.length) == (0, 512 + 64)
 
 
+def test_the_length_of_the_whole_counts_beside_two_lengths() -> None:
+    """`DPOConfig(max_length=args.max_source_length + args.max_target_length)`."""
+    text = "model_name_or_path: Qwen/Qwen2.5-0.5B\noutput_dir: out\nlearning_rate: 1e-4\n"
+    text += "per_device_train_batch_size: 2\nmax_source_length: 512\nmax_target_length: 64\nmax_length: 576\n"
+    assert memlint.estimate(text, path="train.yaml").run.sequence.length == 576
+
+
 def test_a_decoder_that_tokenizes_to_two_lengths_has_neither() -> None:
     script = SUMMARIES.replace("ForSeq2SeqLM", "ForCausalLM")
     run = memlint.estimate(script.format(targets='x["y"], ', model="Qwen/Qwen2.5-0.5B"), path="train.py").run

@@ -1338,3 +1338,86 @@ def test_what_a_file_of_ms_swift_that_is_not_there_says_is_not_known() -> None:
     for field in ("method.rank", "method.kind", "sequence.length", "batch.micro_batch_size"):
         assert get(run, field) is UNKNOWN
         assert "out/a.yaml" in run.origins[field].detail
+
+
+OWN_CONFIG = """\
+model: {path: Qwen/Qwen2.5-7B}
+lora: {rank: 64}
+train: {per_device_train_batch_size: 8, gradient_accumulation_steps: 4, bf16: true}
+"""
+READS_OWN_CONFIG = """\
+import argparse, yaml
+from dataclasses import dataclass, field
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = field(default="gpt2")
+
+@dataclass
+class OwnArguments(TrainingArguments):
+    lora_rank: int = field(default=8)
+
+cli = argparse.ArgumentParser()
+cli.add_argument("--config")
+cli.add_argument("--set", dest="overrides", action="append", default=[])
+args = cli.parse_args()
+with open(args.config) as file:
+    config = yaml.safe_load(file)
+for one in args.overrides:
+    path, text = one.split("=", 1)
+    section, key = path.split(".")
+    config[section][key] = yaml.safe_load(text)
+flat = {"model_name_or_path": config["model"]["path"], "lora_rank": config["lora"]["rank"], "output_dir": "out"}
+flat.update(config["train"])
+model_args, training_args = HfArgumentParser((ModelArguments, OwnArguments)).parse_dict(flat)
+model = AutoModelForCausalLM.from_pretrained(model_args.model_name_or_path)
+model = get_peft_model(model, LoraConfig(r=training_args.lora_rank))
+Trainer(model=model, args=training_args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "batch"),
+    [
+        ("job/config.yaml", 8),
+        ("$HERE/config.yaml", 8),
+        ("$HERE/config.yaml --set train.per_device_train_batch_size=2", 2),
+    ],
+)
+def test_a_program_that_parses_a_table_made_of_its_config(config: str, batch: int) -> None:
+    """`parse_dict` fills the argument classes; `$HERE` is the script's own folder, and `yaml.safe_load("2")` is 2."""
+    script = 'HERE="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"\n'
+    script += f'torchrun --nproc_per_node 1 "$HERE/train.py" --config {config}'
+    found = one(script, "job/run.sh", {"job/config.yaml": OWN_CONFIG, "job/train.py": READS_OWN_CONFIG}).value
+    assert (found["model_name_or_path"], found["lora_r"]) == ("Qwen/Qwen2.5-7B", 64)
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (batch, 4)
+
+
+HYDRA_PROGRAM = """\
+import hydra
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+@hydra.main(version_base=None, config_path="configs", config_name="train")
+def main(cfg):
+    model = AutoModelForCausalLM.from_pretrained(cfg.model.path)
+    Trainer(model=model, args=TrainingArguments(**cfg.trainer.args)).train()
+
+main()
+"""
+HYDRA_CONFIG = "model: {path: Qwen/Qwen2.5-0.5B}\ntrainer: {args: {output_dir: out, per_device_train_batch_size: 8}}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "batches"),
+    [
+        ("trainer.args.per_device_train_batch_size=2 logs=saves/a.json", [2]),
+        ("trainer.args.per_device_train_batch_size=2 --cfg job --resolve", []),
+        ("-c all", []),
+    ],
+)
+def test_words_of_a_hydra_program(words: str, batches: list[int]) -> None:
+    """A value that ends like a file names none to read; `--cfg` shows the configuration instead of training."""
+    found = documents(f"python train.py {words}", files={"train.py": HYDRA_PROGRAM, "configs/train.yaml": HYDRA_CONFIG})
+    assert [one.value["per_device_train_batch_size"] for one in found] == batches

@@ -122,6 +122,21 @@ def _engine(reader: Reader, given: Call) -> Value:
 TRAINS = "trains"  # the name of what is observed where a trainer's `train` is called; `base`: the trainer
 
 
+def _device(reader: Reader, given: Call) -> Value | None:
+    """`torch.device("cuda", 0)`: its `type` is the part of the name before the number."""
+    (name,) = given.positional[:1] or (None,)
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        return None
+    made = Made(given.name, given.positional, given.named, given.source)
+    made.attributes["type"] = Known(name.value.partition(":")[0], given.source)
+    return made
+
+
+def _broadcast(reader: Reader, given: Call) -> Value | None:
+    """What all processes then have: the list of the first (accelerate 1.15.0 utils/operations.py)."""
+    return given.positional[0] if given.positional else None
+
+
 def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
@@ -319,7 +334,7 @@ def _defaults(
     elif isinstance(of, External):
         said = values or {}
         if of.last == "ModelConfig" and not is_open:
-            said = {"attn_implementation": Known(None), **_dtype_of_model(said), **said}
+            said = {**_OF_MODEL_CONFIG, **_dtype_of_model(said), **said}
         made = Made(of.name, (), said, given.source, is_open=is_open)
         if of.last == "ModelConfig":
             made.attributes[FLAGS] = Items([Known(name) for name in sorted(values or {})])
@@ -343,6 +358,13 @@ def _why_open(reader: Reader, name: str) -> str:
 _FALSE = ("bf16", "fp16")
 
 
+# What ModelConfig says where no flag does, alike in all releases (trl 0.8.6 and 1.16.0 trainer/model_config.py).
+_OF_MODEL_CONFIG: Mapping[str, Value] = {
+    "attn_implementation": Known(None),
+    **dict.fromkeys(("load_in_4bit", "load_in_8bit", "use_peft"), Known(False)),
+}
+
+
 def _is_of_transformers(of: Class) -> bool:
     names = [base.last for base in external_bases(of) if isinstance(base, External)]
     return any(name.endswith("TrainingArguments") for name in names)
@@ -357,19 +379,31 @@ def _dtype_of_model(said: Mapping[str, Value]) -> dict[str, Value]:
 
 def _parsed_file(reader: Reader, given: Call) -> Value | None:
     """`parser.parse_yaml_file(path)`, `parser.parse_json_file(path)`."""
-    if not isinstance(given.owner, Made) or not given.owner.last.endswith("Parser") or not given.owner.positional:
-        return None
-    read = load(reader, given)
-    if not isinstance(read, Table):
+    return _from_values(reader, given, load(reader, given)) if _is_parser(given.owner) else None
+
+
+def _parsed_values(reader: Reader, given: Call) -> Value | None:
+    """`parser.parse_dict(values)`: what the two functions above call with a file's values (transformers 5.23.0
+    hf_argparser.py:358)."""
+    (values,) = given.positional[:1] or (given.named.get("args"),)
+    return _from_values(reader, given, values) if _is_parser(given.owner) else None
+
+
+def _is_parser(owner: Value | None) -> bool:
+    return isinstance(owner, Made) and owner.last.endswith("Parser") and bool(owner.positional)
+
+
+def _from_values(reader: Reader, given: Call, read: Value | None) -> Value | None:
+    """The parser's argument classes, filled from a table; it looks at no flag."""
+    if not isinstance(read, Table) or not isinstance(given.owner, Made):
         return None
     values = {str(key): value for key, value in read.values.items()}
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    found = []
-    for one in classes:
-        wanted = {key: value for key, value in values.items() if not isinstance(one, Class) or key in one.types}
-        found.append(_defaults(reader, one, given, wanted))
-    return Items(found, given.source)
+    return Items(
+        [_defaults(reader, one, given, _of_class(one, classes, values), read.is_open) for one in classes],
+        given.source,
+    )
 
 
 # trl 1.16.0 trainer/model_config.py: ModelConfig's defaults, by the argument of LoraConfig.
@@ -501,6 +535,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".prepare", ".prepare_model"), _prepare),
     "peft.set_peft_model_state_dict": _same,  # loads weights into its first argument, which old releases give back
     "trl.setup_chat_format": _prepare,  # trl 0.24 models/utils.py: gives back the model and the tokenizer
+    "accelerate.utils.broadcast_object_list": _broadcast,
     **dict.fromkeys((".cuda", ".compile", ".for_training", ".for_inference"), _same),
     **dict.fromkeys((".train", ".eval"), _mode),
     ".requires_grad_": _frozen,
@@ -525,6 +560,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),
     **dict.fromkeys((".parse_yaml_file", ".parse_json_file"), _parsed_file),
+    ".parse_dict": _parsed_values,
     # What depends on the card: any card since 2020 has bfloat16 (compute capability 8.0), and training needs a card.
     **dict.fromkeys((".is_bf16_supported", ".is_bfloat16_supported", "torch.cuda.is_available"), _true),
     # Accelerators of other kinds than the cards that memlint knows.
@@ -543,6 +579,7 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     "torch.cuda.is_bf16_supported": _half_precision_of_torch,
     **dict.fromkeys(("unsloth.is_bf16_supported", "unsloth.is_bfloat16_supported"), _half_precision_of_unsloth),
+    "torch.device": _device,
     ".get_device_name": _of_the_card,
     ".get_device_capability": _capability,
     ".get_device_properties": _properties,
