@@ -54,7 +54,7 @@ class ConfigIndex:
         self._words: frozenset[str] | None = None
         # (script, suffix) -> the files that it always loads, for a script that ignores the file on its command line.
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
-        # (script, a file's name, or the keys at its top) -> files that gave it no run
+        # (script, one of `_kinds`) -> files that gave it no run
         self._vain: Counter[tuple[str, str | frozenset[str]]] = Counter()
 
     def documents(self, path: str) -> tuple[Document, ...]:
@@ -104,8 +104,9 @@ class ConfigIndex:
         return own != path and self._repository.document(own) is not None
 
     def _kinds(self, path: str) -> tuple[str | frozenset[str], ...]:
-        """What files alike have in common: their name, or the keys at their top."""
-        keys = self._keys(path)
+        """What files alike have in common: their name; of JSON, in which runs write their results, the keys at its top.
+        A YAML config may differ from others of its keys in the value that chooses the trainer."""
+        keys = self._keys(path) if path.endswith(".json") else frozenset()
         return (posixpath.basename(path), keys) if keys else (posixpath.basename(path),)
 
     def _keys(self, path: str) -> frozenset[str]:
