@@ -97,6 +97,8 @@ COVERED = {
         *("architectures.families.pre_norm_encoders", "architectures.families.older_encoders"),
         *("architectures.families.recurrent_hybrids", "architectures.families.sparse_encoder_decoders"),
         *("architectures.families.experts", "architectures.families.gemma", "architectures.families.gemma_n"),
+        *("architectures.families.experts_by_layer", "architectures.families.delta_rule"),
+        "architectures.families.short_convolution",
         *("architectures.families.gpt", "architectures.families.state_space", "architectures.families.latent"),
         *("architectures.families.llama", "architectures.families.mixture", "architectures.families.multimodal"),
         *("architectures.families.composite", "architectures.families.phi4_multimodal"),
