@@ -55,8 +55,9 @@ class MegatronConfig(SectionKeys):
         return found if found is not None and found > 0 else None
 
     def gives(self, name: str) -> bool:
-        """Whether the command gives the argument, and no switch that it turns off."""
-        return self.written(name) is not None and self.raw(name) is not False
+        """Whether the command gives an argument of any release, with or without a row in the table."""
+        value = self.raw(name) if name in self.keys else self.section.value.get(name)
+        return value is not None and value is not False
 
     def why(self, name: str) -> str:
         """Why a value is not known."""

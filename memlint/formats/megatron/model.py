@@ -79,7 +79,7 @@ def _name(found: Architecture) -> str:
 def _why_unknown(config: MegatronConfig) -> str:
     """Why the model is not known; "" where it is."""
     for key, what in _OTHER_MODELS.items():
-        if config.gives(key) and config.raw(key) not in (None, "local"):
+        if config.gives(key) and config.section.value.get(key) != "local":
             return f"`{key}`: {what}, which memlint does not build"
     for key in _SIZES:
         if config.whole(key) is None:
