@@ -2,9 +2,9 @@
 
     python tools/megatron_schema.py FOLDER ...
 
-Each FOLDER is a release: its arguments.py (megatron/training/ since core 0.6, megatron/ before), and since core 0.16 the
-dataclasses that arguments are made of. Given were v2.5, 23.04, 23.06 and core 0.4 to 0.19. A flag of any release is
-known; one with different types in two of them may be either.
+Each FOLDER is a release: its arguments.py (megatron/training/ since core 0.6, megatron/ before; megatron/post_training/
+too), and since core 0.16 the dataclasses that arguments are made of. Given were v2.5, 23.04, 23.06 and core 0.4 to
+0.19. A flag of any release is known; one with different types in two of them may be either.
 """
 
 from __future__ import annotations

@@ -26,16 +26,10 @@ _UNMODELLED = {
     "use_torch_fsdp2": "PyTorch's FSDP",
     "use_megatron_fsdp": "Megatron's FSDP",
     "use_custom_fsdp": "Megatron's FSDP",
-    "init_model_with_meta_device": "Megatron's FSDP",
     "fp4_param_gather": "parameters in 4 bits",
-    "fp4_param": "parameters in 4 bits",
     "skip_train": "evaluation alone",
     "perform_rl_step": "reinforcement learning",
     "rl_offload_optimizer_during_inference": "reinforcement learning",
-    "offload_optimizer_states": "optimizer states in host memory",
-    "overlap_moe_expert_parallel_comm": "a schedule of its own",
-    "lora": "adapters",
-    "freeze_LM": "frozen layers",
     "gtp_weight_remat_size": "weights that are divided once more",
     "tensor_parallel_num_weight_shards": "weights that are divided once more",
     "expert_tensor_parallel_num_weight_shards": "weights that are divided once more",
@@ -90,12 +84,12 @@ def read_distributed(fields: Fields, config: MegatronConfig) -> None:
     key = "use_distributed_optimizer"
     value = config.get(key)
     divided = value is not False and value is not None
-    other = "dist" in config.text("optimizer") or config.flag("use_layer_wise_distributed_optimizer")
+    other = "dist" in config.text("optimizer")
     fields.put("parallelism.replicates_optimizer", not (divided or other), config.origin(key))
 
 
 def read_offload(fields: Fields, config: MegatronConfig) -> None:
-    """Optimizer states that wait and step on the host, all of them unless a share is said; activations in host memory."""
+    """Optimizer states that wait and step on the host, all of them unless a share is said."""
     key, share = "optimizer_cpu_offload", "optimizer_offload_fraction"
     if config.gives(key):
         number = config.number(share)
@@ -140,10 +134,13 @@ def _read_groups(fields: Fields, config: MegatronConfig) -> None:
 def read_unmodelled(fields: Fields, config: MegatronConfig) -> None:
     """What keeps less on a card than is counted here, and forks' programs, of which nothing is known."""
     uneven = uneven_stages(config)
+    tensor, of_experts = config.whole("tensor_model_parallel_size"), config.whole("expert_tensor_parallel_size")
     what = next((f"{what} (`{key}`)" for key, what in _UNMODELLED.items() if config.gives(key)), "")
     if config.foreign:
         shown = ", ".join(f"`{key}`" for key in config.foreign[:3])
         what = f"a fork of Megatron-LM, with arguments that it does not have ({shown})"
+    elif of_experts and tensor and of_experts > tensor:
+        what = "experts that more GPUs share than other matrices (`expert_tensor_parallel_size`)"
     elif uneven and not what:
         what = f"stages with different numbers of layers (`{uneven}`)"
     if what:

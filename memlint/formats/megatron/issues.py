@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from memlint._record import NamedTuple
 from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, interpolated
 from memlint.formats.megatron.config import MegatronConfig
@@ -12,15 +11,8 @@ from memlint.formats.megatron.keys import KEYS
 from memlint.formats.megatron.parallel import gpus_of_model, lacks_nodes, uneven_stages
 
 _REFUSES = "Megatron-LM refuses to start"
-# What gives the layers of a stage, or the batch, otherwise.
-_OTHER_BATCH = ("rampup_batch_size", "step_batch_size_schedule")
-
-
-class _Number(NamedTuple):
-    """A number of the command, in words."""
-
-    value: int | None
-    words: str
+# What lets the batch be another.
+_OTHER_BATCH = ("rampup_batch_size", "step_batch_size_schedule", "decrease_batch_size_if_needed")
 
 
 def megatron_issues(fields: Fields, config: MegatronConfig) -> tuple[Issue, ...]:
@@ -49,15 +41,11 @@ def _precision(config: MegatronConfig) -> Iterator[Issue]:
 def _sizes(config: MegatronConfig) -> Iterator[Issue]:
     """core/transformer/transformer_config.py:1323 (heads), training/arguments.py:932 (layers), :1296 (hidden size) and
     :1318 (positions)."""
-    heads = _given(config, "num_attention_heads", "attention heads")
-    tensor = _given(config, "tensor_model_parallel_size", "tensor parallel ranks")
-    yield from _indivisible(config, "tensor_model_parallel_size", heads, tensor)
-    stages = _given(config, "pipeline_model_parallel_size", "pipeline stages")
-    if not uneven_stages(config) and config.written("num_layers"):
-        layers = _given(config, "num_layers", "layers")
-        yield from _indivisible(config, "pipeline_model_parallel_size", layers, stages)
+    yield from _uneven(config, "num_attention_heads", "attention heads", "tensor_model_parallel_size", "ranks")
+    if not uneven_stages(config):
+        yield from _uneven(config, "num_layers", "layers", "pipeline_model_parallel_size", "pipeline stages")
     if config.written("kv_channels") is None:
-        yield from _indivisible(config, "num_attention_heads", _given(config, "hidden_size", "hidden size"), heads)
+        yield from _uneven(config, "hidden_size", "channels", "num_attention_heads", "attention heads")
     length, positions = config.whole("seq_length"), config.whole("max_position_embeddings")
     if length and positions and positions < length:
         message = f"sequences of {length} tokens have no more than {positions} positions; {_REFUSES}"
@@ -78,23 +66,18 @@ def _world(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
 def _batch(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
     """core/num_microbatches_calculator.py:381. A batch that grows is checked step by step."""
     copies, micro = fields.get("parallelism.data_parallel_size"), config.whole("micro_batch_size")
-    total = _given(config, "global_batch_size", "global batch size")
     if any(config.gives(key) for key in _OTHER_BATCH) or not isinstance(copies, int) or not micro:
         return
-    if config.gives("decrease_batch_size_if_needed"):
+    world, model, total = fields.get("parallelism.world_size"), gpus_of_model(config), config.whole("global_batch_size")
+    if not isinstance(world, int) or not model or world % model or not total:
         return
-    world, model = fields.get("parallelism.world_size"), gpus_of_model(config)
-    if not isinstance(world, int) or not model or world % model:
-        return
-    parts = _Number(micro * copies, f"micro batch size x data-parallel ranks ({micro} x {copies})")
-    yield from _indivisible(config, "global_batch_size", total, parts)
+    if total % (micro * copies):
+        message = f"{total} sequences are no multiple of micro batches of {micro} on {copies} data-parallel ranks"
+        yield config.section.issue("conflict", f"{message}; {_REFUSES}", "global_batch_size")
 
 
-def _given(config: MegatronConfig, key: str, words: str) -> _Number:
-    return _Number(config.whole(key), words)
-
-
-def _indivisible(config: MegatronConfig, key: str, whole: _Number, parts: _Number) -> Iterator[Issue]:
-    if whole.value and parts.value and whole.value % parts.value:
-        message = f"{whole.words} {whole.value} is no multiple of {parts.words}: {parts.value}; {_REFUSES}"
-        yield config.section.issue("conflict", message, config.written(key) or key)
+def _uneven(config: MegatronConfig, whole: str, things: str, parts: str, places: str) -> Iterator[Issue]:
+    count, among = config.whole(whole), config.whole(parts)
+    if count and among and count % among:
+        message = f"{count} {things} cannot be divided evenly among {among} {places}; {_REFUSES}"
+        yield config.section.issue("conflict", message, config.written(parts) or parts)

@@ -183,11 +183,6 @@ _ENGINE = (
         about="Data-parallel ranks divide fp32 parameters and moments: 6 + 12/d bytes a parameter in place of 18.",
     ),
     Key(
-        *("use_layer_wise_distributed_optimizer", "flag", "", False),
-        read_with="use_distributed_optimizer",
-        about="Data-parallel ranks divide them layer by layer.",
-    ),
-    Key(
         *("optimizer_cpu_offload", "flag", "offload.optimizer", False),
         also=("offload.optimizer_ratio",),
         read=engine.read_offload,

@@ -26,7 +26,6 @@ _OTHER_MODELS = {
     "heterogeneous_layers_config_path": "layers that differ (a file has them)",
     "heterogeneous_layers_config_encoded_json": "layers that differ (JSON has them)",
     "experimental_attention_variant": "an attention that is not modelled",
-    "linear_attention_type": "linear attention",
     "hybrid_layer_pattern": "layers of several kinds",
     "hybrid_override_pattern": "layers of several kinds",
     "is_hybrid_model": "layers of several kinds",
@@ -34,7 +33,6 @@ _OTHER_MODELS = {
     "spec": "layers of a specification in Python",
     "yaml_cfg": "arguments in a YAML file",
     "use_checkpoint_args": "arguments in a checkpoint",
-    "load_model_config_file": "arguments in a checkpoint",
     "encoder_num_layers": "an encoder",
     "retro_add_retriever": "a retriever",
 }
