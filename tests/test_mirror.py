@@ -76,8 +76,8 @@ COVERED = {
         *("formats.openrlhf.placement", "formats.openrlhf.rollout"),
     ),
     "tests/formats/megatron/test_megatron_runs.py": (
-        *("formats.megatron.config", "formats.megatron.engine", "formats.megatron.format", "formats.megatron.issues"),
-        *("formats.megatron.keys", "formats.megatron.model", "formats.megatron.parallel"),
+        *("formats.megatron.engine", "formats.megatron.issues", "formats.megatron.keys", "formats.megatron.model"),
+        "formats.megatron.parallel",
     ),
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",

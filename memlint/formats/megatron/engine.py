@@ -40,7 +40,7 @@ _ADAM = {"adam": "adamw_torch", "adamw": "adamw_torch", "sgd": "sgd"}
 
 def read_precision(fields: Fields, config: MegatronConfig) -> None:
     """`--bf16` or `--fp16`: parameters are in that dtype; gradients of bf16 are summed in fp32 unless the command says
-    otherwise, those of fp16 as the parameters (training/arguments.py; core distributed/distributed_data_parallel.py)."""
+    otherwise, those of fp16 are as the parameters (training/arguments.py)."""
     key = "bf16" if config.flag("bf16") else "fp16"
     open_key = next((name for name in ("bf16", "fp16") if config.written(name) and config.get(name) is not True), "")
     if open_key and config.raw(open_key) is not False and not config.flag(open_key):
@@ -65,13 +65,14 @@ def _gradients(config: MegatronConfig, dtype: str) -> str:
 
 
 def read_optimizer(fields: Fields, config: MegatronConfig) -> None:
-    """Adam unless said. One that keeps moments and parameters in other dtypes has no figure of its own here."""
+    """Adam unless said. The precision-aware one keeps moments in dtypes of its own, and of fp32 parameters the 16 bits
+    that bf16 does not have (core/optimizer/distrib_optimizer.py:1008, store_param_remainders)."""
     key = "optimizer"
     name = _ADAM.get(config.text(key).lower(), "")
     if config.flag("use_precision_aware_optimizer"):
         reason = "`use_precision_aware_optimizer` keeps parameters and moments in dtypes of its own"
         fields.unknown("optimizer.name", reason)
-        fields.infer("precision.master_weights", False, reason)
+        fields.infer("precision.master_dtype", "float16", reason)
     elif name:
         fields.put("optimizer.name", name, config.origin(key))
     else:

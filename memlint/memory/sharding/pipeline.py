@@ -67,12 +67,11 @@ def _weights(run: Run, units: tuple[Unit, ...]) -> int:
 
 
 def _has_master(run: Run) -> bool:
-    is_half = run.parallelism.engine == "megatron" and run.precision.compute in ("bfloat16", "float16")
-    return is_half and run.precision.master_weights is not False
+    return run.parallelism.engine == "megatron" and run.precision.compute in ("bfloat16", "float16")
 
 
 def _master_weights(run: Run, trainable: int) -> int:
-    return 4 * trainable if _has_master(run) and _knows_owners(run) else 0
+    return BYTES[run.precision.master_dtype] * trainable if _has_master(run) and _knows_owners(run) else 0
 
 
 def _knows_owners(run: Run) -> bool:

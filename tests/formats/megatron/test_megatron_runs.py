@@ -192,7 +192,7 @@ def test_a_model_that_arguments_do_not_describe_is_unknown(arguments: str) -> No
         ("", 1, {"optimizer.name": "adamw_torch", "parallelism.replicates_optimizer": True}),
         ("--use-distributed-optimizer", 1, {"parallelism.replicates_optimizer": False}),
         ("--optimizer sgd", 1, {"optimizer.name": "sgd"}),
-        ("--use-precision-aware-optimizer", 1, {"optimizer.name": UNKNOWN, "precision.master_weights": False}),
+        ("--use-precision-aware-optimizer", 1, {"optimizer.name": UNKNOWN, "precision.master_dtype": "float16"}),
         ("--optimizer-cpu-offload --optimizer-offload-fraction 0.5", 1, {"offload.optimizer_ratio": 0.5}),
         ("--cpu-offloading-num-layers 4", 1, {"offload.activations": "cpu"}),
         ("", 1, {"checkpointing.mode": "none"}),
