@@ -43,7 +43,7 @@ def parsed_of(text: str) -> Any:
     (found,) = launches(text)
     assert found.start is not None and found.start.format == "megatron"
     machine = found.start.machine
-    known = {"gpus": machine.gpus, "gpus_per_node": machine.gpus_per_node} if machine.gpus else {}
+    known: dict[str, Any] = {"gpus": machine.gpus, "gpus_per_node": machine.gpus_per_node} if machine.gpus else {}
     return megatron.parse(found, context(**known))
 
 
