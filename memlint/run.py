@@ -448,6 +448,9 @@ class Parallelism(NamedTuple):
     zero: Zero = Zero()
     fsdp: Fsdp = Fsdp()
     ddp_bucket_view: bool = False
+    # Each data-parallel rank has all optimizer states of its share of the model (Megatron-LM without its distributed
+    # optimizer).
+    replicates_optimizer: bool = False
     find_unused_parameters: bool = False
 
 

@@ -75,6 +75,10 @@ COVERED = {
         *("formats.openrlhf.format", "formats.openrlhf.issues", "formats.openrlhf.keys", "formats.openrlhf.model"),
         *("formats.openrlhf.placement", "formats.openrlhf.rollout"),
     ),
+    "tests/formats/megatron/test_megatron_runs.py": (
+        *("formats.megatron.engine", "formats.megatron.issues", "formats.megatron.keys", "formats.megatron.model"),
+        "formats.megatron.parallel",
+    ),
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",
         *("formats.swift.config", "formats.swift.edits", "formats.swift.format", "formats.swift.keys"),

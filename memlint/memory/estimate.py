@@ -158,7 +158,7 @@ def _reason(run: Run, missing: MissingValue) -> str:
 
 
 def _is_divided_into_stages(run: Run) -> bool:
-    return run.parallelism.pipeline_parallel_size > 1 or run.parallelism.engine == "megatron"
+    return run.parallelism.engine == "megatron" or run.parallelism.pipeline_parallel_size > 1
 
 
 class _Models(NamedTuple):

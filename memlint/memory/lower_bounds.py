@@ -229,6 +229,8 @@ def fullest_stage(run: Run) -> Estimate:
     """A lower bound for a run with pipeline stages: what a GPU of the fullest stage holds at least."""
     import memlint.memory.sharding.pipeline as pipeline
 
+    if run.stack.unmodelled and not run.stack.unmodelled_adds:
+        return unknown(UnknownField("stack.unmodelled", f"{run.stack.unmodelled} is not modelled"))
     bound = pipeline.fullest_stage(run)
     stages = run.parallelism.pipeline_parallel_size
     field = "parallelism.pipeline_parallel_size" if stages > 1 else "parallelism.engine"
@@ -237,8 +239,12 @@ def fullest_stage(run: Run) -> Estimate:
         f"{_gib(bound.optimizer_states)}, inputs of {bound.layers} layers {_gib(bound.activations)}"
     )
     where = f"the fullest of {stages} stages with {bound.in_flight} micro batches in flight" if stages > 1 else "a GPU"
-    reason = f"at least {_gib(bound.total)} on {where} ({figures}); what else its layers keep is not modelled"
     whole = parameters.units(run)
+    has_vocabulary = run.model.architecture.vocab_size > 0
+    others = "what else its layers keep is not modelled"
+    if not has_vocabulary:
+        others = f"the vocabulary's size is not known, and {others}"
+    reason = f"at least {_gib(bound.total)} on {where} ({figures}); {others}"
     details = {
         "weights_bytes": bound.weights,
         "gradients_bytes": bound.gradients,
@@ -246,6 +252,8 @@ def fullest_stage(run: Run) -> Estimate:
         "kept_activations_bytes": bound.activations,
     }
     found = unknown(UnknownField(field, reason), allocated_low_bytes=bound.total, details=details)
+    if not has_vocabulary:
+        return found
     trainable = parameters.total(whole, trainable=True)
     return found._replace(parameters=parameters.total(whole), trainable_parameters=trainable)
 

@@ -13,6 +13,8 @@ from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import SERVERS, Run
 
 _EXPERTS = ".experts."
+# Biases of matrices that are divided by their inputs: every rank adds the whole of one.
+_ROW_PARALLEL_BIASES = ("o_proj.bias", "down_proj.bias", "dense.bias", "fc2.bias", "linear_proj.bias")
 _COMPUTED = IdentityCache(32)  # by units and dtype, so that what is cached by a layer's tensors is found again
 
 
@@ -161,7 +163,7 @@ def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
     if tensor.kind == "embedding":
         return run.parallelism.engine in ("megatron", "deepspeed", *SERVERS)
     if tensor.kind == "bias":
-        return not tensor.name.endswith(("o_proj.bias", "down_proj.bias", "dense.bias", "fc2.bias"))
+        return not tensor.name.endswith(_ROW_PARALLEL_BIASES)
     return False
 
 

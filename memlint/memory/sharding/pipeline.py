@@ -3,8 +3,9 @@ flight. Bytes on one GPU of the fullest stage.
 
 One-forward-one-backward keeps as many micro batches in flight as stages follow, itself included (Megatron-LM core 0.15
 pipeline_parallel/schedules.py, forward_backward_pipelining_without_interleaving, `num_warmup_microbatches`). With
-activations recomputed, a layer keeps its input; what it keeps without is more. Gradients count in half precision and
-optimizer states as divided among the data-parallel ranks, which is the least that engines do.
+activations recomputed, a layer keeps its input, or a group of layers one; what it keeps without is more. Where the run
+does not say otherwise, gradients count in half precision and optimizer states as divided among the data-parallel ranks,
+which is the least that engines do.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from memlint.memory.storage import BYTES
 from memlint.memory.values import Unit
 from memlint.run import Run
 
-_GRADIENT_WIDTH = 2
+_GRADIENT_WIDTH = 2  # the least, where no dtype of gradients is said
 
 
 class StageBound(NamedTuple):
@@ -49,10 +50,10 @@ def _of_stage(run: Run, whole: tuple[Unit, ...], stage: int) -> StageBound:
     in_flight = parallel.activation_divisors(run, stage).in_flight
     return StageBound(
         weights=_weights(run, units),
-        gradients=_GRADIENT_WIDTH * trainable,
+        gradients=BYTES.get(run.precision.grad_dtype, _GRADIENT_WIDTH) * trainable,
         optimizer_states=int(_on_card(run) * (_optimizer_states(run, units) + _master_weights(run, trainable)))
-        // _data_parallel_size(run),
-        activations=in_flight * layers * _layer_input(run),
+        // _owners(run),
+        activations=in_flight * _kept_inputs(run, layers) * _layer_input(run),
         in_flight=in_flight,
         layers=layers,
     )
@@ -70,12 +71,17 @@ def _has_master(run: Run) -> bool:
 
 
 def _master_weights(run: Run, trainable: int) -> int:
-    return 4 * trainable if _has_master(run) and isinstance(run.parallelism.world_size, int) else 0
+    return BYTES[run.precision.master_dtype] * trainable if _has_master(run) and _knows_owners(run) else 0
+
+
+def _knows_owners(run: Run) -> bool:
+    """Whether it is known how many ranks divide optimizer states."""
+    return run.parallelism.replicates_optimizer is True or isinstance(run.parallelism.world_size, int)
 
 
 def _optimizer_states(run: Run, units: tuple[Unit, ...]) -> int:
     """The states of the stage on all of its data-parallel ranks; 0 where the number of GPUs is not known."""
-    if not isinstance(run.parallelism.world_size, int):
+    if not _knows_owners(run):
         return 0
     return memory(run._replace(parallelism=run.parallelism._replace(engine="single")), units).states
 
@@ -85,16 +91,25 @@ def _on_card(run: Run) -> float:
     return 1 - run.offload.optimizer_ratio if run.offload.optimizer != "none" else 1
 
 
-def _data_parallel_size(run: Run) -> int:
+def _owners(run: Run) -> int:
     """Ranks that divide optimizer states, those of context parallelism too (megatron core 0.15 optimizer/__init__.py,
     get_megatron_optimizer: `get_data_parallel_group(with_context_parallel=True)`)."""
+    if run.parallelism.replicates_optimizer is True:
+        return 1
     ranks, shared = run.parallelism.world_size, run.parallelism
     others = shared.tensor_parallel_size * shared.pipeline_parallel_size
     return max(1, ranks // others) if isinstance(ranks, int) else 1
 
 
+def _kept_inputs(run: Run, layers: int) -> int:
+    """Layers whose input is kept; of a group that is recomputed together, the first."""
+    return -(-layers // run.checkpointing.every) if run.checkpointing.mode != "none" else layers
+
+
 def _layer_input(run: Run) -> int:
-    """The input of one layer for one micro batch; 0 where a size is not known."""
+    """The input of one layer for one micro batch; 0 where a size is not known, or where inputs wait in host memory."""
+    if run.offload.activations != "none":
+        return 0
     batch, length = run.batch.micro_batch_size, run.sequence.length
     if not (isinstance(batch, int) and isinstance(length, int)):
         return 0

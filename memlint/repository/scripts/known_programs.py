@@ -34,7 +34,7 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl")
+WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl", "megatron")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -59,6 +59,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "easyr1"
     if is_openrlhf(command):
         return "openrlhf"
+    if is_megatron(command):
+        return "megatron"
     names = {one.name for one in options(command.arguments)[0]}
     if len(names & _LLAMAFACTORY) >= 2 and names & _LLAMAFACTORY_RUNS:
         return "llamafactory"
@@ -87,6 +89,21 @@ def is_openrlhf(command: LaunchCommand) -> bool:
         return False
     names = {one.name for one in options(command.arguments)[0]}
     return "openrlhf.cli." in text or len(names & _OPENRLHF_FLAGS) >= 2
+
+
+_MEGATRON_PROGRAM = re.compile(r"(?:^|/)pretrain_gpt\.py$")
+_MEGATRON_FLAGS = frozenset(("num_layers", "hidden_size", "num_attention_heads", "micro_batch_size", "seq_length"))
+_OF_DEEPSPEED = frozenset(("deepspeed", "deepspeed_config", "zero_stage", "deepspeed_activation_checkpointing"))
+
+
+def is_megatron(command: LaunchCommand) -> bool:
+    """Whether the command starts Megatron-LM's `pretrain_gpt.py`. Under DeepSpeed it is Megatron-DeepSpeed's, which has
+    arguments of its own."""
+    text = command.program.text if command.program is not None else ""
+    if not _MEGATRON_PROGRAM.search(text) or command.launcher == "deepspeed":
+        return False
+    names = {one.name for one in options(command.arguments)[0]}
+    return len(names & _MEGATRON_FLAGS) >= 2 and not names & _OF_DEEPSPEED
 
 
 def is_verl(command: LaunchCommand) -> bool:

@@ -1,0 +1,64 @@
+"""The arguments of one command of `pretrain_gpt.py`, with Megatron-LM's defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memlint.formats.base import Context
+from memlint.formats.fields import Section, as_int, as_number, interpolated
+from memlint.formats.keys import Keys
+from memlint.formats.megatron.recognise import SCHEMA
+from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.section_keys import SectionKeys
+from memlint.run import UNKNOWN, Origin
+
+SOURCE = "Megatron-LM core 0.19"
+
+
+class MegatronConfig(SectionKeys):
+    """`foreign`: the flags that no release of Megatron-LM has, so that a fork's program runs."""
+
+    __slots__ = ("context", "foreign")
+
+    def __init__(self, section: Section, keys: Keys, context: Context) -> None:
+        super().__init__(section, keys, SOURCE)
+        self.context = context
+        known = compiled_schema(SCHEMA).schema["properties"]
+        self.foreign = tuple(str(key) for key in section.value if key not in known)
+
+    def get(self, name: str) -> Any:
+        """UNKNOWN for a placeholder."""
+        return UNKNOWN if self._is_open(name) else super().get(name)
+
+    def _is_open(self, name: str) -> bool:
+        start = self.section.document.start
+        return interpolated(self.raw(name)) or (start is not None and self.path(name) in start.values.unknown)
+
+    def origin(self, name: str) -> Origin:
+        """Where a value comes from, or why nobody can know it."""
+        start, path = self.section.document.start, self.path(name)
+        if start is not None and path in start.values.unknown:
+            return Origin("unknown", detail=start.values.unknown[path])
+        return super().origin(name)
+
+    def text(self, name: str) -> str:
+        """Text that is known; "" where there is none."""
+        value = self.get(name)
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> float | None:
+        return as_number(self.get(name))
+
+    def whole(self, name: str) -> int | None:
+        """A whole number above 0: the command's or the default; None where it is not known."""
+        found = as_int(self.get(name))
+        return found if found is not None and found > 0 else None
+
+    def gives(self, name: str) -> bool:
+        """Whether the command gives an argument of any release, with or without a row in the table."""
+        value = self.raw(name) if name in self.keys else self.section.value.get(name)
+        return value is not None and value is not False
+
+    def why(self, name: str) -> str:
+        """Why a value is not known."""
+        return self.origin(name).detail or f"`{name}` is not known"
