@@ -33,14 +33,14 @@ def _types(config: MegatronConfig) -> Iterator[Issue]:
 
 
 def _precision(config: MegatronConfig) -> Iterator[Issue]:
-    """training/arguments.py:1177 and 1185: `assert not args.bf16`, `assert not args.fp16`."""
+    """training/arguments.py:1173 and 1182: `assert not args.bf16`, `assert not args.fp16`."""
     if config.get("fp16") is True and config.get("bf16") is True:
         yield config.section.issue("conflict", f"`fp16` and `bf16` are both given; {_REFUSES}", "fp16")
 
 
 def _sizes(config: MegatronConfig) -> Iterator[Issue]:
-    """core/transformer/transformer_config.py:1323 (heads), training/arguments.py:932 (layers), :1296 (hidden size) and
-    :1318 (positions)."""
+    """core/transformer/transformer_config.py:1323 (heads), training/arguments.py:934 (layers), :1292 (hidden size) and
+    :1314 (positions)."""
     yield from _uneven(config, "num_attention_heads", "attention heads", "tensor_model_parallel_size", "ranks")
     if not uneven_stages(config):
         yield from _uneven(config, "num_layers", "layers", "pipeline_model_parallel_size", "pipeline stages")
@@ -53,7 +53,7 @@ def _sizes(config: MegatronConfig) -> Iterator[Issue]:
 
 
 def _world(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
-    """training/arguments.py:418. A script that starts one of several machines leaves their number open."""
+    """training/arguments.py:430. A script that starts one of several machines leaves their number open."""
     world, each = fields.get("parallelism.world_size"), fields.get("parallelism.gpus_per_node")
     model = gpus_of_model(config)
     if isinstance(world, int) and model and world % model and not lacks_nodes(world, each, config):
