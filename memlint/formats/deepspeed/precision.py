@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from memlint.formats.deepspeed.config import DeepSpeedConfig, dtype_of
 from memlint.formats.fields import Fields, as_bool, interpolated
+from memlint.formats.training_arguments import Arguments
 from memlint.run import Origin
 
 _HALVES = (("bf16", "bfloat16"), ("fp16", "float16"))
@@ -32,8 +33,8 @@ def _is_requested(view: DeepSpeedConfig, key: str) -> bool:
 
 def apply_precision(fields: Fields, view: DeepSpeedConfig) -> None:
     half, origin = enabled_half(fields, view)
-    if not half and view.arguments is None and _undecided(view):
-        _unknown(fields)
+    if not half and _undecided(view):
+        _unknown(fields, view)
     elif half:
         _half(fields, half, origin)
     else:
@@ -46,12 +47,23 @@ def apply_precision(fields: Fields, view: DeepSpeedConfig) -> None:
 
 
 def _undecided(view: DeepSpeedConfig) -> bool:
-    return any(view.is_auto(f"{key}.enabled") for key, _ in _HALVES)
+    """Whether half precision follows training arguments that are not known."""
+    if view.arguments is None:
+        return any(view.is_auto(f"{key}.enabled") for key, _ in _HALVES)
+    follows = (key for key, _ in _HALVES if view.is_auto(f"{key}.enabled") or view.raw(key) is None)
+    return any(_is_elsewhere(view.arguments, key) for key in follows)
 
 
-def _unknown(fields: Fields) -> None:
-    for name in ("precision.compute", "precision.trainable_dtype"):
-        fields.unknown(name, "`enabled: auto` follows training arguments that are not known")
+def _is_elsewhere(arguments: Arguments, key: str) -> bool:
+    """Whether a file or a program that is not here says the argument."""
+    return interpolated(arguments.section.value.get(key)) or arguments.is_open(key)
+
+
+def _unknown(fields: Fields, view: DeepSpeedConfig) -> None:
+    """A lone file says nothing of the weights, which DeepSpeed casts to what the arguments say."""
+    cast = () if view.arguments is None else ("model.weights_dtype", "method.adapter_dtype")
+    for name in ("precision.compute", "precision.trainable_dtype", *cast):
+        fields.unknown(name, "half precision follows training arguments that are not known")
 
 
 def _half(fields: Fields, half: str, origin: Origin) -> None:
@@ -125,8 +137,8 @@ def _contradictions(fields: Fields, view: DeepSpeedConfig) -> None:
         enabled_here = as_bool(view.raw(enabled)) if view.written(enabled) == enabled else None
         if args is None or enabled_here is None or enabled_here == _is_requested(view, key):
             continue
-        if interpolated(args.section.value.get(key)) or args.is_open(key):
-            continue  # a file or a program that is not here says it
+        if _is_elsewhere(args, key):
+            continue
         word, requested = str(enabled_here).lower(), str(not enabled_here).lower()
         theirs = f"`{key}: {requested}` in the training arguments"
         message = f"`{key}.enabled: {word}` here and {theirs}: transformers refuses both"

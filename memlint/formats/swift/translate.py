@@ -105,8 +105,8 @@ def _is_adapter(config: SwiftConfig) -> bool:
 def _precision(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
     """Mixed precision follows the weights' dtype unless it is said (arguments/base_args/model_args.py:129)."""
     dtype = config.dtype
-    if config.raw("torch_dtype") is None and dtype:
-        yield "dtype", dtype
+    if config.raw("torch_dtype") is None:
+        yield "dtype", dtype or "auto"  # `auto`: that of a checkpoint that is not there
     yield "bf16", dtype == "bfloat16" if dtype else "${bf16}"
     yield "fp16", dtype in ("float16", "float32") if dtype else "${fp16}"
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from memlint.architectures import from_config, resolve
 from memlint.architectures.model import Resolution
+from memlint.architectures.stated_size import LEAST
 from memlint.formats import recognise
 from memlint.formats.swift import format as swift
 from memlint.memory.estimate import estimate
@@ -411,3 +412,15 @@ def test_weights_that_megatron_keeps_in_fp8_have_no_bound(keys: dict[str, Any], 
     unbounded = run_of(swift.parse(document(both), known(gpus=8)))
     assert (bounded.model.weights_dtype is not UNKNOWN) == is_bound
     assert unbounded.model.weights_dtype is UNKNOWN
+
+
+@pytest.mark.parametrize("said", [{}, {"torch_dtype": "${DTYPE}"}])
+def test_zero_3_shares_16_bits_of_a_checkpoint_whose_dtype_nobody_knows(said: dict[str, Any]) -> None:
+    """Not the 32 bits that DeepSpeed makes of weights where neither bf16 nor fp16 is asked for."""
+    value = {**SFT, "model": "/checkpoints/merged_235b", "deepspeed": "zero3"}
+    del value["torch_dtype"]
+    eight = context(known=False, gpus=8, gpus_per_node=8)
+    run = run_of(swift.parse(document({**value, **said}), eight))
+    assert run.model.weights_dtype is run.precision.compute is UNKNOWN
+    stated = LEAST * 235e9 * 2 / 8
+    assert stated < (estimate(run).allocated_low_bytes or 0) < 1.05 * stated

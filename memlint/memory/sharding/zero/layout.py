@@ -84,6 +84,9 @@ def engine_dtype(run: Run) -> str:
     if run.precision.autocast is not True and compute in _HALF:
         return str(compute)
     dtype = run.precision.trainable_dtype
+    for name, value in (("precision.compute", compute), ("precision.trainable_dtype", dtype)):
+        if value is UNKNOWN and run.precision.autocast is not True:
+            raise MissingValue(name, "whether DeepSpeed casts the model to 16 bits is not known")
     return dtype if isinstance(dtype, str) else "float32"
 
 
