@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
@@ -69,18 +70,13 @@ def estimate_unless_over(run: Run) -> Estimate | None:
     if run.readings:
         return None if usable and least_bytes(run) > usable else estimate(run)
     try:
-        return _cached(canonical(run), _uncached_unless_over)
+        return _cached(canonical(run), partial(estimate_uncached, may_stop=True))
     except _SurelyOver:
         return None
 
 
 class _SurelyOver(Exception):
     """A run needs more than its card has, even without what is not counted yet."""
-
-
-def _uncached_unless_over(run: Run) -> Estimate:
-    _stop_where_over(run, _least_bytes(run))
-    return estimate_uncached(run, may_stop=True)
 
 
 def _stop_where_over(run: Run, least: int) -> None:
@@ -94,18 +90,18 @@ def least_bytes(run: Run) -> int:
 
     Much cheaper than an estimate. A run that needs more than its card has without activations does not fit.
     """
-    return _least_bytes(canonical(run))
-
-
-def _least_bytes(run: Run) -> int:
+    run = canonical(run)
     try:
         unknown_values.refuse(run)
         if _is_divided_into_stages(run):
             return 0
-        placed = placed_model(with_effective_attention(_patched_by_unsloth(run)), at_rest=True)
+        return _without_activations(with_effective_attention(_patched_by_unsloth(run)))
     except MissingValue:
         return 0
-    return least_allocated(placed.state) + device.outside_allocator(run)
+
+
+def _without_activations(run: Run) -> int:
+    return least_allocated(placed_model(run, at_rest=True).state) + device.outside_allocator(run)
 
 
 def _is_known(found: Estimate) -> bool:
@@ -205,6 +201,8 @@ def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Esti
     if _is_divided_into_stages(run):
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
+    if may_stop:
+        _stop_where_over(run, _without_activations(run))
     placed = placed_model(run)
     try:
         refuse_unmodelled(run, placed.computed)

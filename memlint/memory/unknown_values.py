@@ -58,7 +58,10 @@ def _reading(run: Run, changes: tuple[tuple[str, bool], ...]) -> Reading:
 def _open_fields(run: Run) -> Iterator[tuple[str, str]]:
     """The fields without a value that no annotation lets be unknown, and their types."""
     asked, values_of = _asked()
-    return (field for field, value in zip(asked, values_of(run)) if value is UNKNOWN)
+    values = values_of(run)
+    if UNKNOWN not in values:  # as in nearly all runs, which many estimates ask
+        return iter(())
+    return (field for field, value in zip(asked, values) if value is UNKNOWN)
 
 
 @cache
