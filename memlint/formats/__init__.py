@@ -9,7 +9,8 @@ from memlint._lazy import Lazy
 from memlint.formats.base import Format, Recognition
 from memlint.source.document import Document
 
-_NAMES = ("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "verl", "easyr1", "swift", "openrlhf") + (
+_NAMES = (
+    *("llamafactory", "deepspeed", "accelerate", "trainer", "axolotl", "verl", "easyr1", "swift", "openrlhf"),
     "megatron",
 )
 FORMATS = tuple(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.formats.fields import Section, as_bool, as_int
+from memlint.formats.fields import Section, as_bool, as_int, as_number
 from memlint.formats.keys import Keys
 from memlint.run import Origin
 from memlint.source.document import Path
@@ -80,7 +80,7 @@ class SectionKeys:
         absent = found.value is None or (not found.is_valid and self.keys[name].kind == "whole")
         if absent:
             return Origin("default", detail=self.source)
-        return self.section.origin(*path_of(found.spelling))
+        return self.section.origin(*self.path(name))
 
     def flag(self, name: str) -> bool:
         """A boolean: the file's or the default."""
@@ -89,6 +89,31 @@ class SectionKeys:
     def integer(self, name: str) -> int | None:
         """The whole number that the file has at the key."""
         return as_int(self.raw(name))
+
+
+class CommandKeys(SectionKeys):
+    """The values of a command's arguments, some of which nobody can know."""
+
+    __slots__ = ()
+
+    def open_because(self, name: str) -> str | None:
+        """Why the command's value of the key is not known; None where that is not said."""
+        start = self.section.document.start
+        return None if start is None else start.values.unknown.get(self.path(name))
+
+    def origin(self, name: str) -> Origin:
+        """Where a value comes from, or why nobody can know it."""
+        reason = self.open_because(name)
+        return super().origin(name) if reason is None else Origin("unknown", detail=reason)
+
+    def text(self, name: str) -> str:
+        """Text that is known; "" where there is none."""
+        value = self.get(name)
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str) -> float | None:
+        """A number that is known; None where there is none."""
+        return as_number(self.get(name))
 
 
 def path_of(name: str) -> tuple[str, ...]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from memlint.formats.base import Context
-from memlint.formats.fields import Section, as_int, as_number, interpolated
+from memlint.formats.fields import Section, as_int, interpolated
 from memlint.formats.keys import Keys
 from memlint.formats.megatron.recognise import SCHEMA
 from memlint.formats.schema.validate import compiled_schema
-from memlint.formats.section_keys import SectionKeys
-from memlint.run import UNKNOWN, Origin
+from memlint.formats.section_keys import CommandKeys
+from memlint.run import UNKNOWN
 
 SOURCE = "Megatron-LM core 0.19"
 
 
-class MegatronConfig(SectionKeys):
+class MegatronConfig(CommandKeys):
     """`foreign`: the flags that no release of Megatron-LM has, so that a fork's program runs."""
 
     __slots__ = ("context", "foreign")
@@ -28,26 +28,8 @@ class MegatronConfig(SectionKeys):
 
     def get(self, name: str) -> Any:
         """UNKNOWN for a placeholder."""
-        return UNKNOWN if self._is_open(name) else super().get(name)
-
-    def _is_open(self, name: str) -> bool:
-        start = self.section.document.start
-        return interpolated(self.raw(name)) or (start is not None and self.path(name) in start.values.unknown)
-
-    def origin(self, name: str) -> Origin:
-        """Where a value comes from, or why nobody can know it."""
-        start, path = self.section.document.start, self.path(name)
-        if start is not None and path in start.values.unknown:
-            return Origin("unknown", detail=start.values.unknown[path])
-        return super().origin(name)
-
-    def text(self, name: str) -> str:
-        """Text that is known; "" where there is none."""
-        value = self.get(name)
-        return value if isinstance(value, str) else ""
-
-    def number(self, name: str) -> float | None:
-        return as_number(self.get(name))
+        is_open = interpolated(self.raw(name)) or self.open_because(name) is not None
+        return UNKNOWN if is_open else super().get(name)
 
     def whole(self, name: str) -> int | None:
         """A whole number above 0: the command's or the default; None where it is not known."""

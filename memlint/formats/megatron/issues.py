@@ -8,7 +8,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, interpolated
 from memlint.formats.megatron.config import MegatronConfig
 from memlint.formats.megatron.keys import KEYS
-from memlint.formats.megatron.parallel import gpus_of_model, lacks_nodes, uneven_stages
+from memlint.formats.megatron.parallel import SIZES_OF_MODEL, gpus_of_model, lacks_nodes, uneven_stages
 
 _REFUSES = "Megatron-LM refuses to start"
 # What lets the batch be another.
@@ -57,8 +57,7 @@ def _world(fields: Fields, config: MegatronConfig) -> Iterator[Issue]:
     world, each = fields.get("parallelism.world_size"), fields.get("parallelism.gpus_per_node")
     model = gpus_of_model(config)
     if isinstance(world, int) and model and world % model and not lacks_nodes(world, each, config):
-        sizes = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
-        key = next((one for one in sizes if config.written(one)), "num_layers")
+        key = next((one for one in SIZES_OF_MODEL if config.written(one)), "num_layers")
         message = f"{world} GPUs are no multiple of the {model} that one copy of the model is divided over; {_REFUSES}"
         yield config.section.issue("conflict", message, config.written(key) or key)
 

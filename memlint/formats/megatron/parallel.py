@@ -13,6 +13,8 @@ _DEGREES = {
     "context_parallel_size": "parallelism.context_parallel_size",
     "expert_model_parallel_size": "parallelism.expert_parallel_size",
 }
+# Those that divide one copy of the model.
+SIZES_OF_MODEL = ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size")
 # Stages that have not all as many layers.
 _UNEVEN = (
     *("decoder_first_pipeline_num_layers", "decoder_last_pipeline_num_layers", "pipeline_model_parallel_layout"),
@@ -24,7 +26,7 @@ _UNEVEN = (
 def gpus_of_model(config: MegatronConfig) -> int | None:
     """GPUs that one copy of the model is divided over: tensor x pipeline x context ranks."""
     found = 1
-    for key in ("tensor_model_parallel_size", "pipeline_model_parallel_size", "context_parallel_size"):
+    for key in SIZES_OF_MODEL:
         size = config.whole(key)
         if size is None:
             return None
@@ -48,12 +50,16 @@ def lacks_nodes(gpus: object, per_node: object, config: MegatronConfig) -> bool:
 
 def read_degrees(fields: Fields, config: MegatronConfig) -> None:
     for key, field in _DEGREES.items():
-        size = config.whole(key)
-        if size is None:
-            fields.unknown(field, config.why(key))
-        else:
-            fields.put(field, size, config.origin(key))
+        _read_whole(fields, config, key, field)
     _read_copies(fields, config)
+
+
+def _read_whole(fields: Fields, config: MegatronConfig, key: str, field: str) -> None:
+    size = config.whole(key)
+    if size is None:
+        fields.unknown(field, config.why(key))
+    else:
+        fields.put(field, size, config.origin(key))
 
 
 def _read_copies(fields: Fields, config: MegatronConfig) -> None:
@@ -74,12 +80,7 @@ def _read_copies(fields: Fields, config: MegatronConfig) -> None:
 
 
 def read_micro_batch(fields: Fields, config: MegatronConfig) -> None:
-    key = "micro_batch_size"
-    size = config.whole(key)
-    if size is None:
-        fields.unknown("batch.micro_batch_size", config.why(key))
-    else:
-        fields.put("batch.micro_batch_size", size, config.origin(key))
+    _read_whole(fields, config, "micro_batch_size", "batch.micro_batch_size")
 
 
 def read_accumulation(fields: Fields, config: MegatronConfig) -> None:
@@ -98,9 +99,4 @@ def read_accumulation(fields: Fields, config: MegatronConfig) -> None:
 
 
 def read_length(fields: Fields, config: MegatronConfig) -> None:
-    key = "seq_length"
-    length = config.whole(key)
-    if length is None:
-        fields.unknown("sequence.length", config.why(key))
-    else:
-        fields.put("sequence.length", length, config.origin(key))
+    _read_whole(fields, config, "seq_length", "sequence.length")

@@ -6,11 +6,11 @@ import re
 from typing import Any
 
 from memlint.formats.base import Context
-from memlint.formats.fields import Section, as_int, as_number, interpolated
+from memlint.formats.fields import Section, as_int, interpolated
 from memlint.formats.keys import Keys
 from memlint.formats.openrlhf.behaviour import SOURCE
-from memlint.formats.section_keys import SectionKeys
-from memlint.run import UNKNOWN, Origin
+from memlint.formats.section_keys import CommandKeys
+from memlint.run import UNKNOWN
 from memlint.source.document import Path
 
 _PROGRAM = re.compile(r"train_(ppo_ray|ppo|sft|dpo|rm|kto|kd|prm)(?:\.py)?$")
@@ -22,7 +22,7 @@ _STAGES = {"ppo_ray": "ppo", "kd": "sft", "prm": "sft"}
 _MICRO = {"ppo": (1, 4), "sft": (8, 8), "dpo": (8, 8), "rm": (1, 1), "kto": (8, 8)}
 
 
-class OpenRLHFConfig(SectionKeys):
+class OpenRLHFConfig(CommandKeys):
     """`architecture` is None where the model is not known. `stage`: sft, dpo, rm, kto or ppo. `has_sections`: the flags
     are those of 0.10.2 and later."""
 
@@ -72,25 +72,6 @@ class OpenRLHFConfig(SectionKeys):
     def get(self, name: str) -> Any:
         """UNKNOWN for a placeholder."""
         return UNKNOWN if interpolated(self.raw(name), name == "model.model_name_or_path") else super().get(name)
-
-    def origin(self, name: str) -> Origin:
-        """Where a value comes from, or why nobody can know it."""
-        found = self.find(name)
-        start = self.section.document.start
-        path = self.path(name)
-        if start is not None and path in start.values.unknown:
-            return Origin("unknown", detail=start.values.unknown[path])
-        if found.value is None or (not found.is_valid and self.keys[name].kind == "whole"):
-            return Origin("default", detail=SOURCE)
-        return self.section.origin(*path)
-
-    def text(self, name: str) -> str:
-        """Text that is known; "" where there is none."""
-        value = self.get(name)
-        return value if isinstance(value, str) else ""
-
-    def number(self, name: str) -> float | None:
-        return as_number(self.get(name))
 
     def whole(self, name: str) -> int | None:
         """A whole number from 0: the command's or the default; None where it is not known."""

@@ -8,14 +8,12 @@ from typing import Any
 
 LONGEST = 64  # longer words are no typos, and the distance is quadratic
 _LONG = 4  # words of a name of which one may be left out
-
-
-_WORDS = frozenset(("lora",))  # what they mean is plain: `lora` is no slip of Axolotl's `mora`
+_NO_SLIPS = frozenset(("lora",))  # words of which the meaning is plain: `lora` is no slip of Axolotl's `mora`
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The known word that `word` most likely misspells, or "" where none is near."""
-    if len(word) > LONGEST or not word or word in _WORDS:
+    if len(word) > LONGEST or not word or word in _NO_SLIPS:
         return ""
     plain = normal(word)
     letters, parts = _letters(plain), sorted(plain.split("_"))

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from memlint.formats.base import Context
-from memlint.formats.fields import Section, as_int, as_number, interpolated
+from memlint.formats.fields import Section, as_int, interpolated
 from memlint.formats.keys import Keys
-from memlint.formats.section_keys import SectionKeys
+from memlint.formats.section_keys import CommandKeys
 from memlint.formats.swift.recognise import is_megatron
-from memlint.run import UNKNOWN, Origin
+from memlint.run import UNKNOWN
 
 SOURCE = "ms-swift 4.6.0"
 _GRPO_KEYS = frozenset({"num_generations", "reward_funcs", "reward_weights"})
@@ -20,7 +20,7 @@ _STAGES = {"pt": "pt", "sft": "sft", "cpo": "cpo", "gkd": "sft"}
 _RELEASE_2_KEYS = frozenset({"sft_type", "model_id_or_path", "template_type", "quantization_bit", "batch_size"})
 
 
-class SwiftConfig(SectionKeys):
+class SwiftConfig(CommandKeys):
     """`architecture` is None where the model is not known. `task`: sft, pt or rlhf; `stage`: as `run.Method.stage`."""
 
     __slots__ = ("architecture", "context")
@@ -38,20 +38,8 @@ class SwiftConfig(SectionKeys):
         """UNKNOWN for a placeholder."""
         return UNKNOWN if interpolated(self.raw(name), name == "model") else super().get(name)
 
-    def origin(self, name: str) -> Origin:
-        """Where a value comes from, or why nobody can know it."""
-        start = self.section.document.start
-        path = self.path(name)
-        if start is not None and path in start.values.unknown:
-            return Origin("unknown", detail=start.values.unknown[path])
-        return super().origin(name)
-
     def word(self, name: str) -> str:
-        value = self.get(name)
-        return value.lower() if isinstance(value, str) else ""
-
-    def number(self, name: str) -> float | None:
-        return as_number(self.get(name))
+        return self.text(name).lower()
 
     def whole(self, name: str) -> int | None:
         """A whole number above 0."""
