@@ -279,7 +279,7 @@ COVERED = {
         *("source.python.values",),
     ),
     "tests/source/shell/test_following.py": (
-        *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions"),
+        *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions", "source.shell.counting"),
         *("source.shell.expansion", "source.shell.filters", "source.shell.interpreter"),
         *("source.shell.parameters", "source.shell.patterns", "source.shell.redirections", "source.shell.state"),
         *("source.shell.text", "source.shell.tree", "source.shell.wrappers"),

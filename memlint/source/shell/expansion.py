@@ -239,8 +239,7 @@ class Expander:
         if prefix == "#" or (not prefix and name == "#" and len(raw) == 4):
             return [Field(self._length(name, index, state))]
         if prefix == "!" and index in ("@", "*"):
-            keys = [one[len(name) + 1 : -1] for one in state.variables if one.startswith(f"{name}[")]
-            return [Field(literal(key, None, True)) for key in keys]
+            return [Field(literal(key, None, True)) for key in _keys(name, state)]
         if prefix == "!":
             target = known(self.variable(name, state))
             if target is None:
@@ -461,6 +460,14 @@ _EXPANSIONS = frozenset(
         "ansi_c_string",
     )
 )
+
+
+def _keys(name: str, state: State) -> list[str]:
+    """The words of `${!A[@]}`: the numbers of an array's words, and the keys that were set one by one."""
+    array = state.variables.get(name)
+    numbers = map(str, range(len(array.words))) if array is not None else ()
+    keys = (one[len(name) + 1 : -1] for one in state.variables if one.startswith(f"{name}["))
+    return list(dict.fromkeys((*numbers, *keys)))
 
 
 def _expansions_below(node: Node) -> Iterator[Node]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memlint._record import NamedTuple
-from memlint.source.shell import builtins, patterns
+from memlint.source.shell import builtins, counting, patterns
 from memlint.source.shell.branches import bind_case, case_body, if_branches
 from memlint.source.shell.conditions import Conditions, negated
 from memlint.source.shell.expansion import Expander, WorkLimitReached
@@ -286,23 +286,38 @@ class Interpreter:
             return [state]
         name = source.of(variable)
         words = self.expander.listed(values, source, state) if values else state.arguments[1:]
+        return self._rounds(name, words[:MOST_ROUNDS], body, source, state)
+
+    def _rounds(
+        self, name: str, words: Iterable[Word], body: Node, source: Source, state: State, after: Word | None = None
+    ) -> States:
+        """Follows the body of a loop once for each word of its variable. `after`: what the variable is then, where that
+        is not the last word."""
         states = [state]
-        for word in words[:MOST_ROUNDS]:
+        for word in words:
             for one in states:
-                one.variables[name] = Variable((word,))
+                if not one.left:
+                    one.variables[name] = Variable((word,))
             states = _without_left(self._statements(body.children, source, states), ("continue",))
+        for one in states:
+            if after is not None and not one.left:
+                one.variables[name] = Variable((after,))
         return _without_left(states, ("break", "continue"))
 
     def _for_counting(self, node: Node, source: Source, state: State) -> States:
-        """`for ((i=0; i<n; i++))`: the body is followed once, with an unknown counter."""
+        """`for ((i=0; i<n; i++))`: as over the words that the counter takes. If they are not known, the body is
+        followed once, with an unknown counter."""
         body = node.child_by_field_name("body")
-        for child in node.named_children:
-            if child.type in ("variable_assignment", "assignment_expression", "binary_expression"):
-                name = source.of(child).partition("=")[0].strip()
-                if name.isidentifier():
-                    state.set(name, unknown(f"${{{name}}}", "it counts a loop"))
-        states = self._statements(body.children, source, [state]) if body is not None else [state]
-        return _without_left(states, ("break", "continue"))
+        if body is None:
+            return [state]
+        counter = counting.counter_of(node, source)
+        values = counter and counting.values(counter, source, state, self.expander, MOST_ROUNDS)
+        if counter and values:
+            *during, after = map(Word, values)
+            return self._rounds(counter.name, during, body, source, state, after)
+        for name in counting.names_set(node, source):
+            state.set(name, unknown(f"${{{name}}}", "it counts a loop"))
+        return _without_left(self._statements(body.children, source, [state]), ("break", "continue"))
 
     def _while(self, node: Node, source: Source, state: State) -> States:
         """Follows the body of a loop once, unless its condition is false. A loop that consumes the script's arguments

@@ -56,6 +56,21 @@ KNOWN = {
     "an empty array": ('A=()\np "${A[@]}" z', ["z"]),
     "an array, if it is set": ('A=(1 2)\np ${A[@]+"${A[@]}"}', ["1", "2"]),
     "keys": ("declare -A M=([a]=x [b]=y)\np ${M[a]} ${M[b]}", ["x", "y"]),
+    "numbers of an array": ('A=(x y)\np ${!A[@]}; q "${!A[@]}"', ["0", "1"]),
+    "a counting loop": ('A=(x y z)\nfor ((i=0; i<${#A[@]}; i++)); do B+="${A[$i]}$i"; done\np $B $i', ["x0y1z2", "3"]),
+    "counting down": ("for ((i = 3; i > 0; --i)) do B+=$i; done\np $B $i", ["321", "0"]),
+    "counting by a step": ("S=2\nfor ((i=1; i<=S*8; i*=2)); do B+=$i,; done\np $B $i", ["1,2,4,8,16,", "32"]),
+    "counting by a sum": ("for ((i=0; i<9; i=i+4)); do B+=$i; done\np $B $i", ["048", "12"]),
+    "a counting loop that is left": (
+        "for ((i=0; i<4; i++)); do if [ $i = 2 ]; then break; fi; B+=$i; done\np $B $i",
+        ["01", "2"],
+    ),
+    "a loop that is left": ("for i in 1 2 3; do if [ $i = 2 ]; then break; fi; done\np $i", ["2"]),
+    "a counting loop that does not begin": ("B=\nfor ((i=4; i<4; i++)); do B+=$i; done\np x$B $i", ["x", "4"]),
+    "loops in a loop": (
+        "for ((i=0; i<2; i++)); do for ((j=i; j<2; j++)); do B+=$i$j,; done; done\np $B",
+        ["00,01,11,"],
+    ),
     "arithmetic": ("A=6\np $((A * 2 + 1)) $(( (A-2)/4 )) $((A > 3 ? 1 : 0)) $((2**3))", ["13", "1", "1", "8"]),
     "export": ("export A=1 B=2\np $A$B", ["12"]),
     "an if": ("A=x\nif [ $A = x ]; then B=1; else B=2; fi\np $B", ["1"]),
@@ -201,6 +216,14 @@ def test_a_value_knows_where_it_is_assigned() -> None:
 
     assert found.source is not None and text[found.source.start : found.source.end] == "16"
     assert found.at is not None and text[found.at.start : found.at.end] == "$BATCH"
+
+
+@pytest.mark.parametrize("head", ["i=0; i<${N}; i++", "i=0; i<99; i++", "i=0; i<2; i--", "i=0, j=1; i<2; i++", ";;"])
+def test_a_counter_that_is_not_known_is_followed_once(head: str) -> None:
+    """Two counters, and more rounds than are followed, are not counted either."""
+    assert len(words(f"for (({head})); do p $i; break; done")) <= 1
+    found = followed(f"for (({head})); do p $i; done")
+    assert len(found) == 1 and found[0].words[-1].known is None
 
 
 def test_sourced_files_and_scripts_that_are_called_are_followed() -> None:
