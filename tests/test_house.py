@@ -65,6 +65,7 @@ FORBIDDEN_AT_START = {
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
     "": ("api.public",),  # `import memlint` imports nothing
+    "lint.result_cache": ("repository.written_models",),  # where a kept result depends on what a file writes
     "cli": (  # `--version` imports nothing
         *("commands", "errors", "crash_report", "formats.schema.suggest", "report.terminal", "report.wrap"),
     ),
@@ -107,6 +108,7 @@ ON_DEMAND = {
             "repository.program_modules",
             "repository.filled_in",
             "repository.walk",
+            "repository.written_models",  # where nobody knows a model's folder
         ),
     ),
     "repository.programs": (

@@ -219,6 +219,10 @@ def _answer_now(kind: str, path: str) -> str | None:
             return str(file_access.is_short_with(data, tuple(words.split("/")), int(most)))
         if question == "among":
             return "/".join(sorted(file_access.names_among(path, frozenset(about.split("/")))))
+        if question == "writes":
+            from memlint.repository.written_models import output_folders  # where a result depends on them
+
+            return "/".join(output_folders(file_access.regular(path, MAX_BYTES + 1)))
         return _QUESTIONS[kind](path)
     except (OSError, ValueError):
         return ""

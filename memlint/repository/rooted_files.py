@@ -69,11 +69,15 @@ class RootedFiles:
         file_access.share(path)
         return self.load_bytes(path)
 
+    def unshared_bytes(self, path: str) -> bytes:
+        """Like `tracked_bytes`, where the caller notes what other results depend on (`file_access.note`)."""
+        self._refuse_outside(path)
+        return self.load_bytes(path)
+
     def has_word(self, path: str, words: tuple[str, ...], most: int) -> bool:
         """Whether a file, by absolute path, has at most `most` bytes and one of `words`. Raises OSError as
         `tracked_bytes` does. Other results depend on this answer alone, not on all that stands in the file."""
-        self._refuse_outside(path)
-        return file_access.has_word(path, self.load_bytes(path), words, most)
+        return file_access.has_word(path, self.unshared_bytes(path), words, most)
 
     def _refuse_outside(self, path: str) -> None:
         if not self.files.exists(path):

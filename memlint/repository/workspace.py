@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from memlint.repository.program_modules import Sources
     from memlint.repository.python_arguments import Python
     from memlint.repository.script import Script
+    from memlint.repository.written_models import WrittenModels
 
 
 def read_bytes(path: str) -> bytes:
@@ -96,6 +97,7 @@ class Workspace(RepositoryFacts):
         self._sources = Once(self._program_sources)
         self._programs = self._new_programs()
         self._readers = Once(self._config_readers)
+        self._written = Once(self._written_models)
         self._launched: dict[str, tuple[Launch, ...]] = {}
         self._declared: dict[str, set[str]] = {}  # program -> keys that it declares
         self._documents: dict[str, tuple[Document, ...]] = {}
@@ -175,7 +177,7 @@ class Workspace(RepositoryFacts):
         """Gives `other` what was found here and the `changed` files (absolute paths) do not say: models and the
         repository's Python always, its launch commands and pins where no such file changes."""
         other._resolutions, other._survey, other._modules = self._resolutions, self._survey, self._modules
-        other._sources = self._sources
+        other._sources, other._written = self._sources, self._written
         names = set(map(_last, changed))
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches, other._readers = self._launches, self._readers
@@ -198,6 +200,7 @@ class Workspace(RepositoryFacts):
         launches configs is asked again in any case."""
         self._forget_documents(path)
         self._readers.forget()
+        self._written.forget()
         self._launched.clear()
         self._declared.clear()
         self._sources.forget()
@@ -229,7 +232,8 @@ class Workspace(RepositoryFacts):
         return "\n".join(one.text for one in found if f"/{below}/" in one.path or not below)
 
     def find_model(self, name: str, from_path: str, models: Mapping[str, Any] | None = None) -> Resolution:
-        """The architecture behind a name in the file at `from_path`; local folders are looked up beside it.
+        """The architecture behind a name in the file at `from_path`; local folders are looked up beside it. A folder
+        that is not there may be one that another run writes.
 
         `models` maps names to folders or configs for this file alone, as its settings do.
         """
@@ -238,7 +242,32 @@ class Workspace(RepositoryFacts):
             return self._models._replace(models=models).find(name, (self.cwd, folder))
         if (name, folder) not in self._resolutions:
             self._resolutions[name, folder] = self._models.find(name, (self.cwd, folder))
-        return self._resolutions[name, folder]
+        found = self._resolutions[name, folder]
+        return found if found.architecture is not None else self._written.get().find(name) or found
+
+    def _written_models(self) -> WrittenModels:
+        from memlint.repository.written_models import Runs, WrittenModels  # where nobody knows a model's folder
+
+        files = self._files
+        return WrittenModels(
+            Runs(
+                self._tracked,
+                lambda name: files.unshared_bytes(files.at(name)),
+                self._tracked_documents,
+                self.context,
+                lambda words: self._launches.get().scripts_with(words),
+                files.at,
+            )
+        )
+
+    def _tracked_documents(self, name: str) -> tuple[Document, ...]:
+        """The documents of a file by its name relative to the root; none where it cannot be read."""
+        path = self._files.at(name)
+        file_access.share(path)
+        try:
+            return self.documents(self._files.display_path(path))
+        except OSError:
+            return ()
 
     def argument_parsers(self) -> frozenset[str]:
         return self._survey.get().parsers

@@ -120,6 +120,11 @@ class LaunchIndex:
         wanted = word.encode("utf-8", "replace")
         return (data.decode("utf-8", "replace") for data in self._texts.values() if wanted in data)
 
+    def scripts_with(self, words: Iterable[str]) -> list[str]:
+        """The names of the shell scripts that contain all of `words`."""
+        wanted = [word.encode("utf-8", "replace") for word in words]
+        return [name for name, data in self._texts.items() if is_script(name) and all(one in data for one in wanted)]
+
     def pages_naming(self, config: str) -> tuple[str, ...]:
         """The texts that show commands and contain the name of `config`."""
         return self._naming(posixpath.basename(config))
