@@ -90,9 +90,12 @@ class Spelling(NamedTuple):
 
 
 def components(name: str) -> list[str]:
-    """The parts of a path that may name a model, the last first: folders such as "checkpoint-500" are not."""
+    """The parts of a path that may name a model, the last first: folders such as "checkpoint-500" are not. A size with
+    a folder of its own belongs to the name before it: "llama2/7B-hf"."""
     parts = [part for part in re.split(r"[/\\]+", name[:1000].strip()) if part not in ("", ".", "..", "~")]
     named = [part for part in reversed(parts) if not _is_plain_folder(part.lower())]
+    if len(named) > 1 and re.match(_SIZE, named[0].lower()):
+        named[:1] = [f"{re.sub(_SUFFIX, '', named[1].lower())}-{named[0]}"]
     return [part.split("--")[-1] if part.startswith("models--") else part for part in named][:6]
 
 

@@ -30,6 +30,8 @@ def found(name: str) -> tuple[str, str, StoredWeights | None] | None:
         ("/models/Rocket-7B/checkpoint-500", "acme/Rocket-7B"),
         ("Rocket-7B/unheard-of", "acme/Rocket-7B"),
         ("Rocket-2.7B/Rocket-7B", "acme/Rocket-7B"),
+        ("/data/rocket/7B", "acme/Rocket-7B"),
+        ("/data/rocket_hf/7b-instruct/", "acme/Rocket-7B-Instruct"),
         ("someone/Rocket-7B-sft", "acme/Rocket-7B"),
         ("someone/Rocket-7B-for-cooks", "acme/Rocket-7B"),
         ("someone/Rocket-7B-sft-10M", "acme/Rocket-7B"),
@@ -43,7 +45,16 @@ def test_a_name_leads_to_the_row_that_has_its_key(name: str, identifier: str) ->
 
 @pytest.mark.parametrize(
     "name",
-    ["", "acme/Comet-7B", "acme/Rocket-8B", "acme/Rocket-7B-vision", "checkpoint-500", "acme/Glider-R1-Zero-7B"],
+    [
+        "",
+        "acme/Comet-7B",
+        "acme/Rocket-8B",
+        "acme/Rocket-7B-vision",
+        "checkpoint-500",
+        "acme/7B",
+        "7B",
+        "acme/Glider-R1-Zero-7B",
+    ],
 )
 def test_other_names_lead_nowhere(name: str) -> None:
     assert found(name) is None
