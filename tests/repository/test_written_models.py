@@ -22,8 +22,9 @@ trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="out/sft"), train_da
 trainer.train()
 """
 SHELL = """OUT=/data/{name}
-accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir $OUT-sft --bf16 --per_device_train_batch_size 1
-accelerate launch dpo.py --model_name_or_path $OUT-sft --output_dir $OUT-dpo --bf16 --per_device_train_batch_size 1
+FLAGS="--bf16 --per_device_train_batch_size 1"
+accelerate launch sft.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir $OUT-sft $FLAGS
+accelerate launch dpo.py --model_name_or_path $OUT-sft --output_dir $OUT-dpo $FLAGS
 """
 
 
