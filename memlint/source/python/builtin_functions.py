@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.limits import MAX_ITEMS
-from memlint.source.python.members import attribute, elements, merge, set_attribute
+from memlint.source.python.members import attribute, by_name, elements, merge, set_attribute
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import (
     Class,
@@ -92,12 +92,15 @@ def _dict(reader: Reader, given: Call) -> Value:
 def _variables(reader: Reader, given: Call) -> Value:
     """`vars(args)`, `asdict(config)`: the same values by name."""
     (value,) = given.positional[:1] or (Undetermined("nothing"),)
-    if isinstance(value, Table):
-        return value
-    if isinstance(value, Instance):
-        return Table(dict(value.attributes), value.source)
-    arguments = dict(value.arguments) if isinstance(value, Made) else {}
-    return Table(arguments, given.source, is_open=True)
+    return by_name(value, given.source)
+
+
+def _replaced(reader: Reader, given: Call) -> Value:
+    """`dataclasses.replace(config, length=2048)`: an object like it, with other values."""
+    of = given.argument(0)
+    if not isinstance(of, Instance):
+        return Undetermined("a copy of something unknown", given.source)
+    return reader.made(of.with_values(given.named, given.source))  # type: ignore[no-any-return]
 
 
 # Attributes that scripts query, with their value for every decoder model (transformers 5.23 modeling_utils.py).
@@ -219,6 +222,7 @@ FUNCTIONS: dict[str, Library] = {
     "vars": _variables,
     "asdict": _variables,
     "dataclasses.asdict": _variables,
+    "dataclasses.replace": _replaced,
     "getattr": _get_attribute,
     "hasattr": _has_attribute,
     "setattr": _set_attribute,

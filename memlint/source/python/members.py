@@ -8,6 +8,7 @@ import posixpath
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.reader import Reader
 from memlint.source.python.values import (
+    NOWHERE,
     Class,
     Either,
     External,
@@ -39,6 +40,8 @@ def attribute(owner: Value, name: str) -> Value:
     """`owner.name`."""
     if name == "__name__":
         return _own_name(owner)
+    if name == "__dict__":
+        return by_name(owner)
     if isinstance(owner, External):
         return External(f"{owner.name}.{name}", owner.of)
     if isinstance(owner, Either):
@@ -54,6 +57,15 @@ def attribute(owner: Value, name: str) -> Value:
     if isinstance(owner, Known):
         return _of_scalar(owner, name)
     return Undetermined(f"`.{name}` of something unknown") if not isinstance(owner, Undetermined) else owner
+
+
+def by_name(owner: Value, source: ValueSource = NOWHERE) -> Value:
+    """`vars(owner)`, `owner.__dict__`: its attributes as a dictionary."""
+    if isinstance(owner, Table):
+        return owner
+    if isinstance(owner, Instance):
+        return Table(dict(owner.attributes), owner.source)
+    return Table(dict(owner.arguments) if isinstance(owner, Made) else {}, source, is_open=True)
 
 
 def _own_name(owner: Value) -> Value:

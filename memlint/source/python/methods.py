@@ -36,12 +36,11 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
             return owner
         if name == "parameters":
             return Made(name, (), {}, given.source, _module(owner))
-    if (
-        isinstance(owner, Instance)
-        and name in ("model_dump", "dict", "to_dict", "_asdict")
-        and name not in owner.of.methods
-    ):
-        return Table(dict(owner.attributes), owner.source)
+    if isinstance(owner, Instance) and name not in owner.of.methods:
+        if name in _DUMPS:
+            return Table(dict(owner.attributes), owner.source)
+        if name in _COPIES:
+            return _copy_with(reader, owner, given)
     return None
 
 
@@ -101,6 +100,15 @@ def _validated(reader: Reader, owner: Class, given: Call) -> Value | None:
 
 
 _DUMPS = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
+_COPIES = frozenset({"_replace", "model_copy"})  # a NamedTuple's and pydantic's
+
+
+def _copy_with(reader: Reader, owner: Instance, given: Call) -> Value:
+    """`config._replace(length=2048)`, `config.model_copy(update={"length": 2048})`: an object with other values."""
+    changed = Table({}) if "update" in given.named else Table(dict(given.named))
+    if "update" in given.named:
+        merge(changed, given.named["update"])
+    return reader.made(owner.with_values(changed.values, given.source))  # type: ignore[no-any-return]
 
 
 def _get(reader: Reader, owner: Table, given: Call) -> Value:

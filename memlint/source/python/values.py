@@ -171,6 +171,12 @@ class Instance:
         self.source = source
         self.attributes: dict[str, Value] = {}
 
+    def with_values(self, changed: Mapping[str, Value], source: ValueSource) -> Instance:
+        """An object like it, with other values of some attributes."""
+        other = Instance(self.of, source, self.behind)
+        other.attributes.update({**self.attributes, **changed})
+        return other
+
 
 FunctionNode = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda]
 Value = Union[Known, Undetermined, External, Either, Items, Table, Made, PythonFunction, Class, Instance]

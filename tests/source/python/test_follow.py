@@ -205,6 +205,33 @@ def test_command_lines_of_other_libraries(code: str) -> None:
     assert handed(code) == 4
 
 
+DATACLASS = """import dataclasses
+from dataclasses import dataclass, replace
+@dataclass
+class C:
+    model: str
+    batch: int = 4
+MODELS = {"small": C("a/b"), "large": C("c/d", batch=2)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        ("C(**{**MODELS['large'].__dict__, 'batch': 8})", ["c/d", 8]),
+        ("C(**{**vars(MODELS['small']), 'batch': 8})", ["a/b", 8]),
+        ("replace(MODELS['large'], batch=1)", ["c/d", 1]),
+        ("dataclasses.replace(MODELS['large'], model='e/f')", ["e/f", 2]),
+        ("MODELS['large']._replace(batch=3)", ["c/d", 3]),
+        ("MODELS['large'].model_copy(update={'batch': 5})", ["c/d", 5]),
+        ("MODELS['large'].model_copy()", ["c/d", 2]),
+        ("replace(nobody, batch=1)", ["?", "?"]),
+    ],
+)
+def test_objects_are_made_from_others(made: str, value: Any) -> None:
+    assert handed(f"{DATACLASS}c = {made}\nuse([c.model, c.batch, MODELS['large'].batch])") == [*value, 2]
+
+
 def test_modules_of_the_repository_are_read() -> None:
     files = {
         "src/pkg/__init__.py": "",
