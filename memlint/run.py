@@ -456,6 +456,7 @@ class Parallelism(NamedTuple):
     # Each data-parallel rank has all optimizer states of its share of the model (Megatron-LM without its distributed
     # optimizer).
     replicates_optimizer: bool = False
+    divides_embedding: bool = False  # tensor parallelism under FSDP divides the input embedding as well
     find_unused_parameters: bool = False
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import Context, MissingFile
@@ -63,7 +63,12 @@ class NemoConfig(VerlConfig):
 
     def has_section(self, *path: str) -> bool:
         """Whether a file has a mapping at `path`."""
-        return any(isinstance(value_at(layer.section.value, path), dict) for layer in self._layers)
+        return any(True for _ in self.mappings(*path))
+
+    def mappings(self, *path: str) -> Iterator[Mapping[str, Any]]:
+        """The mappings that the files have at `path`, the run's own first."""
+        found = (value_at(layer.section.value, path) for layer in self._layers)
+        return (one for one in found if isinstance(one, dict))
 
     def algorithm(self) -> str:
         """What trains: as the command's program says, else the first file that has a section of an algorithm."""

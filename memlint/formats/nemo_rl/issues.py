@@ -8,7 +8,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, as_bool, value_at
 from memlint.formats.nemo_rl.batches import DYNAMIC, GLOBAL, MICRO, PACKING, SCORED, tokens_section
 from memlint.formats.nemo_rl.config import NemoConfig
-from memlint.formats.nemo_rl.placement import gpus_of_model
+from memlint.formats.nemo_rl.placement import EACH, NODES, gpus_of_model
 from memlint.formats.section_keys import path_of
 from memlint.run import UNKNOWN
 
@@ -30,11 +30,16 @@ def nemo_rl_issues(fields: Fields, config: NemoConfig) -> tuple[Issue, ...]:
     return (*every, *_accuracy(config), *_workers(fields, config), *_heads(config))
 
 
-def _issue(config: NemoConfig, key: str, message: str) -> Iterator[Issue]:
+def _issue(config: NemoConfig, key: str, message: str, severity: str = "error") -> Iterator[Issue]:
     """At the key, where the file itself has it; nothing where it comes from a file below, which has the issue."""
     own = config.own
     if value_at(own.value, path_of(key)) is not None:
-        yield own.issue("conflict", f"{message}; {_REFUSES}", *path_of(key))
+        yield own.issue("conflict", f"{message}; {_REFUSES}", *path_of(key), severity=severity)
+
+
+def _says_gpus(config: NemoConfig) -> bool:
+    """Whether the file itself says how many GPUs there are: those of a file below may well be others in a command."""
+    return any(value_at(config.own.value, path_of(key)) is not None for key in (EACH, NODES))
 
 
 def _first(config: NemoConfig, *keys: str) -> str:
@@ -58,7 +63,7 @@ def _world(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     """nemo_rl/models/policy/lm_policy.py:199 and :208 (since 0.4)."""
     world, model = fields.get("parallelism.world_size"), gpus_of_model(config)
     origin = fields.origins.get("parallelism.world_size")
-    if not isinstance(world, int) or model is None or world % model == 0 or origin is None or origin.kind == "inferred":
+    if not isinstance(world, int) or model is None or world % model == 0 or origin is None or not _says_gpus(config):
         return
     key = _first(config, _TENSOR.get(config.engine, _TENSOR["dtensor"]), _CONTEXT, "cluster.gpus_per_node")
     yield from _issue(config, key, f"{world} GPUs are no multiple of the {model} that share one copy of the model")
@@ -69,6 +74,8 @@ def _batch(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     total, rows, ranks = config.integer(GLOBAL), config.integer(MICRO), fields.get("parallelism.data_parallel_size")
     world, model = fields.get("parallelism.world_size"), gpus_of_model(config)
     if total is None or not isinstance(ranks, int) or not isinstance(world, int) or not model or world % model:
+        return
+    if not _says_gpus(config):
         return
     key = _first(config, GLOBAL, MICRO, "cluster.gpus_per_node")
     if total % ranks:
@@ -101,7 +108,8 @@ def _accuracy(config: NemoConfig) -> Iterator[Issue]:
         f"with {config.integer(key)} GPUs that share a matrix, `logprob_batch_size: {scored}` must be "
         f"`train_micro_batch_size: {rows}`"
     )
-    yield from _issue(config, _first(config, SCORED, MICRO), message)
+    message += " unless NRL_IGNORE_TP_ACCURACY_CHECK is set"
+    yield from _issue(config, _first(config, SCORED, MICRO), message, "warning")
 
 
 def _is_since_0_6(config: NemoConfig) -> bool:
@@ -125,7 +133,8 @@ def _workers(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
     if context > 1 and tensor > 1 and config.flag("policy.dtensor_cfg.sequence_parallel"):
         message = "`sequence_parallel` does not go with `context_parallel_size`"
         yield from _issue(config, _first(config, "policy.dtensor_cfg.sequence_parallel", _CONTEXT), message)
-    if config.is_v2 and config.flag(offload) and fields.get("parallelism.world_size") == 1 and _is_since_0_6(config):
+    alone = fields.get("parallelism.world_size") == 1 and _says_gpus(config)
+    if config.is_v2 and config.flag(offload) and alone and _is_since_0_6(config):
         yield from _issue(config, offload, "`cpu_offload` does not work on a single GPU")
 
 

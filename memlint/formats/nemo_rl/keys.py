@@ -1,5 +1,5 @@
-"""The keys of NeMo-RL that bear on memory or on the run (0.7.0 nemo_rl/models/policy/__init__.py, examples/configs; what
-0.2 to 0.6 had beside them). A dotted name leads through sections, as in an override on the command line. Its code has
+"""The keys of NeMo-RL that bear on memory or on the run (0.7.0 nemo_rl/models/policy/__init__.py, examples/configs;
+those of 0.2 to 0.6 beside them). A dotted name leads through sections, as in an override on the command line. Its code has
 hardly any defaults: a file that a run reads has every key, or inherits it."""
 
 from __future__ import annotations
@@ -210,6 +210,13 @@ KEYS = Keys(
         about="The longest sequence in tokens, prompt and completion together.",
         least=1,
         read=batches.read_length,
+    ),
+    Key(
+        *(f"policy.{training.OVERRIDES}.max_position_embeddings", "whole", "sequence.rope_scaling"),
+        about="Positions of the model, in place of those of its config.",
+        least=1,
+        read=training.read_positions,
+        read_only=True,
     ),
     Key(
         *(f"{PACKING}.enabled", "flag", "attention.implementation", False),

@@ -35,12 +35,14 @@ def recognise(document: Document) -> Recognition:
     if document.start is not None and document.start.format == NAME:
         return Recognition("certain", reason="a command of NeMo-RL")
     found = _policy_keys(value)
-    if not found:
+    if not found and not _inherits(value):
         return Recognition("no")
     beside = sum(isinstance(value.get(name), dict) for name in (*ALGORITHMS, "loss_fn"))
-    beside += _is_cluster(value.get("cluster")) + ("defaults" in value)
-    if found + beside >= _ENOUGH and beside:
+    beside += _is_cluster(value.get("cluster")) + _inherits(value)
+    if found and found + beside >= _ENOUGH and beside:
         return Recognition("certain", reason="keys of NeMo-RL in `policy`")
+    if not found:
+        return Recognition("likely" if beside >= _ENOUGH else "no", reason="a file that inherits as NeMo-RL's do")
     return Recognition("likely" if found >= _ENOUGH else "no", reason="keys of NeMo-RL in `policy`")
 
 
@@ -52,6 +54,13 @@ def _policy_keys(value: Mapping[str, Any]) -> int:
     generation = policy.get("generation")
     inside = _OF_GENERATION & generation.keys() if isinstance(generation, dict) else ()
     return len(_OF_POLICY & policy.keys()) + len(inside)
+
+
+def _inherits(value: Mapping[str, Any]) -> bool:
+    """Whether `defaults` names files by their paths; Hydra's lists have names of groups."""
+    given = value.get("defaults")
+    names = [given] if isinstance(given, str) else given if isinstance(given, list) else []
+    return bool(names) and all(isinstance(name, str) and name.endswith((".yaml", ".yml")) for name in names)
 
 
 def _is_cluster(section: Any) -> bool:

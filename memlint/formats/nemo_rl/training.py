@@ -21,6 +21,7 @@ ADAPTER = "policy.dtensor_cfg.lora_cfg"
 AUTOMODEL = "policy.dtensor_cfg.automodel_kwargs"
 COPIES = "policy.dtensor_cfg.dp_replicate_size"
 PENALTY = "loss_fn.reference_policy_kl_penalty"
+OVERRIDES = "hf_config_overrides"
 ALLOCATOR = "policy.dtensor_cfg.env_vars.PYTORCH_CUDA_ALLOC_CONF"
 _STAGES = {"grpo": "grpo", "ppo": "grpo", "dpo": "dpo", "rm": "rm"}
 # Since this release NeMo Automodel checkpoints whole layers of transformers' models (Automodel 92635e74, that 0.6.0
@@ -118,7 +119,9 @@ def read_stage(fields: Fields, config: NemoConfig) -> None:
     """What trains, and the reference, whose weights wait in host memory and take the policy's place for their own
     forward (nemo_rl/models/policy/workers/dtensor_policy_worker.py, use_reference_model)."""
     algorithm = config.algorithm()
-    fields.infer("method.stage", _STAGES.get(algorithm, "sft"), f"its section `{algorithm}`" if algorithm else "default")
+    fields.infer(
+        "method.stage", _STAGES.get(algorithm, "sft"), f"its section `{algorithm}`" if algorithm else "default"
+    )
     if algorithm == "rm":
         fields.infer("method.reward_head", "score", "NeMo-RL 0.7.0: AutoModelForSequenceClassification")
     compares = algorithm == "dpo" or (algorithm == "grpo" and (config.get(PENALTY) or 0) != 0)
@@ -152,7 +155,10 @@ def read_adapter(fields: Fields, config: NemoConfig) -> None:
     names = as_words(config.get(f"{ADAPTER}.target_modules"))
     every = not names or as_bool(config.get(f"{ADAPTER}.match_all_linear"))
     put_targets(
-        fields, ["all-linear"] if every else list(names), config.origin(f"{ADAPTER}.target_modules"), config.architecture
+        fields,
+        ["all-linear"] if every else list(names),
+        config.origin(f"{ADAPTER}.target_modules"),
+        config.architecture,
     )
 
 
@@ -187,8 +193,11 @@ def _other_code(fields: Fields, config: NemoConfig) -> str:
         return "other kernels in the model (`automodel_kwargs`)"
     if config.get("policy.quant_cfg"):
         return "quantisation in training (`quant_cfg`)"
-    if architecture is None:
-        return ""
+    changed = _changed_shape(config)
+    if architecture is None or changed:
+        return changed
+    if any(layer.attention.kind != "attention" for layer in architecture.layer_types):
+        return f"how NeMo-RL divides and recomputes layers of {architecture.class_name}"
     if architecture.towers:
         return "what a vision tower keeps in NeMo-RL"
     own = config.is_v2 and not config.flag(f"{AUTOMODEL}.force_hf")
@@ -197,6 +206,24 @@ def _other_code(fields: Fields, config: NemoConfig) -> str:
     if own and architecture.class_name.startswith(_OWN_CODE):
         return f"NeMo Automodel's own code of {architecture.class_name}"
     return _odd_parts(fields, architecture)
+
+
+_OF_POSITIONS = ("max_position_embeddings", "rope_scaling", "rope_theta", "rope_parameters")
+
+
+def _changed_shape(config: NemoConfig) -> str:
+    """A key of `hf_config_overrides` that may change more than positions, "" where there is none."""
+    given = (one for one in (layer.get(OVERRIDES) for layer in config.mappings("policy")) if isinstance(one, dict))
+    key = next((str(key) for one in given for key in one if key not in _OF_POSITIONS), "")
+    return f"a model with another `{key}` (`{OVERRIDES}`)" if key else ""
+
+
+def read_positions(fields: Fields, config: NemoConfig) -> None:
+    """Positions that the file gives to the model beyond those of its own config."""
+    keys = (f"policy.{OVERRIDES}.max_position_embeddings", f"policy.{OVERRIDES}.rope_scaling")
+    key = next((one for one in keys if config.has(*one.split("."))), "")
+    if key:
+        fields.infer("sequence.rope_scaling", "overridden", f"`{key}`")
 
 
 def _odd_parts(fields: Fields, architecture: Any) -> str:
