@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from memlint.formats.base import Context, MissingFile
@@ -20,7 +21,15 @@ SOURCE = "NeMo-RL 0.7.0"
 MODEL = "policy.model_name"
 _MOST_FILES = 8  # that inherit from each other, and references within references
 # The program's own file, where a command names none (0.7.0 examples/run_*.py).
-_OWN_FILES = {"grpo": "grpo_math_1B.yaml", "vlm_grpo": "vlm_grpo_3B.yaml", "ppo": "ppo_math_1B.yaml"}
+_OWN_FILES = {
+    "grpo": "grpo_math_1B.yaml",
+    "grpo_math": "grpo_math_1B.yaml",
+    "grpo_rm": "grpo_rm_1B.yaml",
+    "vlm_grpo": "vlm_grpo_3B.yaml",
+    "vlm_sft": "sft_vlm_3B.yaml",
+    "ppo": "ppo_math_1B.yaml",
+    "distillation": "distillation_math.yaml",
+}
 _PROGRAM = re.compile(r"run_(\w+)\.py$")
 _ARITHMETIC = re.compile(r"\$\{(mul|add|div|max):(.*)\}", re.DOTALL)
 
@@ -166,12 +175,18 @@ def _follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...], d
     if match is None or not depth:
         return found
     terms = [as_number(_follow(term.strip(), above, sections, depth - 1)) for term in _terms(match[2])]
-    if len(terms) != 2 or terms[0] is None or terms[1] is None:
+    numbers = [term for term in terms if term is not None]
+    if len(terms) != 2 or len(numbers) != 2 or (match[1] == "div" and not numbers[1]):
         return found
-    one, other = terms
-    if match[1] == "div":
-        return one / other if other else found
-    return {"mul": one * other, "add": one + other, "max": max(one, other)}[match[1]]
+    return _RESOLVERS[match[1]](*numbers)
+
+
+_RESOLVERS: Mapping[str, Callable[[float, float], float]] = {
+    "mul": operator.mul,
+    "add": operator.add,
+    "div": operator.truediv,
+    "max": max,
+}
 
 
 def _terms(text: str) -> list[str]:

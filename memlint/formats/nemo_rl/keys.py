@@ -1,6 +1,6 @@
 """The keys of NeMo-RL that bear on memory or on the run (0.7.0 nemo_rl/models/policy/__init__.py, examples/configs;
-those of 0.2 to 0.6 beside them). A dotted name leads through sections, as in an override on the command line. Its code has
-hardly any defaults: a file that a run reads has every key, or inherits it."""
+those of 0.2 to 0.6 beside them). A dotted name leads through sections, as in an override on the command line. Its code
+has hardly any defaults: a file that a run reads has every key, or inherits it."""
 
 from __future__ import annotations
 

@@ -15,9 +15,7 @@ FP8 = f"{SECTION}.fp8_cfg"
 _UNEVEN = (f"{SECTION}.num_layers_in_first_pipeline_stage", f"{SECTION}.num_layers_in_last_pipeline_stage")
 _ADAM = {"adam": "adamw_torch", "adamw": "adamw_torch", "sgd": "sgd"}
 MEGATRON = (
-    Behaviour(
-        "parallelism.engine", "megatron", "NeMo-RL 0.7.0 nemo_rl/models/policy/workers/megatron_policy_worker.py"
-    ),
+    Behaviour("parallelism.engine", "megatron", "NeMo-RL 0.7.0 nemo_rl/models/megatron/setup.py"),
     Behaviour("precision.autocast", False, "Megatron-LM core/transformer/module.py, Float16Module"),
     Behaviour("optimizer.state_dtype", "float32", "Megatron-LM core/optimizer: moments of fp32 parameters"),
     Behaviour("loss.kind", "plain", "NeMo-RL 0.7.0 nemo_rl/models/megatron/train.py"),

@@ -119,9 +119,7 @@ def read_stage(fields: Fields, config: NemoConfig) -> None:
     """What trains, and the reference, whose weights wait in host memory and take the policy's place for their own
     forward (nemo_rl/models/policy/workers/dtensor_policy_worker.py, use_reference_model)."""
     algorithm = config.algorithm()
-    fields.infer(
-        "method.stage", _STAGES.get(algorithm, "sft"), f"its section `{algorithm}`" if algorithm else "default"
-    )
+    fields.infer("method.stage", _STAGES.get(algorithm, "sft"), f"the section `{algorithm}`")
     if algorithm == "rm":
         fields.infer("method.reward_head", "score", "NeMo-RL 0.7.0: AutoModelForSequenceClassification")
     compares = algorithm == "dpo" or (algorithm == "grpo" and (config.get(PENALTY) or 0) != 0)
@@ -154,12 +152,8 @@ def read_adapter(fields: Fields, config: NemoConfig) -> None:
     fields.infer("method.adapter_dtype", "float32", "NeMo-RL 0.7.0 nemo_rl/models/automodel/setup.py: lora_dtype")
     names = as_words(config.get(f"{ADAPTER}.target_modules"))
     every = not names or as_bool(config.get(f"{ADAPTER}.match_all_linear"))
-    put_targets(
-        fields,
-        ["all-linear"] if every else list(names),
-        config.origin(f"{ADAPTER}.target_modules"),
-        config.architecture,
-    )
+    targets = ["all-linear"] if every else list(names)
+    put_targets(fields, targets, config.origin(f"{ADAPTER}.target_modules"), config.architecture)
 
 
 def read_allocator(fields: Fields, config: NemoConfig) -> None:
