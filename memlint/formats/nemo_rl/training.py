@@ -48,6 +48,8 @@ def read_engine(fields: Fields, config: NemoConfig) -> None:
         reason = config.origin(open_key).detail if open_key else ""
         what = reason or "neither DTensor nor Megatron-LM is switched on; NeMo-RL up to 0.2 takes FSDP1 then"
         fields.infer("stack.unmodelled", what, "`policy.dtensor_cfg.enabled` and `policy.megatron_cfg.enabled`")
+        for field in ("model.weights_dtype", "precision.trainable_dtype", "precision.compute"):
+            fields.unknown(field, what)
 
 
 def _read_precision(fields: Fields, config: NemoConfig) -> None:
