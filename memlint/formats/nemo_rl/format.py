@@ -15,7 +15,7 @@ from memlint.formats.nemo_rl.config import NemoConfig, config_of
 from memlint.formats.nemo_rl.issues import nemo_rl_issues
 from memlint.formats.nemo_rl.keys import KEYS
 from memlint.formats.nemo_rl.recognise import NAME, SCHEMA, recognise
-from memlint.formats.nemo_rl.training import readings
+from memlint.formats.nemo_rl.training import read_stack, readings
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.verl.model import find_model
 from memlint.run import Origin, Run
@@ -62,5 +62,6 @@ def _fill(fields: Fields, config: NemoConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.ALWAYS)
     apply_hardware(fields, config.context)
+    read_stack(fields, config)
     KEYS.read(fields, config, config)
     read_start(fields, config.own.document, KEYS)

@@ -33,6 +33,19 @@ _WHOLE_LAYERS_SINCE = (0, 6)
 _OWN_CODE = ("NemotronH", "Baichuan", "Gemma4", "Mistral3", "Ministral3", "Mistral4")
 
 
+# transformers in the workers of each release (pyproject.toml; since 0.6 that of NeMo Automodel's workers, which pins it).
+_TRANSFORMERS = (((0, 7), (5, 5)), ((0, 6), (5, 3)), ((0, 5), (4, 57)), ((0, 4), (4, 55)), ((0, 0), (4, 51)))
+
+
+def read_stack(fields: Fields, config: NemoConfig) -> None:
+    """The release of transformers that NeMo-RL pins, unless somebody states another."""
+    if "transformers" in config.context.versions:
+        return
+    release = _release(config) or _TRANSFORMERS[0][0]
+    pinned = next(version for since, version in _TRANSFORMERS if release >= since)
+    fields.infer("stack.transformers", pinned, f"NeMo-RL {'.'.join(map(str, release))} pins it")
+
+
 def read_engine(fields: Fields, config: NemoConfig) -> None:
     """DTensor's FSDP2, or Megatron-LM."""
     if config.engine == "megatron":
