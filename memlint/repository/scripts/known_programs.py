@@ -154,7 +154,7 @@ def is_nemo_rl(command: LaunchCommand) -> bool:
     names = {word.text.lstrip("+~").partition("=")[0] for word in command.arguments if "=" in word.text}
     sections = {name.partition(".")[0] for name in names if "." in name} & _NEMO_RL_SECTIONS
     given = config_word(command, "nemo_rl")
-    return "policy" in sections or len(sections) > 1 or (given is not None and "configs/" in given.text)
+    return "policy" in sections or len(sections) > (given is None) or (given is not None and "configs/" in given.text)
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:
