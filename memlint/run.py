@@ -435,6 +435,8 @@ class Fsdp(NamedTuple):
     # FSDP2: embedding, last norm and head are left to the root, whose parameters stay gathered and whose gradients are
     # reduced at the end; accelerate gives them groups of their own.
     root_holds_ends: bool = False
+    # The framework itself lets one process of all read the checkpoint, whatever the release of transformers does.
+    one_reads: bool = False
 
 
 class Parallelism(NamedTuple):

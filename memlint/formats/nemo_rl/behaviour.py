@@ -25,6 +25,7 @@ DTENSOR = (
     Behaviour("parallelism.fsdp.output_dtype", "float32", f"{_SHARDS}, MixedPrecisionPolicy"),
     Behaviour("parallelism.fsdp.upcasts_trainable", False, f"{_V1}:276, torch_dtype=torch.float32"),
     Behaviour("parallelism.fsdp.reduces_each_backward", True, f"{_V1}: no set_requires_gradient_sync"),
+    Behaviour("parallelism.fsdp.one_reads", True, f"{_V1}: rank 0 loads, and broadcasts"),
     Behaviour("parallelism.divides_embedding", True, f"{_SHARDS}: embed_tokens RowwiseParallel"),
     Behaviour("model.weights_dtype", "float32", f"{_V1}:276 and {_V2}:330, torch_dtype=torch.float32"),
     Behaviour("precision.trainable_dtype", "float32", f"{_V1}:276 and {_V2}:330, torch_dtype=torch.float32"),

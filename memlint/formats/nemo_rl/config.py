@@ -51,7 +51,6 @@ class NemoConfig(VerlConfig):
             *("cluster.gpus_per_node", "cluster.num_nodes"),
         }
     )
-    names_file = "`defaults`"
 
     def __init__(self, own: Section, below: tuple[Section, ...], missing: str, keys: Keys, context: Context) -> None:
         super().__init__(own, Composed(missing=missing), keys, context, False)
@@ -66,6 +65,11 @@ class NemoConfig(VerlConfig):
             if _ends_at(layer.section.value, path_of(key)):
                 return None
         return None
+
+    @property
+    def names_file(self) -> str:  # type: ignore[override]  # a word of the class there
+        """What names the file that is missing."""
+        return "`--config`" if self.own.document.start is not None else "`defaults`"
 
     def _is_older(self, key: str) -> bool:
         return False

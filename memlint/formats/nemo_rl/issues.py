@@ -1,4 +1,4 @@
-"""Issues of a NeMo-RL file: values that its own checks refuse before a step (0.7.0; `since`: the release of each)."""
+"""Issues of a NeMo-RL file: values that its own checks refuse (0.7.0, and since when)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memlint.formats.nemo_rl.placement import EACH, NODES, gpus_of_model
 from memlint.formats.section_keys import path_of
 from memlint.run import UNKNOWN
 
-_REFUSES = "NeMo-RL refuses to start"
+_REFUSES, _STOPS = "NeMo-RL refuses to start", "NeMo-RL stops at the first update"
 _TENSOR = {
     "dtensor": "policy.dtensor_cfg.tensor_parallel_size",
     "megatron": "policy.megatron_cfg.tensor_model_parallel_size",
@@ -30,11 +30,13 @@ def nemo_rl_issues(fields: Fields, config: NemoConfig) -> tuple[Issue, ...]:
     return (*every, *_accuracy(config), *_workers(fields, config), *_heads(config))
 
 
-def _issue(config: NemoConfig, key: str, message: str, severity: str = "error") -> Iterator[Issue]:
+def _issue(
+    config: NemoConfig, key: str, message: str, severity: str = "error", effect: str = _REFUSES
+) -> Iterator[Issue]:
     """At the key, where the file itself has it; nothing where it comes from a file below, which has the issue."""
     own = config.own
     if value_at(own.value, path_of(key)) is not None:
-        yield own.issue("conflict", f"{message}; {_REFUSES}", *path_of(key), severity=severity)
+        yield own.issue("conflict", f"{message}; {effect}", *path_of(key), severity=severity)
 
 
 def _says_gpus(config: NemoConfig) -> bool:
@@ -79,10 +81,11 @@ def _batch(fields: Fields, config: NemoConfig) -> Iterator[Issue]:
         return
     key = _first(config, GLOBAL, MICRO, "cluster.gpus_per_node")
     if total % ranks:
-        yield from _issue(config, key, f"a global batch of {total} cannot be divided among {ranks} data-parallel ranks")
+        message = f"a global batch of {total} cannot be divided among {ranks} data-parallel ranks"
+        yield from _issue(config, key, message, effect=_STOPS)
     elif rows and not tokens_section(config) and (total // ranks) % rows:
         message = f"{total // ranks} sequences of each data-parallel rank are no multiple of micro-batches of {rows}"
-        yield from _issue(config, key, message)
+        yield from _issue(config, key, message, effect=_STOPS)
 
 
 def _sequences(config: NemoConfig) -> Iterator[Issue]:

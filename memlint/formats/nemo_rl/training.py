@@ -33,7 +33,7 @@ _WHOLE_LAYERS_SINCE = (0, 6)
 _OWN_CODE = ("NemotronH", "Baichuan", "Gemma4", "Mistral3", "Ministral3", "Mistral4")
 
 
-# transformers in the workers of each release (pyproject.toml; since 0.6 that of NeMo Automodel's workers, which pins it).
+# transformers in the workers of each release (pyproject.toml; since 0.6 that of NeMo Automodel's workers).
 _TRANSFORMERS = (((0, 7), (5, 5)), ((0, 6), (5, 3)), ((0, 5), (4, 57)), ((0, 4), (4, 55)), ((0, 0), (4, 51)))
 
 

@@ -139,7 +139,8 @@ def test_a_file_is_a_run() -> None:
     assert (run.rollout.generator, run.rollout.share, run.rollout.sleep_level) == ("vllm_colocate", 0.6, 1)
     assert run.rollout.offloads_weights and run.rollout.offloads_optimizer and run.rollout.offloads_until_update
     assert not run.rollout.gathers_for_log_probs and run.stack.transformers == (5, 5)
-    assert estimate(run).allocated_bytes
+    found = estimate(run)
+    assert found.allocated_bytes and found.details["host_loading_bytes"] == 4 * found.parameters
 
 
 @pytest.mark.parametrize(
