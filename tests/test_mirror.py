@@ -73,7 +73,7 @@ COVERED = {
     "tests/formats/nemo_rl/test_nemo_rl_runs.py": (
         *("formats.nemo_rl.batches", "formats.nemo_rl.config", "formats.nemo_rl.format", "formats.nemo_rl.issues"),
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
-        *("formats.nemo_rl.rollout", "formats.nemo_rl.training"),
+        "formats.nemo_rl.training",
     ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),

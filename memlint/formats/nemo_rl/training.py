@@ -8,6 +8,7 @@ from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.formats.nemo_rl import megatron
 from memlint.formats.nemo_rl.behaviour import DTENSOR
 from memlint.formats.nemo_rl.config import NemoConfig
+from memlint.formats.nemo_rl.families import has_own_code
 from memlint.formats.nemo_rl.placement import EXPERTS
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.model import DTYPES
@@ -27,10 +28,6 @@ _STAGES = {"grpo": "grpo", "ppo": "grpo", "dpo": "dpo", "rm": "rm"}
 # Since this release NeMo Automodel checkpoints whole layers of transformers' models (Automodel 92635e74, that 0.6.0
 # pins, and 277a8a8d of 0.4.0: nemo_automodel/components/distributed/parallelizer.py).
 _WHOLE_LAYERS_SINCE = (0, 6)
-# Families whose models Automodel has in code of its own, apart from those with experts (Automodel 24b47e85
-# nemo_automodel/_transformers/registry.py). Llama and Qwen 2 are not among them: their weights could not be sent to
-# the generator, so that NeMo-RL takes transformers' code (nemo_rl/models/automodel/setup.py, _maybe_set_force_hf).
-_OWN_CODE = ("NemotronH", "Baichuan", "Gemma4", "Mistral3", "Ministral3", "Mistral4")
 
 
 # transformers in the workers of each release (pyproject.toml; since 0.6 that of NeMo Automodel's workers).
@@ -212,7 +209,7 @@ def _other_code(fields: Fields, config: NemoConfig) -> str:
     own = config.is_v2 and not config.flag(f"{AUTOMODEL}.force_hf")
     if any(layer.mlp.kind == "moe" for layer in architecture.layer_types):
         return "experts in NeMo Automodel's code" if own else "experts under DTensor"
-    if own and architecture.class_name.startswith(_OWN_CODE):
+    if own and has_own_code(architecture.class_name):
         return f"NeMo Automodel's own code of {architecture.class_name}"
     return _odd_parts(fields, architecture)
 
