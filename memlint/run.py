@@ -204,6 +204,8 @@ class Rollout(NamedTuple):
     shares_weights: bool = False
     # The logits of all generated tokens are kept until their log-probabilities are computed.
     keeps_scores: bool = False
+    # All parameters are gathered before the forward that computes log-probabilities.
+    gathers_for_log_probs: bool = False
     model_processes: int = 0  # number of separate processes for frozen models and critics, each with a CUDA context
     # Parts in which weights that ZeRO-3 shards are gathered to be sent; 0: one parameter at a time, or all where
     # adapters are merged.
@@ -298,6 +300,8 @@ class Checkpointing(NamedTuple):
     # Under Unsloth checkpoints are offloaded to host memory, whatever the file says (LLaMA-Factory 0.9.5
     # model/model_utils/unsloth.py:77, `use_gradient_checkpointing="unsloth"`).
     unsloth_offloads: bool = False
+    # The norms, the attention and the MLP of a layer are checkpointed one by one, so that each keeps its own input.
+    by_parts: bool = False
     mlp_tiles: int = 0  # MLPs run in up to this many slices of the sequence, recomputed in the backward; 0: whole
     vision_tower: bool | None = None  # a vision tower's layers too; None: as the decoder's
 
@@ -425,11 +429,14 @@ class Fsdp(NamedTuple):
     shard_group_size: int = 0  # hybrid: GPUs in one shard group; 0 = one node
     param_dtype: str = ""  # mixed precision policy; "" follows precision.compute
     reduce_dtype: str = ""
+    output_dtype: str = ""  # FSDP2: what a layer returns is cast to it, and to `param_dtype` again by the next layer
     upcasts_trainable: bool = True  # accelerate turns low-precision trainable parameters into fp32
     reduces_each_backward: bool = False  # gradients are reduced after each micro-batch (without `no_sync`)
     # FSDP2: embedding, last norm and head are left to the root, whose parameters stay gathered and whose gradients are
     # reduced at the end; accelerate gives them groups of their own.
     root_holds_ends: bool = False
+    # The framework itself lets one process of all read the checkpoint, whatever the release of transformers does.
+    one_reads: bool = False
 
 
 class Parallelism(NamedTuple):
@@ -451,6 +458,7 @@ class Parallelism(NamedTuple):
     # Each data-parallel rank has all optimizer states of its share of the model (Megatron-LM without its distributed
     # optimizer).
     replicates_optimizer: bool = False
+    divides_embedding: bool = False  # tensor parallelism under FSDP divides the input embedding as well
     find_unused_parameters: bool = False
 
 

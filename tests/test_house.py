@@ -141,6 +141,7 @@ ON_DEMAND = {
     "formats.trainer.format": ("formats.trainer.edits",),  # fixes
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
+    "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
     "formats.swift.format": ("formats.swift.edits",),  # fixes
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do

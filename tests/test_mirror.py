@@ -70,6 +70,11 @@ COVERED = {
     "tests/formats/easyr1/test_easyr1_runs.py": (
         *("formats.easyr1.format", "formats.easyr1.keys", "formats.easyr1.reading"),
     ),
+    "tests/formats/nemo_rl/test_nemo_rl_runs.py": (
+        *("formats.nemo_rl.batches", "formats.nemo_rl.config", "formats.nemo_rl.format", "formats.nemo_rl.issues"),
+        *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
+        "formats.nemo_rl.training",
+    ),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
         *("formats.openrlhf.format", "formats.openrlhf.issues", "formats.openrlhf.keys", "formats.openrlhf.model"),

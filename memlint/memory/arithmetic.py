@@ -332,11 +332,14 @@ def _saved_by_others(parts: StepParts, position: PeakPosition, backward: bool) -
     for index, segment in enumerate(parts.segments[: position.position + 1]):
         profile = segment.profile
         candidates = profile.live_until_backward if backward else profile.live_in_forward
-        one = segment.sizes.peak(candidates)
+        one = segment.sizes.peak(candidates) + segment.held_until_backward
         waiting = min(segment.repeat, segment.repeat if index < position.position else left // one) if one else 0
         if waiting:
             who = "the embedding" if index == 0 else f"{waiting} layers" if waiting > 1 else "1 layer"
             yield from _live(parts, segment.sizes, candidates, f"saved by {who}", waiting)
+            if segment.held_until_backward:
+                kept = _in_elements(f"more inputs that {who} keep", waiting * segment.held_until_backward, 2)
+                yield kept._replace(component="activations")
             left -= waiting * one
     if backward and left > 0 and parts.step is not None and parts.step.architecture.encoder_decoder:
         yield _in_elements("gradients that several layers sum", left, 2)._replace(component="activations")

@@ -51,6 +51,8 @@ def loading(run: Run, units: tuple[Unit, ...]) -> int:
         return whole
     if not stage3 and parallel.engine != "fsdp":
         return 0
+    if parallel.fsdp.one_reads:
+        return whole
     if () < run.stack.transformers < _EACH_READS_ALL_SINCE:
         one_for_all = parallel.engine == "fsdp" and parallel.fsdp.cpu_ram_efficient_loading
         return whole if one_for_all else whole * ranks_per_node(run)

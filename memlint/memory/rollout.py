@@ -338,7 +338,18 @@ def _log_probabilities(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
     rows, length = run.rollout.log_prob_micro_batch_size, run.rollout.log_prob_length
     entropy = run.rollout.log_prob_entropy
     loss = run.loss._replace(entropy="unsaved" if entropy in ("whole", "recomputed") else entropy)
-    return _forward("log_probabilities", run._replace(loss=loss), units, state, rows, length)
+    found = _forward("log_probabilities", run._replace(loss=loss), units, state, rows, length)
+    if not run.rollout.gathers_for_log_probs:
+        return found
+    return max(found, _gathered(found.name, units, state), key=lambda one: one.allocated_bytes)
+
+
+def _gathered(name: str, units: tuple[Unit, ...], state: ModelState) -> Phase:
+    """The moment in which all parameters are gathered, before the first layer's forward releases its own."""
+    parts = dict.fromkeys(COMPONENTS, 0)
+    parts |= {"weights": state.weights, "optimizer_states": state.optimizer_states}
+    parts["temporaries"] = sum(one.stored_bytes * one.copies * unit.repeat for unit in units for one in unit.tensors)
+    return phase(name, parts)
 
 
 def _reference(run: Run, units: tuple[Unit, ...], state: ModelState) -> Phase:

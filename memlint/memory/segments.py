@@ -208,7 +208,30 @@ def _layer(
     sizes = kind.sizes(autograd_owns_grads(step.run, unit_state))
     found = segment(kind.profile(mode), sizes, unit_state, repeat)
     kept, held = _kept_by_fsdp1(step, unit, mode), _held_by_cache(step, kind, mode)
-    return found._replace(kept_after_backward=kept, held_until_loss=held) if kept or held else found
+    inputs = _inputs_of_parts(step, mode)
+    if not (kept or held or inputs):
+        return found
+    return found._replace(kept_after_backward=kept, held_until_loss=held, held_until_backward=inputs)
+
+
+_HOOKS_OUTSIDE_SINCE = (5, 23)
+_PARTS_BEHIND_THE_FIRST = 3  # attention, the second norm and the MLP; the layer's input is that of the first norm
+
+
+def _inputs_of_parts(step: TrainingStep, mode: LayerMode) -> int:
+    """Bytes that a checkpointed layer keeps besides its input: the inputs of the parts that are checkpointed one by
+    one, or, where the whole layer is, its input in the wider dtype that FSDP2 makes of the output of the layer before.
+    FSDP's hooks cast it (torch 2.13 distributed/fsdp/_fully_shard/_fsdp_state.py, _pre_forward), which transformers
+    before 5.23 checkpointed with the layer (5.22 modeling_layers.py, GradientCheckpointingLayer.__call__)."""
+    if not (mode.checkpoint and step.needs_gradient):
+        return 0
+    hidden = step.counts["hidden"]
+    if step.run.checkpointing.by_parts:
+        return _PARTS_BEHIND_THE_FIRST * rounded(hidden * mode.width)
+    if not () < step.run.stack.transformers < _HOOKS_OUTSIDE_SINCE:
+        return 0
+    wider = BYTES.get(step.run.parallelism.fsdp.output_dtype, mode.width)
+    return max(0, rounded(hidden * wider) - rounded(hidden * mode.width))
 
 
 def _held_by_cache(step: TrainingStep, kind: _LayerKind, mode: LayerMode) -> int:

@@ -24,6 +24,7 @@ FRAMEWORKS = {
     "swift",
     "openrlhf",
     "easyr1",
+    "nemo_rl",
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.formats.base import Context
@@ -56,7 +56,7 @@ class VerlConfig:
         self.is_sft = is_sft
         self.architecture: Any = None
         sections = tuple(one for one in (own, files.named, files.base) if one is not None)
-        self._layers = tuple(SectionKeys(_resolved(one, sections), keys, self.source) for one in sections)
+        self._layers = tuple(SectionKeys(resolved(one, sections), keys, self.source) for one in sections)
 
     def _layer(self, key: str) -> SectionKeys | None:
         return next((layer for layer in self._layers if layer.written(key) is not None), None)
@@ -137,18 +137,8 @@ def _dotted(key: str) -> str:
     return ".".join(map(str, _BEFORE[key][0]))
 
 
-def _resolved(section: Section, sections: tuple[Section, ...]) -> Section:
-    """The section with references to other keys replaced by the values that these have in `sections`."""
-
-    def walk(value: Any, above: tuple[str, ...]) -> Any:
-        if isinstance(value, dict):
-            return {key: walk(inner, (*above, str(key))) for key, inner in value.items()}
-        return _follow(value, above[:-1], sections)
-
-    return section._replace(value=walk(section.value, ()))
-
-
-def _follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...]) -> Any:
+def follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...]) -> Any:
+    """The value that a reference leads to in `sections`, of a key in the section `above`; other values as they are."""
     for _ in range(_MOST_STEPS):
         match = _REFERENCE.fullmatch(value) if isinstance(value, str) and len(value) < 200 else None
         if match is None:
@@ -159,6 +149,21 @@ def _follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...]) -
             return _plain(match[2]) if match[2] is not None else None if "oc.select" in value else value
         value, above = found, path[:-1]
     return value
+
+
+def resolved(
+    section: Section,
+    sections: tuple[Section, ...],
+    following: Callable[[Any, tuple[str, ...], tuple[Section, ...]], Any] = follow,
+) -> Section:
+    """The section with references to other keys replaced by the values that these have in `sections`."""
+
+    def walk(value: Any, above: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: walk(inner, (*above, str(key))) for key, inner in value.items()}
+        return following(value, above[:-1], sections)
+
+    return section._replace(value=walk(section.value, ()))
 
 
 def _absolute(name: str, above: tuple[str, ...]) -> tuple[str, ...]:

@@ -135,6 +135,7 @@ class Segment(NamedTuple):
     product: HeadProduct = _NO_PRODUCT
     gathered_entering: int = 0
     held_until_loss: int = 0  # activations that its code holds while the forward goes on and the backward does not
+    held_until_backward: int = 0  # activations that it keeps for its own backward, besides those of its profile
 
     def entering(self) -> int:
         """Bytes when the segment's forward begins: gathered parameters, and the output of the segment before."""
@@ -196,7 +197,7 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
     for index, segment in enumerate(segments):
         sizes, profile = segment.sizes, segment.profile
         saved_by_one = sizes.peak(profile.live_in_forward)
-        left_by_one = saved_by_one + segment.held_until_loss
+        left_by_one = saved_by_one + segment.held_until_loss + segment.held_until_backward
         other_activations = earlier + (segment.repeat - 1) * left_by_one + segment.concurrent_activations
         other_activations += during_layers if index < len(segments) - 1 else 0
         total = other_activations + sizes.peak(profile.forward) + segment.gathered_forward
@@ -207,7 +208,7 @@ def _forward(segments: Sequence[Segment], during_layers: int) -> tuple[PeakPosit
         if segment.product is not _NO_PRODUCT:
             best = max(best, _at_product(segment.product, index, other_activations, 0, backward=False), key=_total)
         earlier += segment.repeat * left_by_one
-        saved.append(segment.repeat * sizes.peak(profile.live_until_backward))
+        saved.append(segment.repeat * (sizes.peak(profile.live_until_backward) + segment.held_until_backward))
     return best, saved
 
 
@@ -217,7 +218,7 @@ def _backward(segments: Sequence[Segment], saved: int) -> PeakPosition:
     gradients = kept_activations = 0
     for index in range(len(segments) - 1, -1, -1):
         segment = segments[index]
-        saved_by_one = segment.sizes.peak(segment.profile.live_until_backward)
+        saved_by_one = segment.sizes.peak(segment.profile.live_until_backward) + segment.held_until_backward
         saved -= segment.repeat * saved_by_one
         own = segment.sizes.peak(segment.profile.backward)
         around = saved + segment.concurrent_activations + kept_activations

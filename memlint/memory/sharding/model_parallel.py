@@ -157,11 +157,12 @@ def _shard(run: Run, tensor: Tensor) -> Tensor:
 
 def _is_split(run: Run, tensor: Tensor, experts: bool) -> bool:
     """Whether tensor parallelism splits a tensor. Norms, routers and biases of row-parallel matrices stay whole.
-    Megatron, vLLM, SGLang (vocabulary) and DeepSpeed (hidden size) split the embedding, transformers' plans do not."""
+    Megatron, vLLM, SGLang (vocabulary) and DeepSpeed (hidden size) split the embedding, transformers' plans do not, nor
+    those of frameworks that take them as they are."""
     if experts or tensor.kind in ("linear", "head"):
         return True
     if tensor.kind == "embedding":
-        return run.parallelism.engine in ("megatron", "deepspeed", *SERVERS)
+        return run.parallelism.divides_embedding or run.parallelism.engine in ("megatron", "deepspeed", *SERVERS)
     if tensor.kind == "bias":
         return not tensor.name.endswith(_ROW_PARALLEL_BIASES)
     return False

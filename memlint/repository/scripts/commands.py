@@ -164,8 +164,9 @@ def options(words: Sequence[Word]) -> tuple[tuple[Option, ...], tuple[Word, ...]
     return tuple(found), tuple(others)
 
 
-# hydra 1.3 _internal/utils.py `get_args_parser`: options with one value, before or between the overrides.
-_OF_HYDRA = frozenset(("config_name", "config_path", "config_dir", "cn", "cp", "cd"))
+# hydra 1.3 _internal/utils.py `get_args_parser`: options with one value, before or between the overrides. NeMo-RL's
+# programs take `--config` so (0.7.0 examples/run_grpo.py).
+_OF_HYDRA = frozenset(("config_name", "config_path", "config_dir", "cn", "cp", "cd", "config"))
 
 
 def _is_filled(option: Option, text: str) -> bool:

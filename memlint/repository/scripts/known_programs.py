@@ -34,7 +34,7 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "openrlhf", "axolotl", "megatron")
+WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -57,6 +57,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "verl"
     if is_easyr1(command):
         return "easyr1"
+    if is_nemo_rl(command):
+        return "nemo_rl"
     if is_openrlhf(command):
         return "openrlhf"
     if is_megatron(command):
@@ -132,6 +134,27 @@ def is_easyr1(command: LaunchCommand) -> bool:
     if _EASYR1_PROGRAM.search(text):
         return "config" in names or bool(sections & _EASYR1_SECTIONS)
     return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
+
+
+def takes_overrides(command: LaunchCommand) -> bool:
+    """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags."""
+    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command)
+
+
+_NEMO_RL_PROGRAM = re.compile(r"(?:^|/)run_(?:vlm_)?(?:grpo|ppo|dpo|sft|rm|distillation)\w*\.py$")
+_NEMO_RL_SECTIONS = frozenset(("policy", "cluster", "grpo", "ppo", "dpo", "sft", "rm", "loss_fn", "checkpointing"))
+
+
+def is_nemo_rl(command: LaunchCommand) -> bool:
+    """Whether the program accepts NeMo-RL's overrides: one of its examples, with a file or overrides of two of its
+    sections, or of `policy` alone."""
+    text = command.program.text if command.program is not None else ""
+    if not _NEMO_RL_PROGRAM.search(text):
+        return False
+    names = {word.text.lstrip("+~").partition("=")[0] for word in command.arguments if "=" in word.text}
+    sections = {name.partition(".")[0] for name in names if "." in name} & _NEMO_RL_SECTIONS
+    given = config_word(command, "nemo_rl")
+    return "policy" in sections or len(sections) > (given is None) or (given is not None and "configs/" in given.text)
 
 
 def _trains(names: set[str], command: LaunchCommand) -> bool:

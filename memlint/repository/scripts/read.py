@@ -27,7 +27,7 @@ from memlint.repository.scripts.embedded import Part, commands_in_notebook, comm
 from memlint.repository.scripts.environment import TELLING
 from memlint.repository.scripts.files import NamedFiles, Repository
 from memlint.repository.scripts.followed import MOST_FOLLOWED, Followed, command_line, followed
-from memlint.repository.scripts.known_programs import format_of, is_easyr1, is_verl
+from memlint.repository.scripts.known_programs import format_of, takes_overrides
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.launch_file import launch_file
 from memlint.repository.scripts.lost import with_lost_flags
@@ -267,8 +267,7 @@ class _Reader:
         self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
     ) -> ScriptLaunch | None:
         entry = files.program(launched)
-        takes_overrides = is_verl(launched) or is_easyr1(launched)  # Hydra's, OmegaConf's: the code defines no flags
-        asked = entry if not takes_overrides else None
+        asked = entry if not takes_overrides(launched) else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return None

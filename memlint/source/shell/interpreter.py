@@ -52,6 +52,8 @@ MOST_INVOCATIONS = 1_000
 MOST_CALLS = 24  # of one other script: a sweep calls it for each point of its grid
 MOST_OPEN = 2  # times that a script stands in itself: one that submits itself; a chain of jobs goes on as it began
 MOST_WRAPPERS = 8  # around one program
+# Jobs that run the text of a variable: script, variable. NeMo-RL's starts Ray on all nodes first (0.7.0 ray.sub).
+_RUN_BY = {"ray.sub": "COMMAND"}
 States = list[State]
 
 
@@ -470,7 +472,10 @@ class Interpreter:
         one.exported |= frozenset(own_variables)
         for variable, text in own_variables.items():
             one.set(variable, text)
-        if found.is_file:
+        runs = one.variables.get(_RUN_BY.get(posixpath.basename(found.script.text), ""))
+        if found.is_file and runs is not None:
+            self._text(runs.value, one)
+        elif found.is_file:
             self._other_script(found.script, found.arguments, one)
         else:
             one.arguments = found.arguments or one.arguments

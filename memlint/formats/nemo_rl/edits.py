@@ -1,0 +1,29 @@
+"""Changes of a run as edits of a NeMo-RL file, or of a command's overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.findings import Edit
+from memlint.formats.base import Parsed
+from memlint.formats.nemo_rl.keys import KEYS
+from memlint.formats.section_edits import changed_keys, edits_of
+from memlint.formats.verl.edits import overrides
+from memlint.run import Run
+
+# What follows from other keys: the accumulation from the global batch.
+_FOLLOW = ("batch.gradient_accumulation_steps",)
+
+
+def nemo_rl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    if not isinstance(config, dict) or place is None:
+        return None
+    wanted = {field: value for field, value in changes.items() if field not in _FOLLOW}
+    if run.batch.max_tokens:
+        wanted.pop("batch.micro_batch_size", None)
+    new_values = changed_keys(KEYS, config, run, wanted)
+    if not new_values:
+        return None
+    return edits_of(config, place, new_values) if parsed.documents[0].start is None else overrides(place, new_values)
