@@ -337,3 +337,9 @@ def test_any_value_is_read(value: dict[str, Any]) -> None:
     parsed = megatron.parse(document(value), context())
     for run in parsed.runs:
         estimate(run)
+
+
+def test_a_misspelled_flag_makes_no_fork() -> None:
+    (found,) = refused(f"{GPT} --attention-dropuot 0.1")
+    assert found == "unknown key `attention_dropuot`: did you mean `attention_dropout`?"
+    assert refused(f"{GPT} --attention-dropuot 0.1 --a-forks-own-layout") == []
