@@ -2,10 +2,10 @@
 
     python tools/openrlhf_schema.py FOLDER [OLDER ...]
 
-FOLDER is OpenRLHF 0.11.2, unpacked; OLDER are earlier releases, most of whose flags have no sections: 0.3.8, 0.4.0, 0.4.3,
-0.4.6, 0.5.4, 0.5.9, 0.6.2, 0.6.4, 0.7.0, 0.7.3, 0.8.0, 0.8.5, 0.8.11, 0.9.5, 0.9.10, 0.10.2. One schema has the flags of
-all programs: a flag means the same in each. A name that stands in two releases with
-different types may be either.
+FOLDER is OpenRLHF 0.11.2, unpacked; OLDER are earlier releases, most of which have no sections in their flags: 0.3.8,
+0.4.0, 0.4.3, 0.4.6, 0.5.4, 0.5.9, 0.6.2, 0.6.4, 0.7.0, 0.7.3, 0.8.0, 0.8.5, 0.8.11, 0.9.5, 0.9.10, 0.10.2. One schema
+has the flags of all programs: a flag means the same in each. A name that stands in two releases with different types
+may be either.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def unknown_flags(section: Section, schema: str) -> tuple[str, ...]:
 def foreign_flags(section: Section, schema: str, told: Iterable[Issue], program: str) -> Iterator[Issue]:
     """A warning about flags that no release of `program` defines, beside those of the issues `told`.
 
-    One fact, however many they are: the command is for a fork that is not here, or its parser refuses it. argparse takes
-    the beginning of a flag's name for the flag.
+    One fact, however many they are: the command is for a fork that is not here, or its parser refuses it. argparse
+    takes the beginning of a flag's name for the flag.
     """
     known, slips = compiled_schema(schema).schema["properties"], {issue.pointer for issue in told}
     foreign = [

@@ -49,10 +49,11 @@ class State:
     """The mutable state while a script is followed; to be copied before a branch.
 
     `arguments`: `$0`, `$1`, ... `takes_more`: whether there may be further, unknown arguments. `folder`: the working
-    folder (absolute). `elsewhere`: that folder as the script names it, on its author's machine. `files`: absolute path -> text that the script wrote. `script`: the current file (absolute).
-    `is_dead`: the script has ended. `left`: `return`, `break` or `continue`, until the enclosing construct ends.
-    `local`: local variables of the current function -> their values outside. `output`: the printed text, None if it is
-    not captured. `input`: the input of the next command. `conditions`: lines of conditions with both branches followed.
+    folder (absolute). `elsewhere`: that folder as the script names it, on its author's machine. `files`: absolute path
+    -> text that the script wrote. `script`: the current file (absolute). `is_dead`: the script has ended. `left`:
+    `return`, `break` or `continue`, until the enclosing construct ends. `local`: local variables of the current
+    function -> their values outside. `output`: the printed text, None if it is not captured. `input`: the input of the
+    next command. `conditions`: lines of conditions with both branches followed.
     """
 
     __slots__ = (
