@@ -864,3 +864,36 @@ def test_the_switch_that_deepspeed_adds_hides_no_configuration() -> None:
     for switch in ("", " --deepspeed"):
         found = run(f"{command}{switch}\n", {"chat.py": OWN_ENGINE})
         assert found.parallelism.engine == "deepspeed" and found.parallelism.zero.stage == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "gpus"),
+    [("--nodes=1 --gpus-per-node=3", 3), ("-N 2 --gres=gpu:a100:4", 8), ("-n 1 -c 8", 2), ("--gpus=6", 6)],
+)
+def test_srun_asks_for_gpus_itself(step: str, gpus: int) -> None:
+    """Without a word of its own it has those of the job."""
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:2\nsrun {step} deepspeed train.py --base Qwen/Qwen2.5-7B --micro 2\n"
+    assert run(script).parallelism.world_size == gpus
+
+
+def test_what_a_missing_config_says_contradicts_no_engine() -> None:
+    """The config of the command may give the warm-up that DeepSpeed's file has."""
+    engine = (
+        '{"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}, "zero_optimization": {"stage": 2}}'
+    )
+    program = """\
+import argparse, yaml
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+parser.add_argument("--deepspeed")
+args = parser.parse_args()
+config = yaml.safe_load(open(args.config))
+model = AutoModelForCausalLM.from_pretrained(config["model"])
+Trainer(model=model, args=TrainingArguments(**config["arguments"], deepspeed=args.deepspeed)).train()
+"""
+    files = {"sft.py": program, "ds.json": engine}
+    script = "deepspeed --num_gpus 8 sft.py --config a.yaml --deepspeed ds.json\n"
+    there = "model: Qwen/Qwen2.5-0.5B\narguments: {output_dir: o, warmup_steps: 5}\n"
+    assert "CFG008" not in {one.rule for one in analysed(script, files).findings}
+    assert "CFG008" in {one.rule for one in analysed(script, {**files, "a.yaml": there}).findings}
