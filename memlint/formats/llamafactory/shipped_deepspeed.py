@@ -31,8 +31,12 @@ _FP8: Mapping[str, Any] = {
     "zero_allow_untested_optimizer": True,
     "zero_optimization": {
         **_ZERO3,
-        **{"stage": 3, "overlap_comm": False, "contiguous_gradients": True, "reduce_bucket_size": 12_845_056},
-        **{"stage3_prefetch_bucket_size": 11_560_550, "stage3_param_persistence_threshold": 35_840},
+        "stage": 3,
+        "overlap_comm": False,
+        "contiguous_gradients": True,
+        "reduce_bucket_size": 12_845_056,
+        "stage3_prefetch_bucket_size": 11_560_550,
+        "stage3_param_persistence_threshold": 35_840,
         "offload_optimizer": {"device": "cpu", "pin_memory": False},
     },
 }
