@@ -876,24 +876,18 @@ def test_srun_asks_for_gpus_itself(step: str, gpus: int) -> None:
     assert run(script).parallelism.world_size == gpus
 
 
-def test_what_a_missing_config_says_contradicts_no_engine() -> None:
-    """The config of the command may give the warm-up that DeepSpeed's file has."""
-    engine = (
-        '{"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 100}}, "zero_optimization": {"stage": 2}}'
+def test_the_size_of_sequence_parallelism_is_no_mistake_beside_its_attention() -> None:
+    """deepspeed.runtime.sequence_parallel puts attention into the model that shares the sequences."""
+    program = OWN_ENGINE.replace('"bf16":', '"sequence_parallel_size": 2, "bf16":')
+    program = program.replace('config["train_batch_size"] = 4 * torch.distributed.get_world_size()\n', "")
+    ulysses = "from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF\n"
+    sharing = program.replace(
+        "model = Auto", "mpu = UlyssesSPAttentionHF.register_with_transformers(args)\nmodel = Auto"
     )
-    program = """\
-import argparse, yaml
-from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
-parser = argparse.ArgumentParser()
-parser.add_argument("--config")
-parser.add_argument("--deepspeed")
-args = parser.parse_args()
-config = yaml.safe_load(open(args.config))
-model = AutoModelForCausalLM.from_pretrained(config["model"])
-Trainer(model=model, args=TrainingArguments(**config["arguments"], deepspeed=args.deepspeed)).train()
-"""
-    files = {"sft.py": program, "ds.json": engine}
-    script = "deepspeed --num_gpus 8 sft.py --config a.yaml --deepspeed ds.json\n"
-    there = "model: Qwen/Qwen2.5-0.5B\narguments: {output_dir: o, warmup_steps: 5}\n"
-    assert "CFG008" not in {one.rule for one in analysed(script, files).findings}
-    assert "CFG008" in {one.rule for one in analysed(script, {**files, "a.yaml": there}).findings}
+    command = "deepspeed --num_gpus 8 chat.py --model_name_or_path Qwen/Qwen2.5-7B --zero_stage 3\n"
+
+    def rules(code: str) -> set[str]:
+        return {one.rule for one in analysed(command, {"chat.py": code}).findings}
+
+    assert "DSP026" in rules(program)
+    assert "DSP026" not in rules(ulysses + sharing)
