@@ -86,7 +86,6 @@ class StartedProgram(NamedTuple):
     """The program that a script starts, and the facts that its code shows."""
 
     entry: str = ""  # the program: a path or a command
-    folder: str = ""  # in a shell script: the working folder, below the root or as the script names it
     framework: str = ""  # the framework of its trainer: "trl", "transformers", "swift"; "" if only the keys can tell
     is_foreign: bool = False  # the program's code is not in the repository
     task: str = ""  # which of the framework's trainers: "dpo" for `trl dpo`
@@ -129,6 +128,7 @@ class StartedProgram(NamedTuple):
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.
     trainer_call: str = ""
+    folder: str = ""  # in a shell script: the working folder, below the root or as the script names it
 
     @property
     def is_elsewhere(self) -> bool:

@@ -22,14 +22,16 @@ def megatron_issues(fields: Fields, config: MegatronConfig) -> tuple[Issue, ...]
     slips = tuple(misspelled_flags(config.section, SCHEMA)) if config.foreign else ()
     if len(slips) < len(config.foreign):
         return ()
-    return (
-        *slips,
-        *_types(config),
-        *_precision(config),
-        *_sizes(config),
-        *_world(fields, config),
-        *_batch(fields, config),
-    )
+    values = (*_types(config), *_precision(config), *_sizes(config))
+    if _may_be_one_process(config):
+        return (*slips, *values)
+    return (*slips, *values, *_world(fields, config), *_batch(fields, config))
+
+
+def _may_be_one_process(config: MegatronConfig) -> bool:
+    """Whether `python` starts it, once or as often as nobody says: the machine's GPUs are not those of the run."""
+    start = config.section.document.start
+    return start is not None and start.launcher == "python" and not start.machine.gpus
 
 
 def _types(config: MegatronConfig) -> Iterator[Issue]:
