@@ -128,6 +128,7 @@ class StartedProgram(NamedTuple):
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or
     # predict; "" if it asks the flags, or hands its trainer on.
     trainer_call: str = ""
+    folder: str = ""  # in a shell script: the working folder, below the root or as the script names it
 
     @property
     def is_elsewhere(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Mapping
 
 from memlint._record import NamedTuple
@@ -22,6 +23,7 @@ class LlamaFactoryRelease(NamedTuple):
 
 
 _OLD_PROGRAMS = ("train_bash.py", "evaluate.py", "export_model.py", "cli_demo.py")
+_RELEASED_FOLDER = re.compile(r"(?:^|/)llama[-_]?factory[-_]v?(0\.[0-9]\.[0-9]+)(?:/|$)", re.IGNORECASE)
 _PACKAGES = ("transformers", "torch", "peft", "accelerate", "trl", "deepspeed")
 
 
@@ -54,17 +56,30 @@ def with_libraries(stated: Mapping[str, Version]) -> dict[str, Version]:
 
 
 def with_release_of_program(document: Document, context: Context) -> Context:
-    """`context` with the newest release that has the program of a command, where nothing else states one: src/train.py
-    was called src/train_bash.py until 0.7.0, and the programs beside it left with that name (commit ce8200ad9 of 3 May
-    2024). Of older releases the table has the next one."""
-    program = posixpath.basename(document.start.program.entry) if document.start is not None else ""
-    if program not in _OLD_PROGRAMS or "llamafactory" in context.versions:
+    """`context` with the release that a folder's name states (`cd LLaMA-Factory-0.8.2`), else with the newest one that
+    has the program of a command, where nothing else states one: src/train.py was called src/train_bash.py until 0.7.0,
+    and the programs beside it left with that name (commit ce8200ad9 of 3 May 2024). Of older releases the table has the
+    next one."""
+    if "llamafactory" in context.versions:
         return context
-    origin = Origin("inferred", detail=f"the newest llamafactory with {program}")
+    found, detail = _in_a_name(document), "the name of LLaMA-Factory's folder"
+    program = posixpath.basename(document.start.program.entry) if document.start is not None else ""
+    if not found and program in _OLD_PROGRAMS:
+        found, detail = LLAMAFACTORY[-1].version, f"the newest llamafactory with {program}"
+    if not found:
+        return context
     return context._replace(
-        versions={**context.versions, "llamafactory": LLAMAFACTORY[-1].version},
-        version_origins={**context.version_origins, "llamafactory": origin},
+        versions={**context.versions, "llamafactory": found},
+        version_origins={**context.version_origins, "llamafactory": Origin("inferred", detail=detail)},
     )
+
+
+def _in_a_name(document: Document) -> Version:
+    """The release in the name of the folder that a command works in, of its program's, or of the file's own."""
+    program = document.start.program if document.start is not None else None
+    names = (document.path,) if program is None else (program.folder, program.entry, document.path)
+    found = next(filter(None, map(_RELEASED_FOLDER.search, names)), None)
+    return tuple(map(int, found[1].split("."))) if found else ()
 
 
 def llamafactory_versions(

@@ -23,8 +23,29 @@ _ZERO3 = {
 }
 
 
+# examples/deepspeed/ds_z3_fp8_config.json, as far as it decides about memory.
+_FP8: Mapping[str, Any] = {
+    **dict.fromkeys(("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping"), "auto"),
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": False},
+    "zero_allow_untested_optimizer": True,
+    "zero_optimization": {
+        **_ZERO3,
+        "stage": 3,
+        "overlap_comm": False,
+        "contiguous_gradients": True,
+        "reduce_bucket_size": 12_845_056,
+        "stage3_prefetch_bucket_size": 11_560_550,
+        "stage3_param_persistence_threshold": 35_840,
+        "offload_optimizer": {"device": "cpu", "pin_memory": False},
+    },
+}
+
+
 def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
     """The configuration that LLaMA-Factory ships under the last part of `name`; None where it ships none."""
+    if re.search(r"(?:^|[/\\])ds_z3_fp8_config\.json$", name):
+        return _FP8
     found = _NAME.search(name)
     if not found or (found[1] == "0" and found[2]):
         return None

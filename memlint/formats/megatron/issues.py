@@ -9,6 +9,8 @@ from memlint.formats.fields import Fields, interpolated
 from memlint.formats.megatron.config import MegatronConfig
 from memlint.formats.megatron.keys import KEYS
 from memlint.formats.megatron.parallel import SIZES_OF_MODEL, gpus_of_model, lacks_nodes, uneven_stages
+from memlint.formats.megatron.recognise import SCHEMA
+from memlint.formats.misspelled_flags import misspelled_flags
 
 _REFUSES = "Megatron-LM refuses to start"
 # What lets the batch be another.
@@ -16,10 +18,20 @@ _OTHER_BATCH = ("rampup_batch_size", "step_batch_size_schedule", "decrease_batch
 
 
 def megatron_issues(fields: Fields, config: MegatronConfig) -> tuple[Issue, ...]:
-    """A fork's program may have changed any of it, so nothing is said of one."""
-    if config.foreign:
+    """A fork's program may have changed any of it, so nothing is said of one. A misspelled flag makes no fork."""
+    slips = tuple(misspelled_flags(config.section, SCHEMA)) if config.foreign else ()
+    if len(slips) < len(config.foreign):
         return ()
-    return (*_types(config), *_precision(config), *_sizes(config), *_world(fields, config), *_batch(fields, config))
+    values = (*_types(config), *_precision(config), *_sizes(config))
+    if _may_be_one_process(config):
+        return (*slips, *values)
+    return (*slips, *values, *_world(fields, config), *_batch(fields, config))
+
+
+def _may_be_one_process(config: MegatronConfig) -> bool:
+    """Whether `python` starts it, once or as often as nobody says: the machine's GPUs are not those of the run."""
+    start = config.section.document.start
+    return start is not None and start.launcher == "python" and not start.machine.gpus
 
 
 def _types(config: MegatronConfig) -> Iterator[Issue]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_int, interpolated, value_at
-from memlint.formats.misspelled_flags import misspelled_flags
+from memlint.formats.misspelled_flags import foreign_flags, misspelled_flags
 from memlint.formats.openrlhf import placement
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.keys import KEYS
@@ -18,9 +18,11 @@ def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
     section = config.section
     found = schema_issues(section.value, section.document.path, SCHEMA, config.context.versions)
     misspelled = tuple(misspelled_flags(section, SCHEMA))
+    foreign = foreign_flags(section, SCHEMA, misspelled, "OpenRLHF") if _is_installed(config) else ()
     typed = (issue for issue in found if _is_reported(issue, config))
     return (
         *misspelled,
+        *foreign,
         *(() if not misspelled and _is_of_a_fork(config) else typed),
         *_stage(config),
         *_refused_placements(config),
@@ -32,6 +34,12 @@ def _stage(config: OpenRLHFConfig) -> Iterator[Issue]:
     stage, written = as_int(config.raw("ds.zero_stage")), config.written("ds.zero_stage")
     if written is not None and stage is not None and not 0 <= stage <= 3:
         yield config.section.issue("bad-value", f"`{written}` must be 0, 1, 2 or 3, got {stage}", written)
+
+
+def _is_installed(config: OpenRLHFConfig) -> bool:
+    """Whether a command runs a program of OpenRLHF that is no file of the repository's own."""
+    start = config.section.document.start
+    return start is not None and not start.accepted.defined and "openrlhf" in start.program.entry
 
 
 def _is_of_a_fork(config: OpenRLHFConfig) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.fields import Section, as_bool, as_int, as_number
 from memlint.run import Origin
+from memlint.source.document import NOT_READ
 
 Version = tuple[int, ...]
 
@@ -36,9 +37,11 @@ class Arguments(NamedTuple):
         return next((name for name in self.spellings[key] if given.get(name) is not None), None)
 
     def is_open(self, key: str) -> bool:
-        """Whether a program that is not in the repository may set `key`, which its command does not give."""
+        """Whether a program or a file that is not in the repository may set `key`, which the command does not give."""
         start = self.section.document.start
-        return self.written(key) is None and start is not None and start.program.is_foreign
+        if start is None or self.written(key) is not None:
+            return False
+        return start.program.is_foreign or any(NOT_READ in reason for reason in start.values.unknown.values())
 
     def get(self, key: str) -> Any:
         """The file's value of `key`, else the default, else None."""

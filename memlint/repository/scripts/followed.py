@@ -102,8 +102,8 @@ def followed(
 
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
     """The command's flags as keys, corrected by the arguments that the program really passes to its trainer."""
-    placed = {one.path: one for one in given}
     keys = of.run.keys
+    placed = {one.path: one for one in given if not _is_mere_switch(one, keys)}
     knows_model = isinstance(keys.get("model_name_or_path"), Known)
     sees_loading = knows_model and of.run.program.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
     handed_on = {_flag_of(value) for value in keys.values()}
@@ -128,6 +128,11 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
             yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
     elif knows_model and _only_flags_suggest_adapters(placed, keys):
         yield Placed(("use_peft",), False)
+
+
+def _is_mere_switch(one: Placed, keys: Mapping[str, Value]) -> bool:
+    """Whether a flag is DeepSpeed's own `--deepspeed` (add_config_arguments), where the code has a configuration."""
+    return one.path == ("deepspeed",) and one.value is True and "deepspeed" in keys
 
 
 _SIZES = ("lora_r", "lora_rank", "lora_dim", "lora_alpha", "lora_dropout", "lora_bias", "lora_weight_path")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from memlint._record import NamedTuple
 from memlint.hardware.catalog import find
@@ -48,11 +48,21 @@ def job(text: str) -> Job | None:
     options = dict(pair for line in _LINE.findall(text[:MOST_LETTERS]) for pair in _options(line))
     if not options and not _LINE.search(text[:MOST_LETTERS]):
         return None
+    found = _request(options)
+    return found._replace(card_at=max(0, text.find(found.card)) if found.card else 0)
+
+
+def step(arguments: Iterable[str]) -> Job:
+    """What `srun` asks for with options of its own: `srun --nodes=2 --gpus-per-node=8`."""
+    return _request(dict(_options(" ".join(arguments))))
+
+
+def _request(options: Mapping[str, str]) -> Job:
     nodes = _number(options.get("--nodes", "")) or 1
     per_node = _number(options.get("--ntasks-per-node", ""))
     tasks = _number(options.get("--ntasks", "")) or per_node * nodes or nodes
     gpus, card = _gpus(options, nodes, tasks, per_node), _card(options)
-    return Job(nodes, gpus, tasks, per_node or max(1, tasks // nodes), card, max(0, text.find(card)) if card else 0)
+    return Job(nodes, gpus, tasks, per_node or max(1, tasks // nodes), card)
 
 
 def _card(options: Mapping[str, str]) -> str:

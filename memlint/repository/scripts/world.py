@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from memlint._record import NamedTuple
 from memlint.formats.fields import as_int
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
-from memlint.repository.scripts.slurm import Job
+from memlint.repository.scripts.slurm import Job, step
 from memlint.source.document import Document
 from memlint.source.shell.text import Text, Where, Word, known
 
@@ -58,8 +58,9 @@ def world(
     tasks = _tasks(wrappers, job)
     if tasks is not None:
         return tasks
-    if job is not None and job.gpus:
-        return World(job.gpus * max(nodes, job.nodes if command.launcher != "python" else 1), job.gpus)
+    asked = next((one for one in map(_step, wrappers) if one.gpus), job)
+    if asked is not None and asked.gpus:
+        return World(asked.gpus * max(nodes, asked.nodes if command.launcher != "python" else 1), asked.gpus)
     return UNKNOWN
 
 
@@ -214,6 +215,11 @@ def _tasks(wrappers: Sequence[tuple[Word, ...]], job: Job | None) -> World | Non
             count = _number(given.get("ntasks")) or _number(given.get("n")) or job.tasks
             return World(count, max(1, count // max(1, job.nodes)))
     return None
+
+
+def _step(words: tuple[Word, ...]) -> Job:
+    """What a wrapper asks Slurm for."""
+    return step(word.text for word in words[1:]) if words[0].text.rpartition("/")[2] == "srun" else Job()
 
 
 def _at(option: Option | None) -> Where | None:

@@ -103,10 +103,11 @@ def _cd(shell: Any, words: tuple[Word, ...], state: State) -> None:
     if path is None:
         return
     found = shell.surroundings.find(path, "folder")
+    state.elsewhere = ""
     if found is not None:
         state.folder = found
     elif posixpath.isabs(names[0].text):
-        return  # a folder of the author's machine, usually the repository: the working folder does not change
+        state.elsewhere = path  # usually the repository on the author's machine: the working folder does not change
     else:
         state.folder = path
 

@@ -606,6 +606,7 @@ class Interpreter:
                 at=self._at,
                 variables={**state.environment(), **command.own_variables},
                 folder=state.folder,
+                elsewhere=state.elsewhere,
                 wrappers=command.wrappers,
                 files=dict(state.files),
                 conditions=state.conditions,

@@ -12,11 +12,12 @@ class Invocation(NamedTuple):
     """A program that the script starts.
 
     `words`: the command, program first, without wrappers such as `srun`. `wrappers`: those, outermost first.
-    `variables`: the exported ones and those set only for this command. `folder`: the working folder (absolute).
-    `at`: the place of the command in the file that was followed, or of the command that led to it (`bash other.sh`).
-    `files`: absolute path -> text of files that the script wrote before. `conditions`: lines of unknown conditions that
-    were assumed to be true or false for this command. `is_outside`: it runs in a container or on another machine.
-    `is_of_script`: it stands in another script that this one runs (`bash other.sh`).
+    `variables`: the exported ones and those set only for this command. `folder`: the working folder (absolute);
+    `elsewhere`: its name on the author's machine, where only that is known. `at`: the place of the command in the file
+    that was followed, or of the command that led to it (`bash other.sh`). `files`: absolute path -> text of files that
+    the script wrote before. `conditions`: lines of unknown conditions that were assumed to be true or false for this
+    command. `is_outside`: it runs in a container or on another machine. `is_of_script`: it stands in another script
+    that this one runs (`bash other.sh`).
     """
 
     words: tuple[Word, ...]
@@ -28,6 +29,7 @@ class Invocation(NamedTuple):
     conditions: tuple[int, ...] = ()
     is_outside: bool = False
     is_of_script: bool = False
+    elsewhere: str = ""
 
 
 def _nothing(path: str) -> str | None:

@@ -49,15 +49,16 @@ class State:
     """The mutable state while a script is followed; to be copied before a branch.
 
     `arguments`: `$0`, `$1`, ... `takes_more`: whether there may be further, unknown arguments. `folder`: the working
-    folder (absolute). `files`: absolute path -> text that the script wrote. `script`: the current file (absolute).
-    `is_dead`: the script has ended. `left`: `return`, `break` or `continue`, until the enclosing construct ends.
-    `local`: local variables of the current function -> their values outside. `output`: the printed text, None if it is
-    not captured. `input`: the input of the next command. `conditions`: lines of conditions with both branches followed.
+    folder (absolute). `elsewhere`: that folder as the script names it, on its author's machine. `files`: absolute path
+    -> text that the script wrote. `script`: the current file (absolute). `is_dead`: the script has ended. `left`:
+    `return`, `break` or `continue`, until the enclosing construct ends. `local`: local variables of the current
+    function -> their values outside. `output`: the printed text, None if it is not captured. `input`: the input of the
+    next command. `conditions`: lines of conditions with both branches followed.
     """
 
     __slots__ = (
-        *("arguments", "conditions", "exported", "files", "folder", "functions", "input", "is_dead", "left", "local"),
-        *("output", "script", "status", "takes_more", "variables"),
+        *("arguments", "conditions", "elsewhere", "exported", "files", "folder", "functions", "input", "is_dead"),
+        *("left", "local", "output", "script", "status", "takes_more", "variables"),
     )
 
     def __init__(self, arguments: tuple[Word, ...], folder: str, takes_more: bool = True) -> None:
@@ -67,6 +68,7 @@ class State:
         self.arguments = arguments
         self.takes_more = takes_more
         self.folder = folder
+        self.elsewhere = ""
         self.files: dict[str, Text] = {}
         self.is_dead = False
         self.left = ""
@@ -84,7 +86,7 @@ class State:
         other.is_dead, other.left, other.conditions = self.is_dead, self.left, self.conditions
         other.local = None if self.local is None else dict(self.local)
         other.output, other.input, other.status = self.output, self.input, self.status
-        other.script = self.script
+        other.script, other.elsewhere = self.script, self.elsewhere
         return other
 
     def set(self, name: str, value: Text) -> None:
@@ -109,7 +111,17 @@ class State:
         arguments = tuple(word.text for word in self.arguments)
         printed = None if self.output is None else tuple(piece.text for piece in self.output)
         written = frozenset((name, tuple(piece.text for piece in text)) for name, text in self.files.items())
-        return variables, self.folder, arguments, self.is_dead, self.left, written, self.exported, printed
+        return (
+            variables,
+            self.folder,
+            self.elsewhere,
+            arguments,
+            self.is_dead,
+            self.left,
+            written,
+            self.exported,
+            printed,
+        )
 
 
 def distinct(states: Sequence[State]) -> list[State]:

@@ -24,6 +24,10 @@ _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\
 # `--data <DATA_PATH> --epochs 3` stands for a name; bash takes it for a file of input and one of output.
 _PLACEHOLDER = re.compile(rb"(?<=[\s=/])<([A-Z][A-Z0-9_-]+|(?=\w*_)[A-Za-z]\w*)>(?=[\s/]|\Z)")
 
+# The same in several words, as the value of an option: `--data <PATH TO DATA> --epochs 3`.
+_PLACEHOLDER_OF_WORDS = re.compile(rb"(?<=[\w.-][ =])<([A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){1,7})>(?=[\s/]|\Z)")
+_OPTION = re.compile(rb"(?:^|\s)--?[A-Za-z][\w.-]*[ =]\Z")
+
 # For each byte of UTF-8, whether a character begins with it.
 _BEGINS = bytes(not 0x80 <= byte < 0xC0 for byte in range(256))
 _EXPANSIONS = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion")
@@ -40,6 +44,16 @@ def _parser() -> Parser:
 def _with_plain_ends(text: str) -> str:
     """A script with Windows line ends, with the CRs replaced so that each character keeps its offset."""
     return text.replace("\\\r\n", " \\\n").replace("\r\n", "\n\n") if "\r\n" in text else text
+
+
+def _without_placeholders(text: bytes) -> bytes:
+    """The text with plain names for placeholders, each as long as it was."""
+
+    def named(found: re.Match[bytes]) -> bytes:
+        before = text[max(0, found.start() - 64) : found.start()]
+        return b"_%b_" % found[1].replace(b" ", b"_") if _OPTION.search(before) else found[0]
+
+    return _PLACEHOLDER.sub(rb"_\1_", _PLACEHOLDER_OF_WORDS.sub(named, text))
 
 
 class Source:
@@ -66,7 +80,7 @@ class Source:
     def _parsed(self) -> Node | None:
         if len(self.text) > MOST_LETTERS or "\0" in self.text:
             return None
-        given = _PLACEHOLDER.sub(rb"_\1_", self._bytes) if ">" in self.text else self._bytes
+        given = _without_placeholders(self._bytes) if ">" in self.text else self._bytes
         found = _tree(given)
         repairs = MOST_REPAIRS if _LONG_PIPELINE.search(self.text) else 0
         while found is not None and repairs and (at := _swallowed(found, given)) is not None:

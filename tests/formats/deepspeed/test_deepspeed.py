@@ -22,10 +22,11 @@ from memlint.memory.values import Tensor, Unit
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine
 from memlint.run import UNKNOWN, Run, get
-from memlint.source.document import Start, StartedProgram
+from memlint.source.document import NOT_READ, Start, StartedProgram, ValueSources
 from tests.formats.frameworks import ANYTHING, LLAMA, applied, codes, context, document, run_of
 
 FOREIGN = StartedProgram("train.py", is_foreign=True)
+LACKING = ValueSources({("bf16",): f"`a.yaml` says it, which is not there or {NOT_READ}"})
 
 ZERO3 = {
     "train_micro_batch_size_per_gpu": "auto",
@@ -480,6 +481,8 @@ def test_what_is_not_offloaded_needs_no_word_to_stay() -> None:
         ({"gradient_accumulation_steps": 1}, Start("trainer", "accelerate"), True),
         ({"gradient_accumulation_steps": 1}, Start("trainer", "", FOREIGN), True),
         ({"learning_rate": 1}, Start("trainer", "", FOREIGN), False),  # what the command leaves out the program may set
+        ({"learning_rate": 1}, Start("trainer", "deepspeed"), True),
+        ({"learning_rate": 1}, Start("trainer", "deepspeed", values=LACKING), False),  # and so may a file that is away
         ({}, None, True),
     ],
 )

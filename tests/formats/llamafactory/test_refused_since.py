@@ -36,11 +36,27 @@ def test_a_release_that_the_program_tells_is_not_said_to_refuse() -> None:
     flags = "--stage sft --do_train --model_name_or_path a/b --dataset d --template default --finetuning_type full"
     badam = f"{flags} --use_badam --output_dir o"
 
-    def rules(program: str) -> set[str]:
-        files = {"go.sh": f"torchrun --nproc_per_node 2 {program} {badam}\n"}
+    def rules(program: str, folder: str = "/data/LLaMA-Factory") -> set[str]:
+        files = {"go.sh": f"cd {folder}\ntorchrun --nproc_per_node 2 {program} {badam}\n"}
         workspace = in_memory(files)
         (document,) = workspace.documents("go.sh")
         return {one.rule for one in Engine(tuple(shipped())).analyse(document, workspace.context()).findings}
 
     assert "LLF043" in rules("src/train.py")
     assert "LLF043" not in rules("src/train_bash.py")
+    assert "LLF043" not in rules("src/train.py", "/path/to/LLaMA-Factory-0.8.2")
+    assert "LLF043" not in rules("/path/to/llama_factory-v0.8.2/src/train.py")
+    assert "LLF043" in rules("src/train.py", "/path/to/LLaMA-Factory-0.9.2")
+
+
+def test_a_key_that_the_folders_release_takes_is_not_called_old() -> None:
+    """0.8.2 allows transformers 4.42, which takes `evaluation_strategy`."""
+    config = "stage: sft\nmodel_name_or_path: a/b\nfinetuning_type: lora\nevaluation_strategy: steps\noutput_dir: o\n"
+
+    def rules(path: str) -> set[str]:
+        workspace = in_memory({path: config})
+        (document,) = workspace.documents(path)
+        return {one.rule for one in Engine(tuple(shipped())).analyse(document, workspace.context()).findings}
+
+    assert "CFG005" in rules("LLaMA-Factory/my.yaml")
+    assert "CFG005" not in rules("LLaMA-Factory-0.8.2/my.yaml")

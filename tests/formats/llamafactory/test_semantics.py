@@ -293,6 +293,7 @@ def test_a_file_of_the_clone_beside_the_config_is_there() -> None:
     ("name", "stage", "offload", "severity"),
     [
         ("examples/deepspeed/ds_z3_config.json", 3, "none", "info"),
+        ("examples/deepspeed/ds_z3_fp8_config.json", 3, "cpu", "info"),
         ("../LLaMA-Factory/examples/deepspeed/ds_z3_offload_config.json", 3, "cpu", "info"),
         ("/data/ds_z2_config.json", 2, "none", "warning"),
         ("ds_z0_offload_config.json", UNKNOWN, None, "warning"),

@@ -337,3 +337,15 @@ def test_any_value_is_read(value: dict[str, Any]) -> None:
     parsed = megatron.parse(document(value), context())
     for run in parsed.runs:
         estimate(run)
+
+
+def test_a_misspelled_flag_makes_no_fork() -> None:
+    (found,) = refused(f"{GPT} --attention-dropuot 0.1")
+    assert found == "unknown key `attention_dropuot`: did you mean `attention_dropout`?"
+    assert refused(f"{GPT} --attention-dropuot 0.1 --a-forks-own-layout") == []
+
+
+def test_python_starts_one_process_on_whatever_machine() -> None:
+    (found,) = launches(f"python pretrain_gpt.py {GPT} --global-batch-size 8\n")
+    assert megatron.parse(found, context(gpus=8, gpus_per_node=8)).issues == ()
+    assert refused(f"{GPT} --global-batch-size 8")

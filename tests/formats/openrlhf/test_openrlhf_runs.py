@@ -241,12 +241,22 @@ def test_an_older_release_may_compute_attention_otherwise() -> None:
         (f"{NEW} --ref.num_nodes 2", ["conflict"]),
         (f"{NEW} --ref.num_nodes 2 --algo.kl.init_coef 0", []),
         (f"{NEW} --train.micro_batch_size two", ["wrong-type"]),
-        (f"{NEW} --a_flag_of_a_fork 1", []),
-        (f"{NEW} --train.micro_batch_size two --a_flag_of_a_fork 1", []),
+        (f"{NEW} --a_flag_of_a_fork 1", ["unknown-key"]),
+        (f"{NEW} --train.micro_batch_size two --a_flag_of_a_fork 1", ["unknown-key"]),
+        (f"{NEW} --ds.zero_stag 2 --disable_trace_cache", []),  # argparse takes the beginning of a flag's name
     ],
 )
 def test_what_the_program_refuses_is_reported(flags: str, found: list[str]) -> None:
     assert codes(parsed_of(f"python3 -m {PPO} {flags}\n")) == found
+
+
+def test_flags_that_no_release_has_are_one_warning_beside_the_slips() -> None:
+    """A program that the repository has takes the flags that it defines."""
+    flags = f"{OLD} --adam_offlaod --a_forks_own 1 --another_of_it 2 --third 3 --fourth 4"
+    slip, foreign = parsed_of(f"python3 -m {PPO} {flags}\n").issues
+    assert (slip.severity, slip.suggestion) == ("error", "adam_offload")
+    assert foreign.severity == "warning" and "and 1 more: OpenRLHF refuses the command" in foreign.message
+    assert parsed_of(f"python3 train_ppo_ray.py {OLD} --a_forks_own 1\n").issues == ()
 
 
 CHANGES = {

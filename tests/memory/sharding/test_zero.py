@@ -66,11 +66,14 @@ def test_a_fused_step_still_converts_gradients() -> None:
     assert state.gradients_at_step + state.step_temporaries == pytest.approx(8 * COUNT / 2, rel=0.01)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw_torch", "fused_adam"])
 @pytest.mark.parametrize("stage", [1, 2, 3])
-def test_half_master_weights_take_half_the_room(stage: int) -> None:
+def test_half_master_weights_take_half_the_room(stage: int, optimizer: str) -> None:
     """`bf16_master_weights_and_grads` with `bf16_optimizer_states`: 6 bytes an element and not 12."""
     half = {"precision.master_dtype": "bfloat16", "optimizer.state_dtype": "bfloat16"}
-    state, whole = place(replace(zero_run(stage, 4), half)), place(zero_run(stage, 4))
+    full = replace(zero_run(stage, 4), {"optimizer.name": optimizer})
+    state, whole = place(replace(full, half)), place(full)
+    assert whole.optimizer_states == pytest.approx(12 * COUNT / 4, rel=0.01)
     assert state.optimizer_states == pytest.approx(6 * COUNT / 4, rel=0.01)
     ends = [one.gradients_at_step + one.step_temporaries for one in (state, whole)]
     assert ends[0] <= ends[1]

@@ -831,3 +831,63 @@ def test_the_default_size_of_an_adapter_is_no_adapter(words: str, kind: object) 
     command = f"python train.py --model_name_or_path Qwen/Qwen2.5-7B --output_dir out --bf16 True {words}"
     found = run(command, {"train.py": RECIPE})
     assert found.method.kind is kind or found.method.kind == kind
+
+
+OWN_ENGINE = """\
+import argparse
+import deepspeed, torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+def engine(stage):
+    return {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": True},
+            "zero_optimization": {"stage": stage}}
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model_name_or_path")
+parser.add_argument("--zero_stage", type=int, default=0)
+parser = deepspeed.add_config_arguments(parser)
+args = parser.parse_args()
+config = engine(args.zero_stage)
+config["train_batch_size"] = 4 * torch.distributed.get_world_size()
+model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path)
+model, optimizer, _, _ = deepspeed.initialize(args=args, model=model, config=config)
+for batch in DataLoader(data, batch_size=4):
+    model.backward(model(**batch).loss)
+    model.step()
+"""
+
+
+def test_the_switch_that_deepspeed_adds_hides_no_configuration() -> None:
+    """`--deepspeed` (deepspeed.add_config_arguments) beside a configuration of which the code leaves a part open."""
+    command = "deepspeed --num_gpus 8 chat.py --model_name_or_path Qwen/Qwen2.5-7B --zero_stage 3"
+    for switch in ("", " --deepspeed"):
+        found = run(f"{command}{switch}\n", {"chat.py": OWN_ENGINE})
+        assert found.parallelism.engine == "deepspeed" and found.parallelism.zero.stage == 3
+
+
+@pytest.mark.parametrize(
+    ("step", "gpus"),
+    [("--nodes=1 --gpus-per-node=3", 3), ("-N 2 --gres=gpu:a100:4", 8), ("-n 1 -c 8", 2), ("--gpus=6", 6)],
+)
+def test_srun_asks_for_gpus_itself(step: str, gpus: int) -> None:
+    """Without a word of its own it has those of the job."""
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:2\nsrun {step} deepspeed train.py --base Qwen/Qwen2.5-7B --micro 2\n"
+    assert run(script).parallelism.world_size == gpus
+
+
+def test_the_size_of_sequence_parallelism_is_no_mistake_beside_its_attention() -> None:
+    """deepspeed.runtime.sequence_parallel puts attention into the model that shares the sequences."""
+    program = OWN_ENGINE.replace('"bf16":', '"sequence_parallel_size": 2, "bf16":')
+    program = program.replace('config["train_batch_size"] = 4 * torch.distributed.get_world_size()\n', "")
+    ulysses = "from deepspeed.runtime.sequence_parallel.ulysses_sp import UlyssesSPAttentionHF\n"
+    sharing = program.replace(
+        "model = Auto", "mpu = UlyssesSPAttentionHF.register_with_transformers(args)\nmodel = Auto"
+    )
+    command = "deepspeed --num_gpus 8 chat.py --model_name_or_path Qwen/Qwen2.5-7B --zero_stage 3\n"
+
+    def rules(code: str) -> set[str]:
+        return {one.rule for one in analysed(command, {"chat.py": code}).findings}
+
+    assert "DSP026" in rules(program)
+    assert "DSP026" not in rules(ulysses + sharing)

@@ -133,6 +133,13 @@ def test_a_placeholder_is_a_word() -> None:
     assert found == ["--data", "<DATA_PATH>", "--to", "<your_output>/x", "--from", "<MODEL>", "--epochs", "3"]
 
 
+def test_a_placeholder_of_several_words_is_one_word_behind_an_option() -> None:
+    assert words("p --data <PATH TO X> --fp16 --to=<your output/dir> -n 3") == [
+        *("--data", "<PATH TO X>", "--fp16", "--to=<your output/dir>", "-n", "3")
+    ]
+    assert words("p --fp16 in <a b c> out") == ["--fp16", "in"]
+
+
 # Where the text asks for its own folder, bash answers with this machine's.
 ELSEWHERE = [name for name, (text, _) in KNOWN.items() if 'dirname "$0"' not in text]
 
