@@ -6,6 +6,13 @@ blocks of matrices, logits in those of a large vocabulary's embedding, and only 
 left needs memory of its own. The tensors of a step are replayed through a model of the allocator in the order in which
 they come and go: the forward, then the backward of the head and of the last layers, after which gradients find the
 blocks that they left. Equal layers in the middle only leave what they save.
+
+Full steps on fake tensors, replayed in the same allocator, reserve as much within 3 % in 47 runs of Llama 3.2 1B, Qwen2.5
+0.5B and 1.5B, TinyLlama 1.1B, SmolLM2 1.7B and Gemma 2 2B where the optimizer's states are there before the first step.
+In a run they are created at its end, in blocks that its activations left: then 12 such replays are 5 % above to 21 %
+below this figure, the most with many more bytes of activations than of gradients (PowerLM-3B with 8 x 4,096 tokens:
+48.6 GiB, where 61.8 are said here and 48.4 were measured). Where the states come to lie changes with every size, so that
+the figure leaves them apart and the interval reaches lower (device.json, `slack`, `full`).
 """
 
 from __future__ import annotations
@@ -69,11 +76,16 @@ def _rests_of_segments(gradients: Sequence[int], state: ModelState) -> int:
 
 def _forward(blocks: _Blocks, segments: Sequence[Segment]) -> None:
     """Each segment's forward, of equal ones the first and the last, and the end of autocast, which frees its copies."""
-    for one in segments:
+    first: dict[int, int] = {}
+    last = {id(one.profile): index for index, one in enumerate(segments)}
+    for index, one in enumerate(segments):
         kept = _alive(one.sizes, one.profile.live_in_forward)
-        blocks.run(_moments(one.sizes, one.profile.forward), {}, kept)
-        if one.repeat > 1:
-            blocks.change({}, _times(kept, one.repeat - 2))
+        begins = first.setdefault(id(one.profile), index) == index
+        ends = last[id(one.profile)] == index and (one.repeat > 1 or not begins)
+        if begins:
+            blocks.run(_moments(one.sizes, one.profile.forward), {}, kept)
+        blocks.change({}, _times(kept, one.repeat - begins - ends))
+        if ends:
             blocks.run(_moments(one.sizes, one.profile.forward), {}, kept)
     for one in segments:
         kept, saved = (_alive(one.sizes, at) for at in (one.profile.live_in_forward, one.profile.live_until_backward))
@@ -81,7 +93,7 @@ def _forward(blocks: _Blocks, segments: Sequence[Segment]) -> None:
 
 
 def _backward(blocks: _Blocks, segments: Sequence[Segment]) -> None:
-    """The backward of the head, and of one layer."""
+    """The backward of the head, and of a layer."""
     for one in segments[: -_BACKWARD_SEGMENTS - 1 : -1]:
         saved = _alive(one.sizes, one.profile.live_until_backward)
         blocks.run(_moments(one.sizes, one.profile.backward), saved, _gradients_left(one))
