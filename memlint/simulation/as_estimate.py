@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlint.memory.card.allocator import AllocatorSettings, replay
 from memlint.memory.card.figures import PHASES_APART, with_card_figures
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
-from memlint.memory.card.allocator import AllocatorSettings, replay
 from memlint.simulation.result import SimulatedStep
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")

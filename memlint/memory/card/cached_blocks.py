@@ -7,12 +7,12 @@ left needs memory of its own. The tensors of a step are replayed through a model
 they come and go: the forward, then the backward of the head and of the last layers, after which gradients find the
 blocks that they left. Equal layers in the middle only leave what they save.
 
-Full steps on fake tensors, replayed in the same allocator, reserve as much within 3 % in 47 runs of Llama 3.2 1B, Qwen2.5
-0.5B and 1.5B, TinyLlama 1.1B, SmolLM2 1.7B and Gemma 2 2B where the optimizer's states are there before the first step.
-In a run they are created at its end, in blocks that its activations left: then 12 such replays are 5 % above to 21 %
-below this figure, the most with many more bytes of activations than of gradients (PowerLM-3B with 8 x 4,096 tokens:
-48.6 GiB, where 61.8 are said here and 48.4 were measured). Where the states come to lie changes with every size, so that
-the figure leaves them apart and the interval reaches lower (device.json, `slack`, `full`).
+Full steps on fake tensors, replayed in the same allocator, reserve as much within 3 % in 47 runs of Llama 3.2 1B,
+Qwen2.5 0.5B and 1.5B, TinyLlama 1.1B, SmolLM2 1.7B and Gemma 2 2B where the optimizer's states are there before the
+first step. In a run they are created at its end, in blocks that its activations left: then 12 such replays are 5 %
+above to 21 % below this figure, the most with many more bytes of activations than of gradients (PowerLM-3B with
+8 x 4,096 tokens: 48.6 GiB, where 61.8 are said here and 48.4 were measured). Where the states come to lie changes with
+every size, so that the figure leaves them apart and the interval reaches lower (device.json, `slack`, `full`).
 """
 
 from __future__ import annotations
