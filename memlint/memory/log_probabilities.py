@@ -106,11 +106,11 @@ def _rows_of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
 
 
 def _of_pairs(tape: Tape, loss: LossShape, logits: Value) -> Value:
-    """`selective_log_softmax(logits[..., :-1, :])` of the two answers of each pair, from trl 0.29 to 1.5 of a contiguous
-    copy of that (trainer/dpo_trainer.py, _compute_loss), see `_selected`. Until the function returns it holds the model's
-    outputs and the reference's, each with its copy. For its metrics it picks the logits of the answers that are
-    preferred, then of the others, and takes an entropy of 128 tokens at a time, of the flattened logits: those that are
-    no copy are copied for it (trainer/utils.py, entropy_from_logits)."""
+    """`selective_log_softmax(logits[..., :-1, :])` of the two answers of each pair, see `_selected`; from trl 0.29 to
+    1.5 of a contiguous copy (trainer/dpo_trainer.py, _compute_loss). Until the function returns it holds the outputs of
+    model and reference, each with its copy. For its metrics it picks the logits of the preferred answers, then of the
+    others, and takes an entropy of 128 tokens at a time, of the flattened logits: those that are no copy are copied for
+    it (trainer/utils.py, entropy_from_logits)."""
     found, whole, row = tape.new("scalar", FP32_BYTES), (logits.extent, logits.width), (LOGITS_ROW, logits.width)
     copies = loss.selection == "shifted_copy"
     shifted = ops.slice_of(tape, logits, logits.extent)

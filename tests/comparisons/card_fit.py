@@ -159,8 +159,7 @@ def _margins(chosen: Sequence[Shown]) -> dict[str, float]:
     errors = []
     for name in sorted({model(one) for one in chosen}):
         table = _terms(_ids(one for one in chosen if model(one) != name))
-        shared = [one for one in chosen if model(one) == name and "low" not in table["slack"][one.kind]]
-        errors += [one.off(table) for one in shared if _has_room(one, table)]
+        errors += [one.off(table) for one in chosen if model(one) == name and _has_room(one, table)]
     low, high = _quantiles(errors)
     return {"low": min(0.0, low), "high": max(0.0, high)}
 
