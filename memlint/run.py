@@ -331,7 +331,8 @@ class Loss(NamedTuple):
     # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
     # vocabulary entries, and the forwards before the update compute log-probabilities in the same way. rows: a
-    # logsumexp of each row of the completions' logits, not divided (XPO, Nash-MD).
+    # logsumexp of each row of the completions' logits, not divided (XPO, Nash-MD). shifted, shifted_copy: the same of
+    # all tokens' logits, of both answers of a pair, or of a copy of these (DPO).
     selection: str = ""
     scores_completions: bool = False  # all logits are computed, but the log-softmax is only of the completions'
     # The most tokens of a row that a teacher and a student are compared by, those behind a prompt; 0: all. Without

@@ -45,10 +45,12 @@ def test_published_measurements() -> None:
 def test_the_card_on_rows_that_took_no_part_in_the_fit() -> None:
     unseen = card_fit.together(card_fit.halves())
     assert unseen.inside >= 0.95 * unseen.rows
-    assert unseen.width <= 0.195  # 99.6 % inside; margins are those of rows whose model no fit has seen
+    # 99.7 % inside; margins are those of rows whose model no fit has seen, and as wide for all as for full fine-tuning,
+    # which has a lower end of its own in what is shipped.
+    assert unseen.width <= 0.205
     # A file or a stack has classes of runs that no other has (sharded ones; a fused loss), whose terms start at round
     # numbers: they are covered as often, by wider intervals.
-    for group, width in ((card_fit.model, 0.18), (card_fit.file, 0.195), (card_fit.owner, 0.23)):
+    for group, width in ((card_fit.model, 0.19), (card_fit.file, 0.195), (card_fit.owner, 0.23)):
         found = card_fit.together(card_fit.each_left_out(group).values())
         assert found.inside >= 0.95 * found.rows
         assert found.width <= width

@@ -22,7 +22,7 @@ Rows with `ran_on_gib` name the cards that the authors ran on: verl's table of t
 
 `lengths: vary` marks peaks of what PyTorch reserved, or of the card, over samples of many lengths. The allocator keeps
 blocks of other lengths until the card is full: replayed over the lengths of such a data set it reserves 27 GiB where
-the same tensors of the longest sample alone reserve 16 (simulation/allocator.py, Yi 6B up to 4,096 tokens). Such a
+the same tensors of the longest sample alone reserve 16 (memory/card/allocator.py, Yi 6B up to 4,096 tokens). Such a
 figure above the interval is `kept`.
 
 `cards_of_a_model`: each process had its layers on so many cards, which settings in a file cannot say.

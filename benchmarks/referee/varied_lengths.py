@@ -3,7 +3,7 @@
     python benchmarks/referee/varied_lengths.py
 
 Simulated steps of a model with Qwen2.5's vocabulary at 20 lengths up to 2,048 tokens, replayed through the modelled
-caching allocator (memlint/simulation/allocator.py): the longest step again and again; then 200 steps whose lengths are
+caching allocator (memlint/memory/card/allocator.py): the longest step again and again; then 200 steps whose lengths are
 drawn at random; then each length once, the shortest first. The model has few layers: what is kept beyond the tensors
 depends on the logits.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memlint.simulation.allocator import Allocator, AllocatorSettings
+from memlint.memory.card.allocator import Allocator, AllocatorSettings
 from memlint.simulation.build import Adapter
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.step import StepSettings, simulate_settings

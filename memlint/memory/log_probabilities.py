@@ -24,6 +24,8 @@ def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value
     tape.drop(logits)
     if loss.selection == "rows":
         return _rows_of_completions(tape, loss, scored), Value.external("scalar", FP32_BYTES)
+    if loss.selection in ("shifted", "shifted_copy"):
+        return _of_pairs(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.selection:
         return _selected(tape, loss, scored), Value.external("scalar", FP32_BYTES)
     if loss.scores_completions:
@@ -100,6 +102,41 @@ def _rows_of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
         tape.drop(scored)
     tape.drop(sliced, logits)
     _reference_of_completions(tape, loss, logits.width, SCORED_ROW)
+    return found
+
+
+def _of_pairs(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """`selective_log_softmax(logits[..., :-1, :])` of the two answers of each pair, see `_selected`; from trl 0.29 to
+    1.5 of a contiguous copy (trainer/dpo_trainer.py, _compute_loss). Until the function returns it holds the outputs of
+    model and reference, each with its copy. For its metrics it picks the logits of the preferred answers, then of the
+    others, and takes an entropy of 128 tokens at a time, of the flattened logits: those that are no copy are copied for
+    it (trainer/utils.py, entropy_from_logits)."""
+    found, whole, row = tape.new("scalar", FP32_BYTES), (logits.extent, logits.width), (LOGITS_ROW, logits.width)
+    copies = loss.selection == "shifted_copy"
+    shifted = ops.slice_of(tape, logits, logits.extent)
+    if copies:
+        view, shifted = shifted, ops.copy(tape, shifted)
+        tape.drop(view)
+    temporaries: tuple[tuple[str, int], ...] = ()
+    if logits.width == FP32_BYTES:
+        tape.spike(row)
+        saved, temporaries = ops.hold(shifted), (whole, whole)
+    elif loss.needs_gradient:
+        saved, temporaries = tape.new(*whole), ((LOGITS_ROWS_BEYOND, logits.width),)
+    else:
+        tape.spike(row, row)
+        saved = ops.hold(shifted)
+    tape.node((found,), (shifted,), (saved,), temporaries)
+    held: tuple[tuple[str, int], ...] = ()
+    if loss.runs_reference:
+        if logits.width == FP32_BYTES:
+            tape.spike(("logits", _HALF_BYTES), whole)
+        held = (whole,) * (1 + copies)
+        tape.spike(*held, *((row,) if logits.width == FP32_BYTES else (row, row)))
+    chunks = (("logits_chunk", logits.width),) * 3
+    tape.spike(*held, *chunks, *(() if copies else (whole,)))
+    tape.spike(*held, (HALF, logits.width))
+    tape.drop(shifted, saved, logits)
     return found
 
 

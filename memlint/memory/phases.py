@@ -19,7 +19,7 @@ _ROTARY_BUFFER_BYTES = 1024  # the frequencies of rotary embedding, rounded
 def phases(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[tuple[Phase, ...], Walk]:
     """The phases load, forward, backward, optimizer_step and save, and the walk over the step that gave them."""
     peaks = walk(segments(step, units, state), _until_loss(step))
-    return _phases(state, peaks, inputs_bytes(step)), peaks
+    return phases_of(state, peaks, inputs_bytes(step)), peaks
 
 
 def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: ModelState) -> tuple[Phase, ...]:
@@ -29,7 +29,7 @@ def phases_with_images(step: TrainingStep, units: tuple[Unit, ...], state: Model
     images = towers.image_segments(step, units, state)
     embedding, *rest = segments(step, units, state, input_requires_grad=True)
     peaks = walk([embedding, *images.segments, *rest], _until_loss(step) + images.outputs)
-    return _phases(state, peaks, inputs_bytes(step) + images.inputs)
+    return phases_of(state, peaks, inputs_bytes(step) + images.inputs)
 
 
 def _until_loss(step: TrainingStep) -> int:
@@ -56,7 +56,8 @@ def _spreads_tables(step: TrainingStep) -> bool:
     return any(families.of_layer(kind.class_name).rotary.spreads_tables for kind in step.architecture.layer_types)
 
 
-def _phases(state: ModelState, peaks: Walk, inputs: int) -> tuple[Phase, ...]:
+def phases_of(state: ModelState, peaks: Walk, inputs: int) -> tuple[Phase, ...]:
+    """The phases of a walk. `inputs`: see `inputs_bytes`."""
     forward = _phase_at_peak(state, peaks.forward, inputs, "forward")
     backward = _phase_at_peak(state, peaks.backward, inputs, "backward")
     return _load(state), forward, backward, _optimizer_step(state), _save(state)

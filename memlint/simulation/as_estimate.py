@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from memlint.memory.card.allocator import AllocatorSettings, replay
 from memlint.memory.card.figures import PHASES_APART, with_card_figures
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
-from memlint.simulation.allocator import AllocatorSettings, replay
 from memlint.simulation.result import SimulatedStep
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -23,8 +23,10 @@ def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)
     details = _overhead_inputs(run, phases) | {"resident_bytes": step.base + step.optimizer_states}
-    answer = with_card_figures(run, phases, peak, details)
     reserved = replay(step.events, step.sizes, allocator_settings(run)).reserved
+    if "step_reserve_bytes" in details:
+        details["step_reserve_bytes"] = reserved
+    answer = with_card_figures(run, phases, peak, details)
     return answer._replace(
         parameters=step.parameters,
         trainable_parameters=step.trainable_parameters,

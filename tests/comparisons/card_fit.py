@@ -19,18 +19,18 @@ from tests.comparisons.stacks import LeftOut, run_of
 
 # (term, the groups of classes that share it, where it starts)
 TERMS: tuple[tuple[str, tuple[str, ...], float], ...] = (
-    ("activations", ("whole", "full"), 0.1),
+    ("activations", ("whole",), 0.1),
     ("quantized_activations", ("whole",), 0.02),
     ("fixed_gib", ("whole",), 0.2),
     ("layer", ("whole",), 0.2),
-    ("scores", ("whole", "gathered", "full", "gathered_full"), 2.0),
+    ("scores", ("whole", "gathered", "gathered_full"), 2.0),
     ("logits", ("whole", "gathered"), 1.0),
     ("kernel_logits", ("whole", "gathered"), 1.0),
     ("activations", ("gathered", "gathered_full"), 0.1),
     ("fixed_gib", ("gathered", "gathered_full"), 1.5),
     ("quantized_gib", ("gathered", "gathered_full"), 1.0),
     ("layer", ("gathered", "gathered_full"), 1.0),
-    ("gradients", ("full", "whole", "gathered"), 0.4),
+    ("gradients", ("whole", "gathered"), 0.4),
     ("gradients", ("gathered_full",), 0.4),
 )
 _STEPS = (0.6, 0.75, 0.85, 0.92, 0.96, 1.04, 1.08, 1.15, 1.3, 1.6)
@@ -64,7 +64,7 @@ class Shown(NamedTuple):
 
     def with_measured(self) -> Shown:
         """The same run with the tensors that were measured."""
-        known = ("forward_bytes", "backward_bytes")
+        known = [name for name in ("forward_bytes", "backward_bytes", "step_reserve_bytes") if name in self.details]
         scale = self.measured / self.allocated
         scaled = {name: int(self.details[name] * scale) for name in known}
         return self._replace(allocated=int(self.measured), details={**self.details, **scaled})

@@ -44,7 +44,7 @@ CASES = (
     _case("RTX4090", _FULL, "Qwen/Qwen3-1.7B", 4, 2048),
     _case("RTX4090", _LORA, "meta-llama/Meta-Llama-3-8B-Instruct", 4, 1024),
     _case("RTX4090", _TRAINER, "google/gemma-2b", 16, 2048, use_peft=True, lora_target_modules="all-linear"),
-    _case("L40S", _FULL, "TinyLlama/TinyLlama-1.1B-Chat-v1.0", 8, 2048, flash_attn="disabled"),
+    _case("L40S", _FULL, "TinyLlama/TinyLlama-1.1B-Chat-v1.0", 12, 2048, flash_attn="disabled"),
     _case("L40S", _FULL, "microsoft/Phi-3-mini-4k-instruct", 4, 2048),
     _case("L40S", _LORA, "mistralai/Mistral-7B-v0.1", 16, 4096),
     _case("L40S", _FULL, "allenai/OLMo-2-0425-1B", 8, 4096),

@@ -41,6 +41,9 @@ _SINCE_ENTROPIES = (0, 20)  # trl 0.20 trainer/grpo_trainer.py, _get_per_token_l
 _ENTROPY_ROWS = 128  # trl 1.0 trainer/utils.py, entropy_from_logits: `chunk_size`
 # XPO and Nash-MD took a log-softmax of all logits of completions before (trl 0.14.0, 0.15.2 trainer/xpo_trainer.py).
 _SINCE_ROWS = (0, 15)
+# DPO's log-probabilities of shifted logits, until 1.6 of a contiguous copy of them (trl 0.29.0, 1.0.0, 1.5.0, 1.6.0 and
+# 1.9.0 trainer/dpo_trainer.py, _compute_loss).
+_SINCE_SHIFTED, _SHIFTED_UNCOPIED_SINCE = (0, 29), (1, 6)
 # The reference of Online DPO, XPO and Nash-MD was no model of accelerate's before (trl 0.23.0 and 0.24.0
 # trainer/online_dpo_trainer.py, `self.ref_model.to(self.accelerator.device)`, then `prepare_model`).
 _SINCE_PREPARED = (0, 24)
@@ -138,6 +141,10 @@ def apply_loss(fields: Fields, config: TrainerConfig) -> None:
         _logits(fields, config, stage)
         if stage == "grpo":
             _read_selection(fields, config)
+        if stage == "dpo" and config.trl >= _SINCE_SHIFTED and fields.get("loss.kind") == "plain":
+            selection = "shifted_copy" if config.trl < _SHIFTED_UNCOPIED_SINCE else "shifted"
+            fields.infer("loss.selection", selection, f"{config.args.source}: selective_log_softmax")
+            fields.infer("loss.chunk_tokens", _ENTROPY_ROWS, f"{config.args.source}: entropy_from_logits")
     if stage in ("xpo", "nash_md") and not () < config.trl < _SINCE_ROWS:
         fields.infer("loss.selection", "rows", f"{config.args.source}: selective_log_softmax")
     if stage in ("online_dpo", "xpo", "nash_md") and () < config.trl < _SINCE_PREPARED:

@@ -171,6 +171,7 @@ class Walk(NamedTuple):
     logits: int  # one fp32 tensor of all logits, 0 if they are never built
     scores: int  # the fp32 attention scores of one layer
     saved_logits: int = 0  # of the saved activations, those of the last segment
+    segments: Sequence[Segment] = ()
 
 
 def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
@@ -186,6 +187,7 @@ def walk(segments: Sequence[Segment], during_layers: int = 0) -> Walk:
         4 * counts["logits"],
         4 * scores,
         saved[-1],
+        segments,
     )
 
 

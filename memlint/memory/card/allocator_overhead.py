@@ -2,8 +2,8 @@
 
 The allocator (c10/cuda/CUDACachingAllocator.cpp) splits and merges cached blocks, but only within a segment and only
 for the stream that allocated them. So a step reserves its peak, plus blocks that were cached at other times and fit no
-tensor of the peak. How much each part of the step leaves was fitted to measurements (device.json, `terms`, with
-sources):
+tensor of the peak. For full fine-tuning on one GPU the allocator is replayed (cached_blocks.py). For other runs, how
+much each part of the step leaves was fitted to measurements (device.json, `terms`, with sources):
 
 - the loss: logits, their copies and gradients differ in size and come and go at once;
 - forward and backward: a share of what a batch allocates and frees;
@@ -59,6 +59,9 @@ def reserved_bytes(
 ) -> int:
     """Bytes that the allocator reserves on a card with enough room. `terms`: those of the run's class in
     device.json. `keeps_copies`: whether a step's copies under ZeRO-3 stay beside everything else."""
+
+    if "step_reserve_bytes" in details:
+        return max(allocated, details["step_reserve_bytes"])
 
     def term(name: str) -> float:
         return float(terms.get(name, 0.0))

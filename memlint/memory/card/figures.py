@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import memlint.hardware as hardware
+import memlint.memory.card.allocator_overhead as overhead
 import memlint.memory.card.device as device
+from memlint.memory.autograd.walk import Walk
+from memlint.memory.card.cached_blocks import beyond_step
+from memlint.memory.phases import phases_of
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Run
 
 # Loading and saving only allocate weights, one by one: nothing of a step's activations and gathers is cached then, and
 # cached blocks go back to the driver if the card is full.
 PHASES_APART = ("load", "forward", "optimizer_step", "save")
+_WALKED = ("forward", "backward")
 
 
 def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
@@ -25,6 +30,21 @@ def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: Mo
             (2 * size for size, unit in zip(layers, units, strict=True) if unit.name == "layer"), default=0
         ),
     }
+
+
+def step_reserve(
+    run: Run, found: tuple[Phase, ...], walk: Walk, units: tuple[Unit, ...], state: ModelState, inputs: int
+) -> dict[str, int]:
+    """What a step of full fine-tuning on one GPU reserves, bytes, where the allocator is replayed for it. What other
+    phases than those of the walk need beyond them counts as if none of it fitted a cached block. `inputs`: bytes of the
+    batch and its masks."""
+    if overhead.overhead_class(run) != "full":
+        return {}
+    at_step = next(phase.allocated_bytes for phase in found if phase.name == "optimizer_step")
+    others = max(phase.allocated_bytes for phase in found if phase.name not in PHASES_APART or phase.name == "forward")
+    walked = max(phase.allocated_bytes for phase in phases_of(state, walk, inputs) if phase.name in _WALKED)
+    beyond = beyond_step(walk.segments, units, state, inputs)
+    return {"step_reserve_bytes": at_step + beyond + max(0, others - walked)}
 
 
 def least_needed(run: Run, peak: Phase, details: dict[str, int]) -> int:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memlint.simulation.allocator import (
+from memlint.memory.card.allocator import (
     LARGE_BUFFER,
     MIB,
     SMALL_BUFFER,
