@@ -6,7 +6,7 @@ missing here leads to plans that change more than they need, or that do not fit 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from memlint.fixes.costs import global_batch
@@ -14,17 +14,16 @@ from memlint.fixes.moves.catalog import prompts_and_completions, refuses_dropout
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.run import Optimizer, Run, get, liger_rows, replace
 
-Changes = dict[str, Any]
 
-
-def consistent(run: Run, before: Run) -> Run:
-    """`run`, which is `before` with changes, completed by what follows from them."""
-    changes: Changes = {}
+def consistent(run: Run, before: Run, chosen: Iterable[str] = ()) -> Run:
+    """`run`, which is `before` with changes, completed by what follows from them. `chosen`: the fields that were
+    changed; what a plan says of ZeRO's buckets and of the dropout of adapters stays."""
+    kept = frozenset(name for name in chosen if name.startswith("parallelism.zero.") or name == "method.dropout")
     for part in _PARTS:
-        for name, value in part(run, before):
-            changes[name] = value
-    changes = {name: value for name, value in changes.items() if get(run, name) != value}
-    return replace(run, changes) if changes else run
+        follows = {name: value for name, value in part(run, before) if name not in kept and get(run, name) != value}
+        if follows:
+            run = replace(run, follows)
+    return run
 
 
 # The fields that change as a consequence, and cost something.
@@ -98,6 +97,13 @@ _SIZES_OF_EVALUATION = {
 }
 
 
+def _tiles(run: Run, before: Run) -> Follows:
+    """As many tiles of the MLP as the tokens of a forward fill."""
+    tokens, length, size = run.planning.tokens_of_a_tile, run.sequence.length, run.batch.micro_batch_size
+    if run.checkpointing.mlp_tiles and tokens and isinstance(length, int) and isinstance(size, int):
+        yield "checkpointing.mlp_tiles", -(-length * size // tokens)
+
+
 def _kernels(run: Run, before: Run) -> Follows:
     """One switch for the loss and the layers (transformers 5.23 integrations/liger.py, LLaMA-Factory 0.9.5
     model/model_utils/liger_kernel.py), where the framework has none for each."""
@@ -117,6 +123,17 @@ def _adapters(run: Run, before: Run) -> Follows:
     dropout = run.planning.lora_dropout
     if run.method.kind == "lora" != before.method.kind and dropout and not refuses_dropout(run):
         yield "method.dropout", dropout
+
+
+def _entailed(run: Run, before: Run) -> Follows:
+    """What the framework makes of the changed file, as its format says (formats/entailed.py)."""
+    for one in run.planning.entails:
+        if _has(run, one.given) and not _has(before, one.given):
+            yield from one.changes
+
+
+def _has(run: Run, values: Iterable[tuple[str, Any]]) -> bool:
+    return all(get(run, name) == value for name, value in values)
 
 
 def _plain_optimizer(run: Run, before: Run) -> Follows:
@@ -188,6 +205,6 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
-    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _fused_rows, _adapters),
-    *(_plain_optimizer, _pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer),
+    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _tiles, _kernels, _fused_rows, _adapters),
+    *(_plain_optimizer, _pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer, _entailed),
 )

@@ -162,7 +162,7 @@ _QUANTIZATION = (
         can_write=_is_trl,
     ),
 )
-_ADAPTER = (
+ADAPTER = (
     Key(
         *("use_peft", "flag", "method.kind", False),
         about="Train a LoRA adapter: gradients and optimizer state exist for its parameters alone.",
@@ -554,7 +554,7 @@ OWN_KEYS = Keys(
         *_PARALLEL,
         *_MODEL,
         *_QUANTIZATION,
-        *_ADAPTER,
+        *ADAPTER,
         *_REFERENCE,
         *_GENERATION,
         *_SEQUENCE,
