@@ -20,8 +20,8 @@ def consistent(run: Run, before: Run, chosen: Iterable[str] = ()) -> Run:
     changed; what a plan says of ZeRO's buckets and of the dropout of adapters stays."""
     kept = frozenset(name for name in chosen if name.startswith("parallelism.zero.") or name == "method.dropout")
     for part in _PARTS:
-        follows = {name: value for name, value in part(run, before) if name not in kept and get(run, name) != value}
-        if follows:
+        follows = {name: value for name, value in part(run, before) if name not in kept}
+        if any(get(run, name) != value for name, value in follows.items()):
             run = replace(run, follows)
     return run
 
@@ -40,16 +40,20 @@ def _completions(run: Run, before: Run) -> Follows:
 
 
 def _rows(run: Run, before: Run) -> Follows:
-    """The forwards before the update are bounded as the update is, where nothing else was said; a smaller bound holds
-    fewer of the longest sequences."""
+    """Where tokens bound a forward: fewer of the longest sequences fit into fewer tokens, and more into as many tokens
+    where they are shorter. The forwards before the update are bounded as the update is, where nothing else was said."""
     now, then, length = run.batch.max_tokens, before.batch.max_tokens, run.sequence.length
-    if now == then or not isinstance(now, int) or not now:
+    if not isinstance(now, int) or not now or (now, length) == (then, before.sequence.length):
         return
     for field in ("rollout.log_prob_length", "rollout.reference_length"):
-        if get(before, field) == then:
+        if now != then == get(before, field):
             yield field, now
+    size, steps = before.batch.micro_batch_size, before.batch.gradient_accumulation_steps
     if isinstance(length, int) and length:
-        yield "batch.micro_batch_size", max(1, now // length)
+        fitting = max(1, now // length)
+        yield "batch.micro_batch_size", fitting
+        if isinstance(size, int) and isinstance(steps, int):
+            yield "batch.gradient_accumulation_steps", -(-size * steps // fitting)
 
 
 def _forwards(run: Run, before: Run) -> Follows:
@@ -175,8 +179,14 @@ def _section(run: Run, before: Run) -> Follows:
         yield "parallelism.zero.prefetch_bucket_size", int(0.9 * hidden * hidden)
         yield "parallelism.zero.param_persistence_threshold", 10 * hidden
         yield "parallelism.zero.overlap_comm", True
-        yield "saving.gathers_full_weights", True
         yield "parallelism.zero.gather_16bit_weights_on_model_save", True
+
+
+def _gathered(run: Run, before: Run) -> Follows:
+    """Stage 3 saves the model whole where it gathers it."""
+    name = "gather_16bit_weights_on_model_save"
+    if getattr(run.parallelism.zero, name) and not getattr(before.parallelism.zero, name):
+        yield "saving.gathers_full_weights", True
 
 
 def _launched(run: Run, before: Run) -> Follows:
@@ -206,5 +216,15 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
     *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _tiles, _kernels, _fused_rows, _adapters),
-    *(_plain_optimizer, _pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer, _entailed),
+    *(
+        _plain_optimizer,
+        _pure,
+        _half_under_deepspeed,
+        _section,
+        _gathered,
+        _launched,
+        _pinned,
+        _cpu_optimizer,
+        _entailed,
+    ),
 )

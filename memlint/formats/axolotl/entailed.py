@@ -21,8 +21,8 @@ from memlint.run import Entailed, Origin
 _LORA_ROWS = (row for row in METHOD if row.when is trains_adapters)
 _ADAPTERS = Keys(*(row for row in _LORA_ROWS if row.field not in ("method.rank", "method.alpha")))
 _LORA = {"adapter": "lora", "load_in_8bit": False}
-_QLORA = {"adapter": "qlora", "load_in_8bit": False, "load_in_4bit": True}
-_EVERY_LINEAR = {"lora_target_linear": True, "lora_target_modules": None}
+_QLORA: Mapping[str, Any] = {"adapter": "qlora", "load_in_8bit": False, "load_in_4bit": True}
+_EVERY_LINEAR: Mapping[str, Any] = {"lora_target_linear": True, "lora_target_modules": None}
 
 
 def apply_entailed(fields: Fields, config: AxolotlConfig) -> None:
@@ -31,14 +31,15 @@ def apply_entailed(fields: Fields, config: AxolotlConfig) -> None:
 
 
 def _found(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | None]:
-    kind, bits = fields.get("method.kind"), fields.get("model.quantization").bits
+    kind, bits = fields.get("method.kind"), getattr(fields.get("model.quantization"), "bits", 16)
     new = kind in ("full", "freeze")
     if new:
-        given = {"method.kind": "lora", "model.quantization.method": "none"}
-        yield _adapters(fields, _but(config, **_LORA, **_EVERY_LINEAR), given)
+        plain = {"method.kind": "lora", "model.quantization.method": "none"}
+        yield _adapters(fields, _but(config, **_LORA, **_EVERY_LINEAR), plain)
     if new or (kind == "lora" and bits != 4):
         wanted = {**_QLORA, **(_EVERY_LINEAR if new else {})}
-        yield _adapters(fields, _but(config, **wanted), {"method.kind": "lora", "model.quantization.bits": 4})
+        few_bits = {"method.kind": "lora", "model.quantization.bits": 4}
+        yield _adapters(fields, _but(config, **wanted), few_bits)
     if not fields.get("checkpointing.offload", False):
         asks = _but(config, activation_offloading="hidden_states")
         given = {"checkpointing.mode": "full", "checkpointing.offload": True}
