@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint.formats.axolotl.config import AxolotlConfig
+from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.axolotl.keys import METHOD
 from memlint.formats.axolotl.method import trains_adapters
 from memlint.formats.axolotl.model import read_dtype_of_rest, read_quantization
@@ -68,17 +69,23 @@ def _adapters(fields: Fields, config: AxolotlConfig, given: Mapping[str, Any]) -
     return entailed(fields, given, read)
 
 
+_ONE_DTYPE = (("precision.embeddings_dtype", ""), ("model.quantization.upcast_rest_to_fp32", False))
+
+
 def _sharded(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | None]:
     """A DeepSpeed section for a file without one."""
+    yield from entailed_by_deepspeed(fields, config.hf, config.architecture)
+    if fields.get("precision.compute") != "float32":
+        yield Entailed((("parallelism.engine", "deepspeed"),), _ONE_DTYPE)
+    packs = config.own.flag("llama4_linearized_experts") or packs_experts(config)
+    if not packs or "stack.unmodelled" in fields.values:
+        return
     divided = _but(config, deepspeed={"zero_optimization": {}})
 
     def read(tried: Fields) -> None:
-        cast_by_deepspeed(tried)
-        if "stack.unmodelled" not in fields.values:
-            read_linear_experts(tried, divided)
-            read_packed_experts(tried, divided)
+        read_linear_experts(tried, divided)
+        read_packed_experts(tried, divided)
 
-    yield from entailed_by_deepspeed(fields, config.hf, config.architecture)
     for stage in (2, 3):
         yield entailed(fields, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": stage}, read)
 

@@ -9,7 +9,7 @@ from typing import Any
 from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.deepspeed.edits import new_section
 from memlint.formats.deepspeed.keys import KEYS
-from memlint.formats.deepspeed.precision import apply_precision, enabled_half
+from memlint.formats.deepspeed.precision import apply_precision, requested_half
 from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields, Section
 from memlint.formats.training_arguments import Arguments
@@ -21,8 +21,7 @@ _HALF = ("bfloat16", "float16")
 def entailed_by_deepspeed(fields: Fields, arguments: Arguments, architecture: Any) -> Iterator[Entailed | None]:
     """For a run without an engine, under a section of `auto`. Half precision that the arguments ask for is that of new
     adapters too. Where weights alone are half, and nothing asks for it, the section has neither bf16 nor fp16."""
-    view = _under(2, arguments, architecture)
-    half, _ = enabled_half(fields, view)
+    half = requested_half(arguments)
     if half:
         yield Entailed(
             (("method.kind", "lora"), ("parallelism.engine", "deepspeed")), (("method.adapter_dtype", half),)
