@@ -63,6 +63,14 @@ TRL = {
     "learning_rate": 5e-7,
     "bf16": True,
 }
+OLDER_TRL = {key: value for key, value in TRL.items() if key not in ("beta", "max_length", "max_prompt_length")}
+OLDER_TRL |= {
+    "max_seq_length": 2048,
+    "torch_dtype": "bfloat16",
+    "dataset_num_proc": 12,
+    "do_eval": True,
+    "log_level": "info",
+}
 ON_LORA = {"adapter": "lora", "lora_r": 32, "lora_alpha": 64, "lora_target_linear": True}
 CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "targets, dropout and kernels of new adapters": (AXOLOTL | {"lora_dropout": 0.05}, "RTX4090", 1),
@@ -96,6 +104,7 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "a word for a DeepSpeed file": (SWIFT, "A100-40GB", 4),
     "adapters of ms-swift": (SWIFT, "RTX4090", 1),
     "adapters of TRL": (TRL, "RTX4090", 1),
+    "the dtype that 4-bit weights are stored in": (OLDER_TRL, "RTX4090", 1),
     "adapters of TRL under ZeRO-3": (TRL | {"use_peft": True, "lora_target_modules": "all-linear"}, "RTX A4000", 4),
 }
 

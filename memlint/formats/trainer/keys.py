@@ -106,7 +106,7 @@ _MODEL = (
         read_only=True,
     ),
 )
-_QUANTIZATION = (
+QUANTIZATION = (
     Key(
         *("load_in_4bit", "flag", "model.quantization.bits", False),
         about="Load the linear layers in 4 bits with bitsandbytes (QLoRA): about 0.5 bytes per parameter.",
@@ -553,7 +553,7 @@ OWN_KEYS = Keys(
     *(
         *_PARALLEL,
         *_MODEL,
-        *_QUANTIZATION,
+        *QUANTIZATION,
         *ADAPTER,
         *_REFERENCE,
         *_GENERATION,
