@@ -1,5 +1,8 @@
 """Values of a run that change as a consequence of others, so that a plan is estimated as its file will be read.
 
+What depends on the framework and on the rest of the file is in `planning.entails` of the run (formats/entailed.py); a
+planned run is the run that its file says, in every field that memory reads (tests/laws/test_offered_laws.py).
+
 The written file is read back in any case, and its own estimate counts (fixes/written_plans.py). A consequence that is
 missing here leads to plans that change more than they need, or that do not fit when they are read back.
 """

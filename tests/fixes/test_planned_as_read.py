@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from memlint.fixes.plan_options import options
-from memlint.fixes.written_plans import WrittenPlan
+from memlint.fixes.written_plans import WrittenPlan, edit_writer
 from memlint.ruleset.engine import Engine
 from tests.comparisons.random_plans import Case, answered, read_otherwise
 
@@ -122,3 +122,19 @@ def _options(config: dict[str, Any], card: str, gpus: int) -> tuple[WrittenPlan,
     analysis, analyser = answered(case)
     again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     return options(analysis, 0, Engine(()).estimator, again).options
+
+
+def test_a_new_section_of_deepspeed_comes_with_the_half_precision_of_the_weights() -> None:
+    """DeepSpeed's `auto` follows `bf16`, not the dtype of the weights: they would be made float32."""
+    texts = [one.tried.contents["train.yaml"].decode() for one in _options(*CASES["weights alone in half precision"])]
+    sharded = [yaml.safe_load(text) for text in texts if "deepspeed:" in text]
+    assert sharded and all(config["bf16"] is True for config in sharded)
+
+
+def test_a_word_for_a_file_of_deepspeed_says_no_buckets() -> None:
+    case = Case(0, "A100-40GB", "", "", {"train.yaml": yaml.safe_dump(SWIFT | {"deepspeed": "zero2"})}, {}, 4)
+    analysis, _ = answered(case)
+    write = edit_writer(analysis)
+    third = {"parallelism.zero.stage": 3, "parallelism.zero.gather_16bit_weights_on_model_save": True}
+    assert write(analysis.runs[0], third)
+    assert write(analysis.runs[0], third | {"parallelism.zero.reduce_bucket_size": 50_000_000}) is None
