@@ -566,6 +566,14 @@ class Hardware(NamedTuple):
     fragmentation: Amount | None = None  # what the allocator reserves beyond tensors; a share is of the tensors' bytes
 
 
+class Entailed(NamedTuple):
+    """What a framework makes of a change: a run that gets all the values in `given` (dotted fields) gets those in
+    `changes` as well."""
+
+    given: tuple[tuple[str, Any], ...]
+    changes: tuple[tuple[str, Any], ...]
+
+
 class Planning(NamedTuple):
     """Facts about the framework for the planner: the effects of its options, and what its config can express.
 
@@ -595,6 +603,10 @@ class Planning(NamedTuple):
     sequence_sharing_needs: str = ""  # the package that sharing sequences requires
     offloads_under_fsdp2: bool = False  # FSDP's shards can only be offloaded to host memory with FSDP2
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
+    tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
+    # What follows from a change in this file, such as the options of adapters that it has and does not use. A later one
+    # decides where two speak of one field.
+    entails: tuple[Entailed, ...] = ()
 
 
 class Reading(NamedTuple):

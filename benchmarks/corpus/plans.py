@@ -4,7 +4,8 @@ FOLDER holds one folder per kind (llamafactory, trainer, axolotl, other) of repo
 is known and which is over the budget is planned for, on one card of 24 GB, four of them, and eight cards of 80 GB.
 Printed for each setting: how many runs get a plan that can be written and fits, of those for which any combination of
 changes fits; how many keep the training result; promises (the figure of every fix beside that of the changed file, read
-anew); refusals without a reason; and the time of the search.
+anew); plans whose file is another run than was planned, in a field that memory reads; refusals without a reason; and
+the time of the search.
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import plans
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
+from memlint.memory.canonical_run import canonical
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
-from memlint.run import Origin
+from memlint.run import Origin, Run, differences
 
 KINDS = ("llamafactory", "trainer", "axolotl", "other")
 SETTINGS = {"RTX4090 x1": ("RTX4090", 1), "RTX4090 x4": ("RTX4090", 4), "A100-80GB x8": ("A100-80GB", 8)}
 _ASSUMED = Origin("setting", detail="assumed by the benchmark")
 _ENGINE = Engine(shipped())
+_SECTIONS = tuple(name for name, default in Run._field_defaults.items() if hasattr(default, "_fields"))
 Counts = collections.Counter[str]
 
 
@@ -108,6 +111,10 @@ def _planned(
     for option in fitting:
         promised = option.plan.estimate.device_high_bytes
         counts["plans"] += 1
+        after = option.tried.after
+        if after is None or differences(canonical(option.plan.run), canonical(after.runs[index]), _SECTIONS):
+            counts["read otherwise"] += 1
+            print(f"  not the planned run: {path}: {titles}") if verbose else None
         if _read_anew(path, analyser, option.tried.contents, index) != promised:
             counts["broken"] += 1
             print(f"  broken promise: {path}: {titles}") if verbose else None
@@ -158,6 +165,7 @@ def _print(name: str, rows: Mapping[str, Planned], counts: Counts, verbose: bool
     )
     print(f"  without a risk for the result: {riskless}")
     print(f"  promises of plans: {counts['plans']}, broken {counts['broken']}")
+    print(f"  plans whose file is another run than was planned: {counts['read otherwise']}")
     print(f"  promises of all fixes: {counts['fix kept']} kept, {counts['fix broken']} broken")
     refused = counts["refused with a reason"], counts["refused without a reason"]
     print(f"  not written: {refused[0]} with a reason, {refused[1]} without")

@@ -1,12 +1,15 @@
 """Values of a run that change as a consequence of others, so that a plan is estimated as its file will be read.
 
+What depends on the framework and on the rest of the file is in `planning.entails` of the run (formats/entailed.py); a
+planned run is the run that its file says, in every field that memory reads (tests/laws/test_offered_laws.py).
+
 The written file is read back in any case, and its own estimate counts (fixes/written_plans.py). A consequence that is
 missing here leads to plans that change more than they need, or that do not fit when they are read back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from memlint.fixes.costs import global_batch
@@ -14,17 +17,16 @@ from memlint.fixes.moves.catalog import prompts_and_completions, refuses_dropout
 from memlint.fixes.moves.host import deepspeed_changes
 from memlint.run import Optimizer, Run, get, liger_rows, replace
 
-Changes = dict[str, Any]
 
-
-def consistent(run: Run, before: Run) -> Run:
-    """`run`, which is `before` with changes, completed by what follows from them."""
-    changes: Changes = {}
+def consistent(run: Run, before: Run, chosen: Iterable[str] = ()) -> Run:
+    """`run`, which is `before` with changes, completed by what follows from them. `chosen`: the fields that were
+    changed; what a plan says of ZeRO's buckets and of the dropout of adapters stays."""
+    kept = frozenset(name for name in chosen if name.startswith("parallelism.zero.") or name == "method.dropout")
     for part in _PARTS:
-        for name, value in part(run, before):
-            changes[name] = value
-    changes = {name: value for name, value in changes.items() if get(run, name) != value}
-    return replace(run, changes) if changes else run
+        follows = {name: value for name, value in part(run, before) if name not in kept}
+        if any(get(run, name) != value for name, value in follows.items()):
+            run = replace(run, follows)
+    return run
 
 
 # The fields that change as a consequence, and cost something.
@@ -41,16 +43,20 @@ def _completions(run: Run, before: Run) -> Follows:
 
 
 def _rows(run: Run, before: Run) -> Follows:
-    """The forwards before the update are bounded as the update is, where nothing else was said; a smaller bound holds
-    fewer of the longest sequences."""
+    """Where tokens bound a forward: fewer of the longest sequences fit into fewer tokens, and more into as many tokens
+    where they are shorter. The forwards before the update are bounded as the update is, where nothing else was said."""
     now, then, length = run.batch.max_tokens, before.batch.max_tokens, run.sequence.length
-    if now == then or not isinstance(now, int) or not now:
+    if not isinstance(now, int) or not now or (now, length) == (then, before.sequence.length):
         return
     for field in ("rollout.log_prob_length", "rollout.reference_length"):
-        if get(before, field) == then:
+        if now != then == get(before, field):
             yield field, now
+    size, steps = before.batch.micro_batch_size, before.batch.gradient_accumulation_steps
     if isinstance(length, int) and length:
-        yield "batch.micro_batch_size", max(1, now // length)
+        fitting = max(1, now // length)
+        yield "batch.micro_batch_size", fitting
+        if isinstance(size, int) and isinstance(steps, int):
+            yield "batch.gradient_accumulation_steps", -(-size * steps // fitting)
 
 
 def _forwards(run: Run, before: Run) -> Follows:
@@ -98,6 +104,13 @@ _SIZES_OF_EVALUATION = {
 }
 
 
+def _tiles(run: Run, before: Run) -> Follows:
+    """As many tiles of the MLP as the tokens of a forward fill."""
+    tokens, length, size = run.planning.tokens_of_a_tile, run.sequence.length, run.batch.micro_batch_size
+    if run.checkpointing.mlp_tiles and tokens and isinstance(length, int) and isinstance(size, int):
+        yield "checkpointing.mlp_tiles", -(-length * size // tokens)
+
+
 def _kernels(run: Run, before: Run) -> Follows:
     """One switch for the loss and the layers (transformers 5.23 integrations/liger.py, LLaMA-Factory 0.9.5
     model/model_utils/liger_kernel.py), where the framework has none for each."""
@@ -117,6 +130,17 @@ def _adapters(run: Run, before: Run) -> Follows:
     dropout = run.planning.lora_dropout
     if run.method.kind == "lora" != before.method.kind and dropout and not refuses_dropout(run):
         yield "method.dropout", dropout
+
+
+def _entailed(run: Run, before: Run) -> Follows:
+    """What the framework makes of the changed file, as its format says (formats/entailed.py)."""
+    for one in run.planning.entails:
+        if _has(run, one.given) and not _has(before, one.given):
+            yield from one.changes
+
+
+def _has(run: Run, values: Iterable[tuple[str, Any]]) -> bool:
+    return all(get(run, name) == value for name, value in values)
 
 
 def _plain_optimizer(run: Run, before: Run) -> Follows:
@@ -158,8 +182,14 @@ def _section(run: Run, before: Run) -> Follows:
         yield "parallelism.zero.prefetch_bucket_size", int(0.9 * hidden * hidden)
         yield "parallelism.zero.param_persistence_threshold", 10 * hidden
         yield "parallelism.zero.overlap_comm", True
-        yield "saving.gathers_full_weights", True
         yield "parallelism.zero.gather_16bit_weights_on_model_save", True
+
+
+def _gathered(run: Run, before: Run) -> Follows:
+    """Stage 3 saves the model whole where it gathers it."""
+    name = "gather_16bit_weights_on_model_save"
+    if getattr(run.parallelism.zero, name) and not getattr(before.parallelism.zero, name):
+        yield "saving.gathers_full_weights", True
 
 
 def _launched(run: Run, before: Run) -> Follows:
@@ -188,6 +218,16 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
-    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _kernels, _fused_rows, _adapters),
-    *(_plain_optimizer, _pure, _half_under_deepspeed, _section, _launched, _pinned, _cpu_optimizer),
+    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _tiles, _kernels, _fused_rows, _adapters),
+    *(
+        _plain_optimizer,
+        _pure,
+        _half_under_deepspeed,
+        _section,
+        _gathered,
+        _launched,
+        _pinned,
+        _cpu_optimizer,
+        _entailed,
+    ),
 )

@@ -84,7 +84,7 @@ class PlanSearch:
         key = _titles(chosen)
         if key not in self._runs:
             values = {name: value for step in chosen for name, value in step.changes.items()}
-            self._runs[key] = consistent(replace(self.run, values), self.run)
+            self._runs[key] = consistent(replace(self.run, values), self.run, values)
         return self._runs[key]
 
     def steps(self, chosen: Steps) -> Steps:

@@ -13,7 +13,7 @@ from itertools import islice
 from memlint.fixes.costs import QUALITIES
 from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, is_good, kind, makes_pointless, peak
 from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
-from memlint.fixes.proposed_change import risk_first, time_first
+from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
 from memlint.fixes.tiers import plan_of_tier, single_changes
 from memlint.memory.values import Estimate
 from memlint.run import Run
@@ -144,17 +144,20 @@ def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:
 def candidates(
     run: Run, before: Estimate, hooks: SearchHooks = NO_HOOKS, limit: int = WANTED_PLANS
 ) -> tuple[Plan, ...]:
-    """Single changes that lower the peak, cheapest first: what to offer where no card is known or nothing fits."""
+    """Single changes that lower the peak, of each group the cheapest: what to offer where no card is known or nothing
+    fits. Of changes that cost as much the strongest is asked first, and the dearer ones are not asked about then."""
     high = peak(before)
     if high is None:
         return ()
     search = PlanSearch(run._replace(readings=()), before, hooks)
-    helpful: dict[str, Plan] = {}
-    for step in search.steps(()):
-        plan = search.plan((step,))
+
+    def helps(plan: Plan) -> bool:
         after = peak(plan.estimate)
-        if after is not None and high - after > WORTHWHILE * high and search.accepts(plan.run, plan.estimate):
-            best = helpful.get(step.group)
-            if best is None or (plan.cost, -(high - after)) < (best.cost, 0):
-                helpful[step.group] = plan
-    return tuple(sorted(helpful.values(), key=in_order)[:limit])
+        return after is not None and high - after > WORTHWHILE * high and search.accepts(plan.run, plan.estimate)
+
+    groups: dict[str, list[ProposedChange]] = {}
+    for step in reversed(search.steps(())):
+        groups.setdefault(step.group, []).append(step)
+    cheapest_first = (sorted(group, key=lambda step: weighed(step.price)) for group in groups.values())
+    helpful = (next(filter(helps, (search.plan((step,)) for step in group)), None) for group in cheapest_first)
+    return tuple(sorted((plan for plan in helpful if plan is not None), key=in_order)[:limit])

@@ -16,11 +16,12 @@ from memlint.fixes.written_plans import WrittenPlan, edit_writer, new_errors
 from memlint.hardware import find
 from memlint.lint.analyse_file import FileAnalyser, uniform_analyser
 from memlint.memory import estimate as closed_form
+from memlint.memory.canonical_run import canonical
 from memlint.memory.values import Estimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.shipped import shipped
-from memlint.run import Origin, Run, replace
+from memlint.run import Origin, Run, differences, replace
 
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "data" / "random_plans.jsonl"
 CARDS = ("RTX4090", "L40S", "A100-80GB")
@@ -72,6 +73,15 @@ def answered(one: Case) -> tuple[Analysis, FileAnalyser]:
     """What memlint says of a case, with the analyser that said it."""
     analyser = _analyser(one)
     return analyser.analyse("train.yaml", fixes=False).analyses[0], analyser
+
+
+def read_otherwise(one: WrittenPlan, index: int = 0) -> tuple[tuple[str, Any], ...]:
+    """The fields that memory reads in which the written file is another run than was planned, with its values."""
+    assert one.tried.after is not None
+    return differences(canonical(one.plan.run), canonical(one.tried.after.runs[index]), _SECTIONS)
+
+
+_SECTIONS = tuple(name for name, default in Run._field_defaults.items() if hasattr(default, "_fields"))
 
 
 def _analyser(one: Case, changed: Mapping[str, bytes] | None = None) -> FileAnalyser:

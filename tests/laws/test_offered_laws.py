@@ -10,7 +10,7 @@ from memlint.fixes.plan_options import PlanOptions, options
 from memlint.fixes.written_plans import new_errors
 from memlint.lint.analyse_file import FileAnalyser
 from memlint.ruleset.engine import Analysis, Engine
-from tests.comparisons.random_plans import answered, changed, drawn
+from tests.comparisons.random_plans import answered, changed, drawn, read_otherwise
 
 
 @settings(max_examples=30, deadline=None)
@@ -19,6 +19,16 @@ def test_a_plan_keeps_what_it_promises_when_its_file_is_read_anew(seed: int, sev
     case, analysis, analyser = drawn(seed, several)
     for one in changed(case, analysis, analyser):
         assert one.keeps_its_promise, f"{case.name}: {one.title}"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 10**6), st.booleans())
+def test_a_planned_run_is_the_run_that_its_file_says(seed: int, several: bool) -> None:
+    """In every field that memory reads: else the search weighs another run than the one that is offered."""
+    case, analysis, analyser = drawn(seed, several)
+    for one in _options(analysis, analyser).options:
+        titles = [step.title for step in one.plan.steps]
+        assert read_otherwise(one) == (), f"{case.name}: {titles}"
 
 
 @settings(max_examples=15, deadline=None)

@@ -11,6 +11,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.axolotl.checks import skips_rule
 from memlint.formats.axolotl.config import AxolotlConfig, config_of
+from memlint.formats.axolotl.entailed import apply_entailed
 from memlint.formats.axolotl.issues import axolotl_issues, has_copy
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
 from memlint.formats.axolotl.model import find_model
@@ -48,6 +49,7 @@ def parse(document: Document, context: Context) -> Parsed:
     used += apply_engine(fields, config)
     FEATURE_KEYS.read(fields, config, config)
     apply_unmodelled_model(fields, config)
+    apply_entailed(fields, config)
     if config.own.flag("inference"):
         _apply_inference(fields)
     return _finished(fields, config, used)

@@ -66,6 +66,12 @@ def read_dtypes(fields: Fields, config: AxolotlConfig) -> None:
         fields.put(name, dtype or "float32", origin)
     if not fields.get("precision.autocast"):
         fields.put("precision.compute", dtype or "float32", origin)
+    read_dtype_of_rest(fields, config)
+
+
+def read_dtype_of_rest(fields: Fields, config: AxolotlConfig) -> None:
+    """Embeddings, head and norms, where they have a dtype of their own."""
+    dtype, _ = loaded(config)
     if dtype and _upcasts_rest(config):
         _after_preparing_for_kbit(fields, config, dtype)
     elif dtype and not (config.adapter or uses_fsdp(config) or _wants_half_embeddings(config)):

@@ -150,6 +150,11 @@ def _shipped_with_axolotl(
 def _apply_deepspeed(fields: Fields, config: AxolotlConfig, section: Section) -> None:
     fields.issues.extend(deepspeed_file.config_issues(section, config.context))
     deepspeed_file.apply_deepspeed(fields, section, config.hf, config.architecture)
+    cast_by_deepspeed(fields)
+
+
+def cast_by_deepspeed(fields: Fields) -> None:
+    """Whatever Axolotl left in another dtype has that of all others under DeepSpeed."""
     quantization = fields.get("model.quantization")
     if fields.get("precision.compute") != "float32" or fields.get("parallelism.zero.stage") == 3:
         reason = "DeepSpeed makes all floating parameters one dtype"

@@ -178,8 +178,10 @@ def read_tiles(fields: Fields, config: AxolotlConfig) -> None:
     wide = getattr(config.architecture, "hidden_size", 0)
     if not (isinstance(length, int) and isinstance(micro, int) and wide):
         return
-    tiles = config.integer("tiled_mlp_num_shards") or -(-length * micro // min(wide, _TILE))
-    config.put(fields, "checkpointing.mlp_tiles", "tiled_mlp", tiles)
+    number, tokens = config.integer("tiled_mlp_num_shards"), min(wide, _TILE)
+    config.put(fields, "checkpointing.mlp_tiles", "tiled_mlp", number or -(-length * micro // tokens))
+    if not number:
+        config.put(fields, "planning.tokens_of_a_tile", "tiled_mlp", tokens)
 
 
 _TILE = 32768

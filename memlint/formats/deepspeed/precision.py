@@ -27,8 +27,17 @@ def enabled_half(fields: Fields, view: DeepSpeedConfig) -> tuple[str, Origin]:
 
 
 def _is_requested(view: DeepSpeedConfig, key: str) -> bool:
+    return view.arguments is not None and _asks_for(view.arguments, key)
+
+
+def _asks_for(arguments: Arguments, key: str) -> bool:
     """`bf16: auto` becomes `bf16 or bf16_full_eval` (transformers 5.23 integrations/deepspeed.py:172)."""
-    return view.arguments is not None and (view.arguments.flag(key) or view.arguments.flag(f"{key}_full_eval"))
+    return arguments.flag(key) or arguments.flag(f"{key}_full_eval")
+
+
+def requested_half(arguments: Arguments) -> str:
+    """The half-precision dtype of a configuration that leaves it to the training arguments; "" for fp32."""
+    return next((dtype for key, dtype in _HALVES if _asks_for(arguments, key)), "")
 
 
 def apply_precision(fields: Fields, view: DeepSpeedConfig) -> None:

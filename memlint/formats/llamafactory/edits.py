@@ -80,7 +80,8 @@ def _sharding_edits(
     third = wanted.get("parallelism.zero.stage") == 3
     if _refuses_deepspeed(value) or (third and _not_under_zero3(value, run)):
         return None
-    mode = _mixed_precision_edits(parsed, value) if third and value.get("pure_bf16") else ()
+    asks_for_none = "parallelism.engine" in changes and _asks_for_no_half(value, run)
+    mode = _mixed_precision_edits(parsed, value) if asks_for_none or (third and value.get("pure_bf16")) else ()
     engine = _deepspeed_edits(parsed, value, run, wanted)
     return None if engine is None else (*mode, *engine)
 
@@ -99,10 +100,18 @@ def _deepspeed_edits(
     return _new_section(parsed, value, run, wanted)
 
 
+def _asks_for_no_half(value: Mapping[str, Any], run: Run) -> bool:
+    """Whether the run computes in bfloat16 because its weights are, or by `pure_bf16`: an `auto` of DeepSpeed follows
+    neither (transformers 5.23 integrations/deepspeed.py:172), and without its half precision weights become fp32."""
+    return run.precision.compute == "bfloat16" and value.get("bf16") in (None, False)
+
+
 def _mixed_precision_edits(parsed: Parsed, value: Mapping[str, Any]) -> tuple[Edit, ...]:
-    """`bf16` in place of `pure_bf16`, which ZeRO-3 refuses (0.9.5 hparams/parser.py:385): DeepSpeed keeps fp32 masters
-    of bfloat16 weights, so that no update is rounded away."""
+    """`bf16: true`, in place of `pure_bf16`, which ZeRO-3 refuses (0.9.5 hparams/parser.py:385): DeepSpeed keeps fp32
+    masters of bfloat16 weights, so that no update is rounded away."""
     path = parsed.documents[0].path
+    if not value.get("pure_bf16"):
+        return (Edit(path, ("bf16",), "set", True),)
     if "bf16" not in value:
         return (Edit(path, ("pure_bf16",), "rename", "bf16"),)
     return Edit(path, ("pure_bf16",), "remove"), Edit(path, ("bf16",), "set", True)

@@ -687,6 +687,7 @@ _TRAINING_ARGUMENTS = (
     _shared("accelerator_config", write_accelerator),
 )
 
+OF_ADAPTERS = tuple(row for row in _METHOD if row.when in (_lora, _adapter))
 RUN_KEYS = Keys(*_MODEL, *_METHOD, *_PRECISION, *_SEQUENCE, *_TRAINING, *_OPTIMIZER, *_EVALUATION)
 ENGINE_KEYS = Keys(*_ENGINE)  # read after the launcher's files: the config has the last word
 INFERENCE_KEYS = Keys(*_INFERENCE)  # read last, where nothing trains

@@ -20,7 +20,7 @@ def read_precision(fields: Fields, config: LlamaFactoryConfig) -> None:
         full = config.tuning == "full" and config.training and upcasts(config)[0]  # not with BAdam
         reason = "no mixed precision: matmuls run in the dtype of the weights"
         fields.infer("precision.compute", "float32" if full else dtype, reason)
-    _trainable(fields, config)
+    read_trainable_dtypes(fields, config)
 
 
 def write_pure_bf16(change: FieldChange) -> Written | None:
@@ -59,7 +59,8 @@ def upcasts(config: LlamaFactoryConfig, zero_stage: object = 0) -> tuple[bool, s
     return True, ""
 
 
-def _trainable(fields: Fields, config: LlamaFactoryConfig) -> None:
+def read_trainable_dtypes(fields: Fields, config: LlamaFactoryConfig) -> None:
+    """Dtypes of what trains, below no engine."""
     if not config.training:
         return
     upcast, key = upcasts(config)

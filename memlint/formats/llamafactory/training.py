@@ -146,11 +146,11 @@ def read_checkpointing(fields: Fields, config: LlamaFactoryConfig) -> None:
     if config.family in own_families.WITHOUT_CHECKPOINTING and not asked:
         fields.infer("checkpointing.mode", "none", "LLaMA-Factory switches it off for gemma3n")
         return
+    _reentrant(fields, config, asked)
     if disabled and not asked:
         config.put(fields, "checkpointing.mode", "disable_gradient_checkpointing", "none")
         return
     _checkpointing_mode(fields, config, disabled)
-    _reentrant(fields, config, asked)
     if not asked and as_bool(config.hf.get("gradient_checkpointing")) is False and not disabled:
         _no_effect(fields, config)
 

@@ -12,6 +12,7 @@ from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import read_start
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
+from memlint.formats.llamafactory.entailed import apply_entailed
 from memlint.formats.llamafactory.inference import answers_requests
 from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
@@ -50,6 +51,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)
     read_start(fields, document, KEYS, TRAINING_ARGUMENTS)
+    apply_entailed(fields, view)
     return finish(fields, view, companions, v0_issues(view, document))
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.formats.fields import Behaviour
+from memlint.run import Entailed, Zero
 
 PLANNING = (
-    Behaviour("planning.lora_dropout", 0.05, "ms-swift 4.6.0 arguments/tuner_args.py, lora_dropout"),
     Behaviour(
         "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
     ),
@@ -72,3 +72,23 @@ def shipped_deepspeed(name: str) -> Mapping[str, Any] | None:
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     halves = {"bf16": {"enabled": "auto"}, "fp16": {"enabled": "auto"}}
     return {**dict.fromkeys(_AUTO, "auto"), **halves, "zero_optimization": zero}
+
+
+def entailed_by_word(hidden: int, stage: int) -> Entailed:
+    """What the word for one of ms-swift's files says of the buckets of a stage beside the stage."""
+    wide = {
+        "reduce_bucket_size": hidden * hidden,
+        "prefetch_bucket_size": int(0.9 * hidden * hidden),
+        "param_persistence_threshold": 10 * hidden,
+        "max_live_parameters": 1_000_000_000,
+        "max_reuse_distance": 1_000_000_000,
+        "allgather_bucket_size": _NEW_ZERO.allgather_bucket_size,
+    }
+    sizes = wide if stage == 3 else {name: _BUCKETS[name] for name in ("reduce_bucket_size", "allgather_bucket_size")}
+    changes = {f"parallelism.zero.{name}": size for name, size in {**sizes, "overlap_comm": False}.items()}
+    gathers = {"saving.gathers_full_weights": True} if stage == 3 else {}
+    given = (("parallelism.engine", "deepspeed"), ("parallelism.zero.stage", stage))
+    return Entailed(given, tuple({**changes, **gathers}.items()))
+
+
+_NEW_ZERO = Zero()

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.base import Parsed
-from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section
+from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.swift.behaviour import fsdp_preset, shipped_deepspeed
 from memlint.formats.swift.keys import KEYS
@@ -112,8 +112,7 @@ def _shipped_config(run: Run, changes: Mapping[str, Any]) -> str:
     optimizer = changes.get("offload.optimizer", run.offload.optimizer)
     parameters = changes.get("offload.parameters", run.offload.parameters)
     known = {"parallelism.engine", "parallelism.zero.stage", "offload.optimizer", "offload.parameters"}
-    section = new_section({"parallelism.zero.stage": stage}) or {}
-    follows = {field for field in changes if field.startswith("parallelism.zero.") and section}
-    if set(changes) - known - follows - {"offload.optimizer_pinned", "offload.parameters_pinned"}:
+    pinned = {"offload.optimizer_pinned", "offload.parameters_pinned"}
+    if set(changes) - known - pinned - {"parallelism.zero.gather_16bit_weights_on_model_save"}:
         return ""
     return _SHIPPED.get((stage, optimizer, parameters), "")

@@ -8,9 +8,10 @@ from typing import Any
 import memlint.formats.trainer.format as trainer
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, as_bool, interpolated, root
 from memlint.formats.keys import read_start
-from memlint.formats.swift.behaviour import PLANNING
+from memlint.formats.swift.behaviour import PLANNING, entailed_by_word, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
@@ -63,6 +64,7 @@ def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     fields.behave(*PLANNING)
     KEYS.read(fields, config, config)
     _leave_words_out(fields)
+    _put_entailed(fields, config)
     if config.holds_speech and not config.is_megatron:
         fields.infer("model.holds_speech", True, _SPEECH)
     if config.grows_segments:
@@ -80,6 +82,18 @@ def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     if as_bool(config.section.value.get("use_ray")):
         fields.infer("stack.unmodelled", "placement by Ray", "`use_ray`")
         fields.infer("stack.unmodelled_adds", False, "`use_ray`")
+
+
+def _put_entailed(fields: Fields, config: SwiftConfig) -> None:
+    """New adapters have the dropout that the file says, and a word says ZeRO's buckets."""
+    fields.put("planning.lora_dropout", config.number("lora_dropout") or 0.0, config.origin("lora_dropout"))
+    word = config.section.value.get("deepspeed")
+    hidden = getattr(fields.get("model.architecture", None), "hidden_size", 0)
+    if hidden and (word is None or (isinstance(word, str) and shipped_deepspeed(word) is not None)):
+        buckets = [entailed_by_word(hidden, stage) for stage in (2, 3)]
+        put_entailed(
+            fields, (*fields.get("planning.entails", ()), *buckets), "ms-swift 4.6.0 config/zero2.json, zero3.json"
+        )
 
 
 # Beside `all-linear`, what adds routers and embeddings (4.6.0 megatron/utils/utils.py:120, 123): no module's name.

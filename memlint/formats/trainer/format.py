@@ -21,6 +21,7 @@ from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.entailed import apply_entailed
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
@@ -36,7 +37,7 @@ from memlint.formats.trainer.parallel import (
     read_loading,
     read_spread_layers,
 )
-from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights
+from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights, under_zero3
 from memlint.formats.trainer.reader import (
     completing_script,
     is_record,
@@ -191,10 +192,11 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_preparation(fields, config)
     if key := trains_quantised_weights(config):
         fields.unknown("method.kind", REFUSED.format(key[8]))
-    _under_zero3(fields, config)
+    under_zero3(fields, config)
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)
     _data_parallel_size(fields)
+    apply_entailed(fields, config)
     if only_evaluates(config):
         predicts = config.is_on("do_predict") or _trainer_call(config) == "predict"
         _apply_evaluation(fields, predicts and not config.is_on("prediction_loss_only"))
@@ -249,13 +251,6 @@ def _not_reentrant(fields: Fields, config: TrainerConfig) -> None:
     is_given = isinstance(options, dict) and "use_reentrant" in options
     if config.trl >= (0, 27) and not is_given:
         fields.put("checkpointing.reentrant", False, Origin("default", detail="trl"))
-
-
-def _under_zero3(fields: Fields, config: TrainerConfig) -> None:
-    """trl 1.16 sft_trainer.py:878: adapters under ZeRO-3 need reentrant checkpointing, so it is forced."""
-    adapters = fields.get("method.kind") == "lora" and fields.get("parallelism.zero.stage", None) == 3
-    if adapters and config.trl >= (1, 16) and fields.get("checkpointing.mode") != "none":
-        fields.infer("checkpointing.reentrant", True, "trl forces it for adapters under ZeRO-3")
 
 
 def _data_parallel_size(fields: Fields) -> None:

@@ -106,7 +106,7 @@ _MODEL = (
         read_only=True,
     ),
 )
-_QUANTIZATION = (
+QUANTIZATION = (
     Key(
         *("load_in_4bit", "flag", "model.quantization.bits", False),
         about="Load the linear layers in 4 bits with bitsandbytes (QLoRA): about 0.5 bytes per parameter.",
@@ -162,7 +162,7 @@ _QUANTIZATION = (
         can_write=_is_trl,
     ),
 )
-_ADAPTER = (
+ADAPTER = (
     Key(
         *("use_peft", "flag", "method.kind", False),
         about="Train a LoRA adapter: gradients and optimizer state exist for its parameters alone.",
@@ -553,8 +553,8 @@ OWN_KEYS = Keys(
     *(
         *_PARALLEL,
         *_MODEL,
-        *_QUANTIZATION,
-        *_ADAPTER,
+        *QUANTIZATION,
+        *ADAPTER,
         *_REFERENCE,
         *_GENERATION,
         *_SEQUENCE,

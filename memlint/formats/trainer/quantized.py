@@ -140,3 +140,10 @@ def _cast_by_deepspeed(fields: Fields) -> bool:
     """The engine turns the whole module into bf16 or fp16 (deepspeed engine.py, `module.bfloat16()`)."""
     halves = fields.get("precision.compute") in ("bfloat16", "float16")
     return bool(fields.get("parallelism.engine") == "deepspeed" and halves and not fields.get("precision.autocast"))
+
+
+def under_zero3(fields: Fields, config: TrainerConfig) -> None:
+    """trl 1.16 sft_trainer.py:878: adapters under ZeRO-3 need reentrant checkpointing, so it is forced."""
+    adapters = fields.get("method.kind") == "lora" and fields.get("parallelism.zero.stage", None) == 3
+    if adapters and config.trl >= (1, 16) and fields.get("checkpointing.mode") != "none":
+        fields.infer("checkpointing.reentrant", True, "trl forces it for adapters under ZeRO-3")

@@ -29,6 +29,11 @@ class Arguments(NamedTuple):
     spellings: Mapping[str, tuple[str, ...]] = {}
     versions: Mapping[str, Version] = {}
 
+    def but(self, keys: Mapping[str, Any]) -> Arguments:
+        """The same section with other values of some keys; None takes a key away."""
+        section = self.section._replace(value=_merged(self.section.value, keys, {}))
+        return self._replace(section=section, values=_merged(self.values, keys, self.defaults))
+
     def written(self, key: str) -> str | None:
         """The name under which the file gives `key` (null counts as not given), else None."""
         given = self.section.value
@@ -78,3 +83,12 @@ class Arguments(NamedTuple):
     def release(self, framework: str, newest: Version) -> Version:
         """The version of `framework` in force; `newest` where nobody stated one."""
         return self.versions.get(framework, newest)
+
+
+def _merged(values: Mapping[str, Any], keys: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**values, **keys}
+    for key in (key for key, value in keys.items() if value is None):
+        del merged[key]
+        if key in defaults:
+            merged[key] = defaults[key]
+    return merged

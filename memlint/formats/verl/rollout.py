@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.families import SCALES_LOGITS
 from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4, sleeps_in_any_case
-from memlint.run import UNKNOWN, Origin
+from memlint.run import UNKNOWN, Entailed, Origin
 
 _MIB = 1 << 20
 MULTI_TURN = f"{ROLLOUT}.multi_turn.enable"
@@ -85,11 +86,16 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
     key = "actor_rollout_ref.model.use_fused_kernels"
     if config.flag(key):
         fields.put("loss.kind", "chunked", config.origin(key))
-        fields.put("loss.chunk_tokens", 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size"))
+        fields.put("loss.chunk_tokens", *_FUSED_CHUNK)
     else:
         fields.put("loss.kind", "fused_ce", config.origin(key))
     if has_fused_kernels(config) and _is_plain_head(fields.get("model.architecture", None)):
         fields.infer("planning.fuses_log_probabilities", True, "verl 0.4 and newer: `use_fused_kernels`")
+        fused = Entailed((("loss.kind", "chunked"),), (("loss.chunk_tokens", _FUSED_CHUNK[0]),))
+        put_entailed(fields, (fused,), _FUSED_CHUNK[1].detail)
+
+
+_FUSED_CHUNK = 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size")
 
 
 def _is_plain_head(architecture: object) -> bool:

@@ -1,0 +1,55 @@
+"""Trainer files: what follows from changes that plans make, read as the changed file is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
+from memlint.formats.entailed import entailed, put_entailed
+from memlint.formats.fields import Fields
+from memlint.formats.keys import Keys
+from memlint.formats.trainer.config import TrainerConfig
+from memlint.formats.trainer.keys import ADAPTER, QUANTIZATION
+from memlint.formats.trainer.method import trains_adapter
+from memlint.formats.trainer.model import read_quantization
+from memlint.formats.trainer.quantized import apply_preparation, under_zero3
+from memlint.run import Entailed
+
+_OF_PLANS = ("method.rank", "method.alpha", "method.targets")
+_FOLLOWS = Keys(*(row for row in ADAPTER if row.when is trains_adapter and row.field not in _OF_PLANS))
+_STORED = Keys(*(row for row in QUANTIZATION if row.field == "model.quantization.storage_dtype"))
+_4_BITS = {
+    "model.quantization.method": "bnb",
+    "model.quantization.bits": 4,
+    "model.quantization.kind": "nf4",
+    "model.quantization.double_quant": True,
+}
+_UNDER_ZERO3 = {"method.kind": "lora", "parallelism.zero.stage": 3, "checkpointing.mode": "full"}
+
+
+def apply_entailed(fields: Fields, config: TrainerConfig) -> None:
+    """Call it when all other fields are put. TRL alone makes adapters of these keys."""
+    put_entailed(fields, _found(fields, config), "trl 1.16 trainer/model_config.py, trainer/sft_trainer.py")
+
+
+def _found(fields: Fields, config: TrainerConfig) -> Iterator[Entailed | None]:
+    kind = fields.get("method.kind")
+    if config.trl and kind == "full":
+        args = config.args.but({"use_peft": True})
+        adapted = config._replace(section=args.section, args=args)
+        yield entailed(fields, {"method.kind": "lora"}, lambda tried: _FOLLOWS.read(tried, args, adapted))
+    if config.trl and kind in ("full", "lora") and fields.get("model.quantization.bits", 16) != 4:
+        quantized = config._replace(args=config.args.but({"load_in_4bit": True}))
+        yield entailed(fields, {"method.kind": "lora", **_4_BITS}, partial(_read_4_bits, quantized))
+    if config.trl and kind in ("full", "lora"):
+        yield entailed(fields, _UNDER_ZERO3, lambda tried: under_zero3(tried, config))
+    if fields.get("parallelism.engine") in ("single", "ddp"):
+        yield from entailed_by_deepspeed(fields, config.args, config.architecture)
+
+
+def _read_4_bits(config: TrainerConfig, fields: Fields) -> None:
+    config = config._replace(section=config.args.section)
+    read_quantization(fields, config)
+    _STORED.read(fields, config.args, config)
+    apply_preparation(fields, config)
