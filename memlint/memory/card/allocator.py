@@ -72,6 +72,12 @@ class _Pool:
         insort(self.keys, (block.size, block.address))
         self.blocks[block.address] = block
 
+    def add(self, block: _Block) -> None:
+        """Puts a block out of order; the keys are to be sorted then."""
+        block.free = True
+        self.keys.append((block.size, block.address))
+        self.blocks[block.address] = block
+
     def take(self, block: _Block) -> None:
         block.free = False
         del self.keys[bisect_left(self.keys, (block.size, block.address))]
@@ -92,6 +98,20 @@ class Allocator:
         self._small, self._large = _Pool(), _Pool()
         self._held: dict[int, _Block] = {}
         self._address = 0
+        self.segments: list[int] = []  # bytes of each that was reserved, in order; not of expandable ones
+
+    @classmethod
+    def with_cached(cls, segments: Iterable[int]) -> Allocator:
+        """The allocator after everything in these segments was freed: each is one free block."""
+        allocator = cls()
+        for size in segments:
+            small = size == SMALL_BUFFER
+            (allocator._small if small else allocator._large).add(_Block(allocator._address, size, small))
+            allocator._address += size
+        for pool in (allocator._small, allocator._large):
+            pool.keys.sort()
+        allocator.reserved = allocator.peak_reserved = allocator._address
+        return allocator
 
     def allocate(self, key: int, size: int) -> None:
         """Raises OutOfMemory when `capacity` is set and reached."""
@@ -110,8 +130,9 @@ class Allocator:
         block = self._held.pop(key)
         self.allocated -= block.size
         pool = self._small if block.small else self._large
-        self._merge(pool, block, block.previous)
-        self._merge(pool, block, block.next)
+        for other in (block.previous, block.next):
+            if other is not None and other.free:
+                self._merge(pool, block, other)
         pool.put(block)
 
     def empty_cache(self) -> None:
@@ -159,6 +180,7 @@ class Allocator:
             return self._extend(pool, size, small)
         segment = segment_size(size)
         self._reserve(segment)
+        self.segments.append(segment)
         block = _Block(self._address, segment, small)
         self._address += segment
         return block
@@ -210,9 +232,7 @@ class Allocator:
             pool.tail = rest
         pool.put(rest)
 
-    def _merge(self, pool: _Pool, block: _Block, other: _Block | None) -> None:
-        if other is None or not other.free:
-            return
+    def _merge(self, pool: _Pool, block: _Block, other: _Block) -> None:
         pool.take(other)
         if block.previous is other:
             block.address, block.previous = other.address, other.previous

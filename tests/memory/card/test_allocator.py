@@ -137,3 +137,21 @@ def test_growing_sizes_leave_holes_that_expandable_segments_do_not() -> None:
     plain, expandable = replay(events, wanted), replay(events, wanted, AllocatorSettings(expandable_segments=True))
     assert plain.reserved > 5 * expandable.reserved
     assert expandable.reserved <= expandable.allocated + LARGE_BUFFER
+
+
+@given(st.lists(sizes, max_size=20), st.lists(sizes, max_size=20))
+def test_segments_whose_tensors_were_freed_are_as_good_as_new_ones_of_their_sizes(
+    before: list[int], after: list[int]
+) -> None:
+    freed = Allocator()
+    for key, size in enumerate(before):
+        freed.allocate(key, size)
+    for key in range(len(before)):
+        freed.free(key)
+    cached = Allocator.with_cached(freed.segments)
+
+    assert cached.reserved == freed.reserved
+    for key, size in enumerate(after):
+        freed.allocate(key, size)
+        cached.allocate(key, size)
+        assert (cached.reserved, cached.allocated) == (freed.reserved, freed.allocated)
