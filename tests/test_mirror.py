@@ -39,6 +39,7 @@ COVERED = {
         "formats.llamafactory.keys_v1",
         *("formats.llamafactory.loss", "formats.llamafactory.method", "formats.llamafactory.model"),
         *("formats.llamafactory.parallel", "formats.llamafactory.releases", "formats.llamafactory.training"),
+        "formats.llamafactory.shipped_deepspeed",
         *("formats.llamafactory.v0", "formats.llamafactory.v1"),
     ),
     "tests/formats/llamafactory/test_keys.py": ("formats.llamafactory.precision",),
@@ -179,6 +180,9 @@ COVERED = {
         *("fixes.consequences", "fixes.moves.hardware", "fixes.plan_options", "fixes.written_plans"),
     ),
     "tests/fixes/test_attempt.py": ("fixes.apply",),
+    "tests/fixes/test_planned_as_read.py": (
+        *("formats.axolotl.entailed", "formats.llamafactory.entailed", "formats.trainer.entailed"),
+    ),
     "tests/fixes/test_costs.py": ("fixes.step_time",),
     "tests/fixes/test_planner.py": (*("fixes.plan", "fixes.plan_search", "fixes.proposed_change", "fixes.tiers"),),
     "tests/fixes/test_goals.py": ("fixes.checklist",),
