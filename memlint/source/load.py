@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -54,7 +55,7 @@ def _syntax(path: str, text: str) -> str:
 
 def _documents(decoded: Decoded, path: str, syntax: str, dialect: str) -> tuple[Document, ...]:
     lines = Lines(decoded.text)
-    trees = _trees(decoded, syntax, dialect, lines)
+    trees = _or_conflict(_trees(decoded, syntax, dialect, lines), decoded.text, lines)
     file_problems = decoded.problems + _json_bom(decoded, syntax)
     return tuple(
         Document(
@@ -89,6 +90,21 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
 
         return [toml.tree(decoded.text, lines)]
     return list(yaml.trees(decoded.text, dialect, lines)) or [failed(())]
+
+
+# What git writes where two sides of a merge changed the same lines.
+_CONFLICT = re.compile(r"^<{7} .*$", re.MULTILINE)
+
+
+def _or_conflict(trees: list[Tree], text: str, lines: Lines) -> list[Tree]:
+    """The trees of a text; of one that cannot be read, and that a merge left with both sides, the one problem."""
+    if not any(problem.fatal for tree in trees for problem in tree.problems):
+        return trees
+    marker = _CONFLICT.search(text)
+    if marker is None:
+        return trees
+    message = "a merge conflict; keep one side, and delete the lines with <<<<<<<, ======= and >>>>>>>"
+    return [failed((Problem("syntax", message, lines.span(*marker.span()), fatal=True),))]
 
 
 def _json_bom(decoded: Decoded, syntax: str) -> tuple[Problem, ...]:

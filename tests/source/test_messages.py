@@ -22,6 +22,7 @@ from memlint.source import load
         ("%YAML 3.0\n---\na: 1\n", "an unknown YAML version", None, None),
         ("a: !x!y z\n", "an undefined tag", 1, 4),
         ("- a\nb: 1\n", "this does not line up", 2, 1),
+        ("a: 1\n<<<<<<< HEAD\nb: 2\n=======\nb: 3\n>>>>>>> topic\n", "a merge conflict; keep one side", 2, 1),
     ],
 )
 def test_a_syntax_error(text: str, advice: str, line: int | None, column: int | None) -> None:
@@ -31,6 +32,12 @@ def test_a_syntax_error(text: str, advice: str, line: int | None, column: int | 
     assert problem.message.startswith(advice)
     if line is not None:
         assert (problem.span.line, problem.span.column) == (line, column)
+
+
+def test_the_text_of_a_value_may_look_like_a_conflict() -> None:
+    assert load(b"a: |\n  <<<<<<< HEAD\nb: 1\n", "a.yaml")[0].problems == ()
+    (problem,) = load(b'{"a": 1,\n<<<<<<< HEAD\n"b": 2\n}', "a.json")[0].problems
+    assert problem.message.startswith("a merge conflict")
 
 
 def test_a_template_is_called_one() -> None:
