@@ -114,6 +114,9 @@ _LEAST_OF_STATED_SIZE: Mapping[str, _Least] = {
 }
 
 
+_SHOWN = 54 << 20  # a lower bound below this reads "0.0 GiB"
+
+
 class _Bound(NamedTuple):
     """Bytes that a run allocates at least, its parameters, and the values that were taken for it, in words."""
 
@@ -135,6 +138,8 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
     if bound is None:
         return found
+    if bound.low < _SHOWN:
+        return with_parameters(run, found)
     reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(list(dict.fromkeys(bound.words)))}"
     counted = None if is_named else bound.parameters
     return unknown(UnknownField(missing.field, reason), allocated_low_bytes=bound.low, parameters=counted)

@@ -10,6 +10,7 @@ import pytest
 from memlint.hardware import find
 from memlint.memory.estimate import estimate
 from memlint.run import UNKNOWN, Hardware, Model, Parallelism, Run, Zero, replace
+from tests.comparisons.families import Step, members, run_of
 from tests.memory.runs import LORA, run
 
 FIELDS = (
@@ -28,6 +29,14 @@ def test_a_field_that_nobody_knows_takes_its_least_value(field: str) -> None:
     assert (found.verdict, found.device_bytes, found.unknown[0].field) == ("unknown", None, field)
     assert re.search(r"at least [\d.]+ GiB with ", found.unknown[0].reason)
     assert 0 < (found.allocated_low_bytes or 0) <= (whole.allocated_bytes or 0)
+
+
+def test_a_bound_of_nothing_is_not_said() -> None:
+    tiny = run_of(members()["llama"], Step("lora", False, "sdpa"))
+    found = estimate(replace(tiny, {"batch.micro_batch_size": UNKNOWN}))
+    assert found.allocated_low_bytes is None
+    assert found.unknown[0].field == "batch.micro_batch_size"
+    assert "at least" not in found.unknown[0].reason
 
 
 def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
