@@ -138,8 +138,8 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     bound = _bound(run, missing.field, _LEAST_OF_STATED_SIZE if is_named else _LEAST, frozenset(), estimate)
     if bound is None:
         return found
-    if bound.low < _SHOWN:
-        return with_parameters(run, found)
+    if missing.field == "parallelism.world_size" and bound.low < _SHOWN:
+        return with_parameters(run, found)  # what is left where very many share a small model
     reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(list(dict.fromkeys(bound.words)))}"
     counted = None if is_named else bound.parameters
     return unknown(UnknownField(missing.field, reason), allocated_low_bytes=bound.low, parameters=counted)
