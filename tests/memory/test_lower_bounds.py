@@ -33,8 +33,8 @@ def test_a_field_that_nobody_knows_takes_its_least_value(field: str) -> None:
 
 def test_a_bound_of_nothing_is_not_said() -> None:
     tiny = run_of(members()["llama"], Step("lora", False, "sdpa"))
-    shared = {"parallelism.engine": "fsdp", "parallelism.world_size": UNKNOWN, "parallelism.data_parallel_size": UNKNOWN}
-    found = estimate(replace(tiny, {**shared, "hardware.gpu": find("A100-80GB")}))
+    number = {"parallelism.world_size": UNKNOWN, "parallelism.data_parallel_size": UNKNOWN}
+    found = estimate(replace(tiny, {**number, "parallelism.engine": "fsdp", "hardware.gpu": find("A100-80GB")}))
     assert found.allocated_low_bytes is None
     assert found.unknown[0].field == "parallelism.world_size"
     assert "at least" not in found.unknown[0].reason
