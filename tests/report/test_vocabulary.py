@@ -137,7 +137,7 @@ per_device_train_batch_size: 1
 pure_bf16: true
 """
 VERDICTS = {
-    "barely fits": ("V100-16GB", 1024),
+    "barely fits": ("V100-16GB", 1216),
     "tight": ("T4", 1024),
     "likely out of memory": ("RTX4090", 8192),
     "out of memory": ("T4", 8192),
