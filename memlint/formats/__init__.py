@@ -41,3 +41,19 @@ def recognise(document: Document) -> tuple[Format, Recognition] | None:
         if recognition.confidence == "certain":
             break
     return best
+
+
+def recognise_read(document: Document, named: str = "") -> tuple[Format, Recognition] | None:
+    """The format of a document: that of the command it stands for, else the one with the name `named`, else the one
+    that claims it. None for a text that cannot be read, and for a program whose way of training no format covers."""
+    if any(problem.fatal for problem in document.problems):
+        return None
+    if document.start is not None:
+        named = document.start.format
+        if not named:
+            return None
+    if named:
+        for format_ in every():
+            if named == format_.NAME:
+                return format_, Recognition("certain", reason="named")
+    return recognise(document)

@@ -219,10 +219,6 @@ def _answer_now(kind: str, path: str) -> str | None:
             return str(file_access.is_short_with(data, tuple(words.split("/")), int(most)))
         if question == "among":
             return "/".join(sorted(file_access.names_among(path, frozenset(about.split("/")))))
-        if question == "writes":
-            from memlint.repository.written_models import output_folders  # where a result depends on them
-
-            return "/".join(output_folders(file_access.regular(path, MAX_BYTES + 1)))
         return _QUESTIONS[kind](path)
     except (OSError, ValueError):
         return ""
@@ -232,6 +228,12 @@ def _answer_now(kind: str, path: str) -> str | None:
 
 def _names_digest(found: Iterable[str]) -> str:
     return digest(os.fsencode("\0".join(found)))
+
+
+def _written_folders(path: str) -> str:
+    from memlint.repository.written_models import output_folders  # where a result depends on them
+
+    return "/".join(output_folders(file_access.regular(path, MAX_BYTES + 1)))
 
 
 _QUESTIONS: Mapping[str, Callable[[str], str]] = {
@@ -244,6 +246,7 @@ _QUESTIONS: Mapping[str, Callable[[str], str]] = {
     "below": lambda path: _names_digest(files_below(path)),
     "tracked": lambda path: _names_digest(Tracked(path).files()),
     "python": lambda path: _names_digest(python_files(path)),
+    "writes": _written_folders,
     "past": lambda date: str(date < today()),
 }
 

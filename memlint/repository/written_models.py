@@ -15,8 +15,8 @@ from itertools import chain
 import memlint.file_access as file_access
 from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, Resolution
-from memlint.formats import every, recognise
-from memlint.formats.base import Context, Format
+from memlint.formats import recognise_read
+from memlint.formats.base import Context
 from memlint.run import Run
 from memlint.source.document import Document
 
@@ -123,8 +123,8 @@ class WrittenModels:
             if not outputs and file.endswith(_WITHOUT_AN_OUTPUT):
                 outputs = [folder]
             if any(folder == one or folder.startswith(f"{one}/") for one in outputs):
-                format_ = _format_of(document)
-                yield from format_.parse(document, self._runs.context()).runs if format_ is not None else ()
+                found = recognise_read(document)
+                yield from found[0].parse(document, self._runs.context()).runs if found else ()
 
 
 def _outputs(value: object) -> Iterator[str]:
@@ -136,16 +136,6 @@ def _outputs(value: object) -> Iterator[str]:
             yield normalised(inner)
         elif isinstance(inner, dict):
             yield from (normalised(one) for name, one in inner.items() if name in KEYS and isinstance(one, str))
-
-
-def _format_of(document: Document) -> Format | None:
-    if any(problem.fatal for problem in document.problems):
-        return None
-    if document.start is not None:
-        named = document.start.format
-        return next((one for one in every() if named == one.NAME), None)
-    found = recognise(document)
-    return found[0] if found else None
 
 
 def _written(folder: str, file: str, run: Run) -> Resolution:

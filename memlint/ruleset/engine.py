@@ -16,7 +16,7 @@ import memlint.plugin_registry as extensions
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Facts, Under
 from memlint.findings import SEVERITIES, Finding
-from memlint.formats import every, recognise
+from memlint.formats import recognise_read
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition, no_launches
 from memlint.memory.estimate import estimate as closed_form
 from memlint.memory.values import Estimate, UnknownField
@@ -141,7 +141,7 @@ class Engine:
         these are `shown`.
         """
         document = on_machine(document, context)
-        recognised = _recognise(document, format_name)
+        recognised = recognise_read(document, format_name)
         template = _template(document, recognised)
         if recognised is None:
             findings_of_text = [template] if template else problem_findings(document)
@@ -291,20 +291,6 @@ def _is_same_run(before: Analysis, format_: Format, parsed: Parsed, index: int) 
 def analyse(document: Document, context: Context, rules: Iterable[Rule], format_name: str = "") -> Analysis:
     """Analyses one document with `rules`. `format_name`: the format to use (default: recognised by its keys)."""
     return Engine(rules).analyse(document, context, format_name)
-
-
-def _recognise(document: Document, format_name: str) -> tuple[Format, Recognition] | None:
-    if any(problem.fatal for problem in document.problems):
-        return None
-    if document.start is not None:
-        format_name = document.start.format
-        if not format_name:
-            return None  # a program whose way of training no format covers
-    if format_name:
-        for format_ in every():
-            if format_name == format_.NAME:
-                return format_, Recognition("certain", reason="named")
-    return recognise(document)
 
 
 def _template(document: Document, recognised: tuple[Format, Recognition] | None) -> Finding | None:

@@ -105,9 +105,8 @@ _COPIES = frozenset({"_replace", "model_copy"})  # a NamedTuple's and pydantic's
 
 def _copy_with(reader: Reader, owner: Instance, given: Call) -> Value:
     """`config._replace(length=2048)`, `config.model_copy(update={"length": 2048})`: an object with other values."""
-    changed = Table({}) if "update" in given.named else Table(dict(given.named))
-    if "update" in given.named:
-        merge(changed, given.named["update"])
+    changed = Table({})
+    merge(changed, given.named.get("update") or Table(dict(given.named)))
     return reader.made(owner.with_values(changed.values, given.source))  # type: ignore[no-any-return]
 
 
