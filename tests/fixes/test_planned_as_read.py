@@ -71,6 +71,19 @@ OLDER_TRL |= {
     "do_eval": True,
     "log_level": "info",
 }
+FIREFLY = {
+    "model_name_or_path": "internlm/internlm-7b",
+    "output_dir": "out",
+    "train_file": "d.jsonl",
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 2,
+    "max_seq_length": 1024,
+    "lora_rank": 64,
+    "learning_rate": 2e-4,
+    "gradient_checkpointing": True,
+    "optim": "paged_adamw_32bit",
+    "fp16": True,
+}
 ON_LORA = {"adapter": "lora", "lora_r": 32, "lora_alpha": 64, "lora_target_linear": True}
 CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "targets, dropout and kernels of new adapters": (AXOLOTL | {"lora_dropout": 0.05}, "RTX4090", 1),
@@ -106,6 +119,7 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "adapters of TRL": (TRL, "RTX4090", 1),
     "the dtype that 4-bit weights are stored in": (OLDER_TRL, "RTX4090", 1),
     "adapters of TRL under ZeRO-3": (TRL | {"use_peft": True, "lora_target_modules": "all-linear"}, "RTX A4000", 4),
+    "a prepared model under ZeRO-2": (FIREFLY, "RTX4090", 4),
 }
 
 

@@ -25,6 +25,7 @@ _4_BITS = {
     "model.quantization.kind": "nf4",
     "model.quantization.double_quant": True,
 }
+_PREPARED = ("model.quantization.upcast_rest_to_fp32", "model.quantization.vocabulary_to_bf16")
 _UNDER_ZERO3 = {"method.kind": "lora", "parallelism.zero.stage": 3, "checkpointing.mode": "full"}
 
 
@@ -46,6 +47,14 @@ def _found(fields: Fields, config: TrainerConfig) -> Iterator[Entailed | None]:
         yield entailed(fields, _UNDER_ZERO3, lambda tried: under_zero3(tried, config))
     if fields.get("parallelism.engine") in ("single", "ddp"):
         yield from entailed_by_deepspeed(fields, config.args, config.architecture)
+        yield _in_one_dtype(fields)
+
+
+def _in_one_dtype(fields: Fields) -> Entailed | None:
+    """DeepSpeed gives all parameters one dtype, those that a script's preparation had put in another as well."""
+    changes = tuple((name, False) for name in _PREPARED if fields.get(name, False))
+    halves = fields.get("precision.compute") in ("bfloat16", "float16")
+    return Entailed((("parallelism.engine", "deepspeed"),), changes) if changes and halves else None
 
 
 def _read_4_bits(config: TrainerConfig, fields: Fields) -> None:
