@@ -7,14 +7,16 @@ from typing import Any
 
 from memlint.architectures.model import StoredWeights
 
+_PACKED = ("mxfp4", "fp8", "modelopt", "compressed-tensors")
 HALF = {"bfloat16": "bfloat16", "float16": "float16", "float32": "float32", "half": "float16", "float": "float32"}
 
 
 def weights_dtype(config: Mapping[str, Any]) -> str:
     """`dtype` (transformers 5) or `torch_dtype` of a config; float32 where it says nothing, as torch would.
 
-    An mxfp4 checkpoint says nothing and keeps the rest in bfloat16, which its experts are unpacked to as well
-    (transformers 5.23 integrations/mxfp4.py:288).
+    Of a packed checkpoint that says nothing, the dtype of its first tensor that is not packed, the embedding
+    (transformers 5.23 modeling_utils.py:258, get_state_dict_dtype): bfloat16 in all that are known. Packed experts are
+    unpacked to it as well (integrations/mxfp4.py:288).
     """
     for holder in (config, config.get("text_config"), config.get("llm_config"), config.get("thinker_config")):
         if isinstance(holder, Mapping):
@@ -23,7 +25,7 @@ def weights_dtype(config: Mapping[str, Any]) -> str:
                 if isinstance(value, str):
                     return HALF.get(value.replace("torch.", ""), "bfloat16")
     quantization = config.get("quantization_config")
-    packed = isinstance(quantization, Mapping) and quantization.get("quant_method") == "mxfp4"
+    packed = isinstance(quantization, Mapping) and quantization.get("quant_method") in _PACKED
     return "bfloat16" if packed else "float32"
 
 

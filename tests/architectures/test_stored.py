@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.architectures.model import StoredWeights
-from memlint.architectures.stored import stored_weights
+from memlint.architectures.stored import stored_weights, weights_dtype
 
 FOUR = {"quant_method": "bitsandbytes", "load_in_4bit": True}
 
@@ -46,3 +46,17 @@ def test_what_says_nothing_is_not_quantised(said: object) -> None:
 @pytest.mark.parametrize("bits", [0, -4, True, "4", 10**9, None])
 def test_an_absurd_size_is_the_method_s_usual_one(bits: object) -> None:
     assert stored_weights({"quantization_config": {"quant_method": "gptq", "bits": bits}}).bits == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype"),
+    [
+        ({}, "float32"),
+        ({"torch_dtype": "float16", "quantization_config": {"quant_method": "fp8"}}, "float16"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "bfloat16"),  # openai/gpt-oss-20b
+        ({"quantization_config": {"quant_method": "fp8"}}, "bfloat16"),  # MiniMaxAI/MiniMax-M2.5
+        ({"text_config": {"dtype": "bfloat16"}}, "bfloat16"),
+    ],
+)
+def test_what_is_not_packed_has_a_dtype(config: dict[str, Any], dtype: str) -> None:
+    assert weights_dtype(config) == dtype

@@ -13,6 +13,9 @@ COMPOSITE_MODELS = frozenset(
     }
 )
 
+# model/loader.py:180 (0.9.4): of these models the thinker alone is kept, and its model_type is looked up above.
+PART_THAT_TRAINS = {"qwen2_5_omni": "qwen2_5_omni_thinker", "qwen3_omni_moe": "qwen3_omni_moe_thinker"}
+
 # model_utils/liger_kernel.py:42-92: every other model_type gets no Liger kernel, with a warning in the log.
 LIGER_MODELS = frozenset(
     {

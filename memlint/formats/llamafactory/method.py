@@ -5,7 +5,7 @@ from __future__ import annotations
 from memlint.formats.fields import Fields
 from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
-from memlint.formats.llamafactory.families import COMPOSITE_MODELS
+from memlint.formats.llamafactory.families import COMPOSITE_MODELS, PART_THAT_TRAINS
 from memlint.formats.llamafactory.model import other_model
 from memlint.formats.llamafactory.training import FOR_FULL_TRAINING
 from memlint.run import Model
@@ -95,7 +95,7 @@ def read_frozen_part(key: str) -> Read:
 
     def read(fields: Fields, config: LlamaFactoryConfig) -> None:
         towers = config.architecture is not None and bool(config.architecture.towers)
-        if towers and config.family not in COMPOSITE_MODELS:
+        if towers and PART_THAT_TRAINS.get(config.family, config.family) not in COMPOSITE_MODELS:
             reason = f"LLaMA-Factory does not know the parts of `{config.family}`"
             fields.infer(f"method.{key}", False, reason)
         else:

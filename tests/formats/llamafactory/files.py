@@ -34,6 +34,7 @@ MODELS = {
     "gpt_oss": architecture("gpt_oss", stored=StoredWeights("mxfp4", 4.25)),
     "gptq": architecture("llama", stored=StoredWeights("gptq", 4, group_size=128)),
     "vlm": architecture("qwen2_vl", towers=(Tower("vision", 32, 2, 2, 64),)),
+    "omni": architecture("qwen2_5_omni", towers=(Tower("vision", 32, 2, 2, 64),)),
     "foreign-vlm": architecture("no_such_vlm", towers=(Tower("vision", 32, 2, 2, 64),)),
 }
 

@@ -207,6 +207,7 @@ def test_mxfp4_checkpoints_are_dequantised_while_they_load() -> None:
         ("gemma3n", "", "checkpointing.mode", "none"),  # model/patcher.py:477
         ("vlm", "", "method.freeze_vision_tower", True),  # model_utils/visual.py:178
         ("vlm", "freeze_vision_tower: false", "method.freeze_vision_tower", False),
+        ("omni", "", "method.freeze_vision_tower", True),  # loader.py:180: the thinker alone is kept
         ("foreign-vlm", "", "method.freeze_vision_tower", False),  # visual.py:177: not registered
         ("vlm", "", "sequence.image_max_pixels", 768 * 768),  # hparams/model_args.py:306
         ("vlm", "", "sequence.video_max_length", 128),  # hparams/model_args.py:333
