@@ -36,6 +36,8 @@ _PARTS = {
     "fc1": "up",
     "fc2": "down",
     "c_fc": "up",
+    "c_fc_0": "gate",
+    "c_fc_1": "up",
     "dense_h_to_4h": "up",
     "dense_4h_to_h": "down",
     "fc_in": "up",
