@@ -51,45 +51,81 @@ def segments(
 
     `input_requires_grad`: the input of the first layer needs a gradient even if the embedding is frozen.
     """
-    target = step
-    step = of_source(step) if step.architecture.encoder_decoder else step
-    first = mel_segment if step.architecture.mel_bins else embedding_segment
-    step_segments = [first(step, units[0], state.units[0])]
-    step = step._replace(width=step_segments[0].profile.width)
-    kinds: dict[tuple[int, int], _LayerKind] = {}
-    shares_keys = shared_keys.shares_keys(step.architecture)
-    input_requires_grad = input_requires_grad or _trains(units[0])
+    forward = _Forward(step, units, state, input_requires_grad)
     for unit, unit_state in zip(units[1:-1], state.units[1:-1], strict=True):
-        if unit.name != "layer":
-            continue
-        kind = step.architecture.layer_type_ids[unit.layer_index]
-        key = (kind, id(unit.tensors))
-        if step.architecture.encoder_decoder and step.tokens is not target.tokens and decodes(step, kind):
-            step_segments.append(encoder_end_segment(target, units, state, step_segments[-1].profile.width))
-            step = target._replace(width=step_segments[-1].profile.width)
-            input_requires_grad = token_embedding(units[0]).trainable  # the decoder's first layer reads its embedding
-        if key not in kinds:
-            kinds[key] = _layer_kind(step, step.architecture.layer_types[kind], unit)
-        for part_run, part in _split_every_n(step, unit):
+        if unit.name == "layer":
+            forward.add_layers(unit, unit_state)
+    return forward.with_head()
+
+
+class _Forward:
+    """The segments of a step as far as its forward was followed: it begins with the embedding.
+
+    `_step` is the step as the next layer meets it: with the width of the residual stream there, and with the source's
+    tokens until the decoder of an encoder-decoder begins.
+    """
+
+    def __init__(
+        self, step: TrainingStep, units: tuple[Unit, ...], state: ModelState, input_requires_grad: bool
+    ) -> None:
+        self._whole, self._units, self._state = step, units, state
+        self._step = of_source(step) if step.architecture.encoder_decoder else step
+        first = mel_segment if step.architecture.mel_bins else embedding_segment
+        self._found = [first(self._step, units[0], state.units[0])]
+        self._step = self._step._replace(width=self._width)
+        self._input_requires_grad = input_requires_grad or _trains(units[0])
+        self._shares_keys = shared_keys.shares_keys(step.architecture)
+        self._kinds: dict[tuple[int, int], _LayerKind] = {}
+
+    @property
+    def _width(self) -> int:
+        """Bytes per element of what the last segment gives to the next."""
+        return self._found[-1].profile.width
+
+    def add_layers(self, unit: Unit, unit_state: UnitState) -> None:
+        """Adds the equal layers of a unit."""
+        type_id = self._step.architecture.layer_type_ids[unit.layer_index]
+        in_encoder = self._whole.architecture.encoder_decoder and self._step.tokens is not self._whole.tokens
+        if in_encoder and decodes(self._step, type_id):
+            self._begin_decoder()
+        kind = self._kind(type_id, unit)
+        for part_run, part in _split_every_n(self._step, unit):
             part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
-            part_step = step if part_run is step.run else step._replace(run=part_run)
-            is_first = len(step_segments) == 1
-            found = _layer_segments(part_step, part, part_state, kinds[key], input_requires_grad, is_first)
-            held = shared_keys.held_inputs(part_step, part) if shares_keys else 0
-            if held:
-                found[-1] = _keeping(found[-1], held)
-                # Its gradient is the incoming one of the layer before, which runs backward next.
-                step_segments[-1] = _keeping(step_segments[-1], held)
-            step_segments += found
-            width = step_segments[-1].profile.width
-            step = step if width == step.width else step._replace(width=width)
-        input_requires_grad = input_requires_grad or _trains(unit)
-    if step.architecture.encoder_decoder:
-        step_segments = with_shared_gradients(step, step_segments)
-    if step.counts["per_layer"]:
-        step_segments[-1] = _with_summed_gradient(step, step_segments[-1])
-    step_segments.append(_head_segment(step, units, state, input_requires_grad))
-    return step_segments
+            self._add_part(part_run, part, part_state, kind)
+        self._input_requires_grad = self._input_requires_grad or _trains(unit)
+
+    def _begin_decoder(self) -> None:
+        self._found.append(encoder_end_segment(self._whole, self._units, self._state, self._width))
+        self._step = self._whole._replace(width=self._width)
+        self._input_requires_grad = token_embedding(self._units[0]).trainable  # which the decoder's first layer reads
+
+    def _kind(self, type_id: int, unit: Unit) -> _LayerKind:
+        key = (type_id, id(unit.tensors))
+        if key not in self._kinds:
+            self._kinds[key] = _layer_kind(self._step, self._step.architecture.layer_types[type_id], unit)
+        return self._kinds[key]
+
+    def _add_part(self, run: Run, part: Unit, part_state: UnitState, kind: _LayerKind) -> None:
+        """Adds the layers of a unit that are checkpointed alike, as `run` says."""
+        step = self._step if run is self._step.run else self._step._replace(run=run)
+        is_first = len(self._found) == 1
+        added = _layer_segments(step, part, part_state, kind, self._input_requires_grad, is_first)
+        held = shared_keys.held_inputs(step, part) if self._shares_keys else 0
+        if held:
+            added[-1] = _keeping(added[-1], held)
+            # Its gradient is the incoming one of the layer before, which runs backward next.
+            self._found[-1] = _keeping(self._found[-1], held)
+        self._found += added
+        if self._width != self._step.width:
+            self._step = self._step._replace(width=self._width)
+
+    def with_head(self) -> list[Segment]:
+        """All segments, the head at their end."""
+        if self._step.architecture.encoder_decoder:
+            self._found = with_shared_gradients(self._step, self._found)
+        if self._step.counts["per_layer"]:
+            self._found[-1] = _with_summed_gradient(self._step, self._found[-1])
+        return [*self._found, _head_segment(self._step, self._units, self._state, self._input_requires_grad)]
 
 
 class _LayerKind:
