@@ -142,6 +142,8 @@ class Method(NamedTuple):
     num_generations: int = 1
     # Texts of one sample whose graphs live until the loss: an anchor, a positive, a negative (sentence-transformers).
     texts_per_sample: Maybe[int] = 1
+    # The loss compares each sample with the others of its micro batch (in-batch negatives): of fewer it is another.
+    compares_samples: bool = False
     # Other frozen models that are loaded, as `Model` values: first a named reference model, then a full reward model.
     # A reference that is a copy of the trained model, and a reward model that is an adapter, are not included.
     extra_models: Maybe[tuple[Any, ...]] = ()

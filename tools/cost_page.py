@@ -79,7 +79,9 @@ RISKS = """
 
 Shorter sequences and smaller images are a medium risk down to half and to 512 x 512 pixels, and a high one below.
 Another global batch is a low risk up to a factor of 2, else a medium one. Half-precision weights beside fp32 masters
-(DeepSpeed) are none.
+(DeepSpeed) are none. Where the loss compares the samples of a micro batch with each other, fewer of them are a medium
+risk down to half, and a high one below (sentence-transformers 5.1 losses/MultipleNegativesRankingLoss.py: "a higher
+batch size results in more in-batch negatives, which then increases performance (to a point)").
 
 | Change | Risk | Source |
 | --- | --- | --- |"""

@@ -49,7 +49,9 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
     done: tuple[ProposedChange, ...] = ()
     found: list[Tried] = []
     current = search.start
-    for group in (*ORDER, *ORDER):  # what saves nothing at first may once another peak is gone
+    # A loss that compares the samples of a batch is another one for fewer of them, so that this comes last.
+    order = (*ORDER[1:], ORDER[0]) if search.run.method.compares_samples else ORDER
+    for group in (*order, *order):  # what saves nothing at first may once another peak is gone
         after = _with_strongest(search, done, group)
         if after is None:
             continue

@@ -133,8 +133,12 @@ def _factor(row: Mapping[str, Any], before: Run, after: Run, models: tuple[Param
 
 
 def _graded(before: Run, after: Run) -> Iterator[str]:
-    """Risks that grow with the change: shorter sequences, fewer pixels, another global batch."""
+    """Risks that grow with the change: shorter sequences, fewer pixels, another global batch, a loss over fewer
+    samples."""
     yield "none"
+    sizes = before.batch.micro_batch_size, after.batch.micro_batch_size
+    if before.method.compares_samples and isinstance(sizes[0], int) and isinstance(sizes[1], int):
+        yield "none" if sizes[1] >= sizes[0] else "medium" if 2 * sizes[1] >= sizes[0] else "high"
     for field in ("sequence.length", "sequence.max_prompt_length", "sequence.max_new_tokens"):
         old, new = get(before, field), get(after, field)
         if isinstance(old, int) and isinstance(new, int) and new < old:

@@ -301,6 +301,8 @@ def read_start(fields: Fields, document: Document, *tables: Keys) -> None:
         fields.infer("method.texts_per_sample", start.program.texts_per_sample, "its loss takes as many")
     elif start is not None and start.program.compares_texts:
         fields.unknown("method.texts_per_sample", start.program.compares_texts)
+    if start is not None and start.program.compares_samples:
+        fields.infer("method.compares_samples", True, f"{start.program.compares_samples} compares those of a batch")
     if start is not None and start.machine.grows_segments:
         fields.infer("stack.expandable_segments", True, "PYTORCH_CUDA_ALLOC_CONF of the command")
     if start is not None and start.program.freezes:

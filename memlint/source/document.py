@@ -120,6 +120,7 @@ class StartedProgram(NamedTuple):
     # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
     texts_per_sample: int = 0
     compares_texts: str = ""
+    compares_samples: str = ""  # the loss, where it compares a sample with the others of its batch
     cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
     fills_length: bool = False  # in Python: all texts are padded to the length, or a long one is cut into blocks
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs

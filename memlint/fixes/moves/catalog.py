@@ -85,7 +85,8 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
     for smaller in _divisors(size * steps, size - 1):
         accumulation = steps * size // smaller
         title = f"micro batch {size} -> {smaller}, accumulation {steps} -> {accumulation}"
-        yield ProposedChange(title, _batch(smaller, accumulation), "batch")
+        note = _FEWER_COMPARED if run.method.compares_samples else ""
+        yield ProposedChange(title, _batch(smaller, accumulation), "batch", not note, note)
     if steps > 1 and _keeps_gradients(run):
         title = f"micro batch {size} -> {size * steps}, accumulation {steps} -> 1"
         yield ProposedChange(title, _batch(size * steps, 1), WHOLE_BATCH, note=_NO_ACCUMULATION)
@@ -94,6 +95,10 @@ def micro_batch(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, _batch(size, 1), CUT_ACCUMULATION, safe=False)
 
 
+_FEWER_COMPARED = (  # Gao et al. 2021, Scaling Deep Contrastive Learning Batch Size, arXiv 2101.06983
+    "the loss compares each sample with the others of its micro batch, and of fewer it learns less: a cached loss"
+    " (GradCache) compares them all and computes a few at a time"
+)
 _NO_ACCUMULATION = "gradients that accumulation keeps on the card from one micro batch to the next are gone"
 
 

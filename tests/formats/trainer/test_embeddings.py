@@ -45,6 +45,18 @@ def test_a_loss_keeps_the_graphs_of_all_texts_of_a_sample(loss: str, data: str, 
     assert found.run.method.drops_language_head and (found.verdict != "unknown") == (texts is not UNKNOWN)
 
 
+@pytest.mark.parametrize(
+    ("loss", "risk"),
+    [("losses.MultipleNegativesRankingLoss(model)", True), ("losses.CosineSimilarityLoss(model)", False)],
+)
+def test_fewer_samples_at_once_are_another_loss_for_those_that_compare_them(loss: str, risk: bool) -> None:
+    text = SCRIPT.format(loss=loss, model='"bert-base-uncased"', data="pair").replace("size=16", "size=1024")
+    found = memlint.plan(text, path="train.py", gpu="RTX4090", gpus=1).runs[0]
+    smaller = next(plan for plan in found["plans"] if "micro batch" in plan["title"])
+    assert (smaller["quality"] != "none", "compares each sample" in smaller["note"]) == (risk, risk)
+    assert found["checklist"][0]["title"].startswith("micro batch") != risk
+
+
 def test_triplets_need_more_than_pairs() -> None:
     pairs, triplets = run_of("losses.CoSENTLoss(model)"), run_of("losses.TripletLoss(model)")
     assert (pairs.device_bytes or 0) < (triplets.device_bytes or 0)

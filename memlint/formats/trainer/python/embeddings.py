@@ -21,6 +21,14 @@ _TEXTS: Mapping[str, int] = {
     "BatchHardSoftMarginTripletLoss": 1,
     **dict.fromkeys(("MultipleNegativesRankingLoss", "MultipleNegativesSymmetricRankingLoss"), 0),
 }
+# Those whose loss of a sample depends on the others of its batch: negatives for each other, or pairs in an order.
+_COMPARE_SAMPLES = frozenset(
+    {
+        *("MultipleNegativesRankingLoss", "MultipleNegativesSymmetricRankingLoss", "CoSENTLoss", "AnglELoss"),
+        *("BatchAllTripletLoss", "BatchHardTripletLoss", "BatchSemiHardTripletLoss"),
+        *("BatchHardSoftMarginTripletLoss", "OnlineContrastiveLoss"),
+    }
+)
 # A cross-encoder reads both texts of a pair in one sequence, and its classifier scores it.
 _PAIRS_IN_ONE = frozenset({"BinaryCrossEntropyLoss", "CrossEntropyLoss", "MSELoss"})
 # Losses around another one, which is called with embeddings that are there already.
@@ -34,6 +42,12 @@ def texts_per_sample(trainer: Made) -> tuple[int, str]:
         return 0, ""
     count = _TEXTS[loss.last] or _columns(trainer.arguments.get("train_dataset"))
     return count, "" if count else f"`{loss.last}` takes two texts of a sample or more, and the data decide"
+
+
+def loss_over_batch(trainer: Made) -> str:
+    """The name of a loss that compares each sample with the others of its batch; "" for any other."""
+    loss = _loss_of(trainer)
+    return loss.last if loss is not None and loss.last in _COMPARE_SAMPLES else ""
 
 
 def other_than_texts(trainer: Made) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import re
 
-from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, texts_per_sample
+from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, loss_over_batch, texts_per_sample
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
 from memlint.formats.trainer.python.lengths import (
     fills,
@@ -158,6 +158,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         keeps_logits=_keeps_logits(trainer, arguments),
         texts_per_sample=texts,
         compares_texts=compares,
+        compares_samples=loss_over_batch(trainer),
         cuts_nothing=_cuts_nothing(trainer, calls),
         fills_length=trainer.last in TRANSFORMERS and fills(calls),
         spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
