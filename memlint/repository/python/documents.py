@@ -59,6 +59,7 @@ _TRAINER = re.compile(
 )
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
+_DIFFUSES = re.compile(r"^\s*(?:from|import)\s+diffusers\b", re.MULTILINE)  # a language model is its text encoder then
 _MODEL_LOADED = re.compile(
     r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel)\b"
 )
@@ -106,7 +107,11 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
     does. A test file with a training loop does not count."""
     if _IS_TEST.search(path) and not _TRAINER.search(text):
         return False
-    if _TRAINER.search(text) or (_LOOP.search(text) and _MODEL_LOADED.search(text)):
+    if _TRAINER.search(text):
+        return True
+    if _DIFFUSES.search(text):
+        return False
+    if _LOOP.search(text) and _MODEL_LOADED.search(text):
         return True
     if not _IS_SCRIPT.search(text):
         return False

@@ -66,6 +66,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
     names = {one.name for one in options(command.arguments)[0]}
     if len(names & _LLAMAFACTORY) >= 2 and names & _LLAMAFACTORY_RUNS:
         return "llamafactory"
+    if not has_file and _makes_images(names, command):
+        return None
     if (program.classes and (program.parses or names)) or (not has_file and is_training_arguments(names)):
         return "trainer"
     return "" if _trains(names, command) else None
@@ -157,8 +159,24 @@ def is_nemo_rl(command: LaunchCommand) -> bool:
     return "policy" in sections or len(sections) > (given is None) or (given is not None and "configs/" in given.text)
 
 
+# The programs below examples/ of diffusers (58eb52c), and their flags.
+_DIFFUSION_PROGRAM = re.compile(
+    r"dreambooth|text_to_image|textual_inversion|controlnet|t2i_adapter|instruct_pix2pix|lcm_distill|custom_diffusion"
+)
+_DIFFUSION_FLAGS = frozenset(
+    ("pretrained_model_name_or_path", "resolution", "instance_data_dir", "instance_prompt", "validation_prompt")
+    + ("center_crop", "random_flip", "snr_gamma", "guidance_scale", "placeholder_token")
+)
+
+
+def _makes_images(names: set[str], command: LaunchCommand) -> bool:
+    """Whether a program that is not here trains a diffusion model."""
+    text = command.program.text if command.program is not None else ""
+    return bool(_DIFFUSION_PROGRAM.search(text)) or len(names & _DIFFUSION_FLAGS) >= 2
+
+
 def _trains(names: set[str], command: LaunchCommand) -> bool:
-    """Whether a program of no known format probably trains, by the names of its file and flags."""
+    """Whether a program of no known format probably trains a language model, by the names of its file and flags."""
     text = command.program.text.lower() if command.program is not None else ""
     named = any(word in text for word in ("train", "sft", "dpo", "grpo", "ppo", "finetun", "fine_tun", "rlvr", "dapo"))
     learns = bool(names & {"learning_rate", "lr", "num_train_epochs", "epochs", "max_steps", "train_iters"}) or any(

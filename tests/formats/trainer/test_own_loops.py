@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from memlint.api.calls import estimate
+from memlint.api.calls import check, estimate
 from memlint.api.results import RunEstimate
 from memlint.run import UNKNOWN, Run
 from tests.formats.trainer.test_python_runs import keys
@@ -259,3 +259,8 @@ def test_sequences_that_a_library_divides_over_gpus_are_not_estimated_whole() ->
     found = estimated(loop(ring))
     assert found.verdict == "unknown" and found.unknown is not None
     assert "divides its sequences over GPUs (`ring_flash_attn.substitute_hf_flash_attn`)" in str(found.unknown)
+
+
+def test_a_text_encoder_of_a_diffusion_model_is_not_what_trains() -> None:
+    assert check(loop(), path="train.py", isolated=True).runs
+    assert not check(f"import diffusers\n{loop()}", path="train.py", isolated=True).runs

@@ -556,6 +556,18 @@ def test_help_and_llamafactorys_other_programs_are_no_runs() -> None:
     assert not documents("python scripts/vllm_infer.py --model_name_or_path a/b --template qwen --cutoff_len 512\n")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "train_dreambooth_lora_flux.py --pretrained_model_name_or_path=a/FLUX.1-dev --max_train_steps=9",
+        "train.py --pretrained_model_name_or_path=a/sdxl --resolution=1024 --train_batch_size=1 --learning_rate=1e-4",
+    ],
+)
+def test_a_program_that_trains_a_diffusion_model_is_no_run(command: str) -> None:
+    flags = "--gradient_accumulation_steps=4 --output_dir=out --mixed_precision=bf16"
+    assert not documents(f"accelerate launch {command} {flags}\n")
+
+
 def test_a_training_file_that_another_module_holds_freezes_what_it_likes() -> None:
     train = "parser = transformers.HfArgumentParser((TrainingArguments,))\nmodel.requires_grad_(False)\n"
     files = {"llava/train_mem.py": "from llava.train import train\ntrain()\n", "llava/train.py": train}
