@@ -63,6 +63,7 @@ class Origin(NamedTuple):
 
 
 LAUNCH = "launch"  # key of `Run.origins`: the launch command in the repository that the run was read with
+LAUNCH_OPTIONS = "launch.options"  # likewise: options of that command that the run was read without
 
 
 class Quantization(NamedTuple):

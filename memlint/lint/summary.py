@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.memory.values import Assumption, Estimate
 from memlint.report.model import HardwareFacts, ModelFacts, RunReport
-from memlint.run import LAUNCH, UNKNOWN, Run
+from memlint.run import LAUNCH, LAUNCH_OPTIONS, UNKNOWN, Run
 
 
 def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> RunReport:
@@ -44,6 +44,7 @@ def run_report(run: Run, estimate: Estimate, with_assumptions: bool = False) -> 
         summary=", ".join(_summary_parts(run)),
         versions=versions,
         launched=f"{launch.path}:{launch.line}" if launch is not None else "",
+        launched_otherwise=run.origins[LAUNCH_OPTIONS].detail if LAUNCH_OPTIONS in run.origins else "",
     )
 
 

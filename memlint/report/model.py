@@ -56,6 +56,7 @@ class RunReport(NamedTuple):
     what_if: WhatIf | None = None
     versions: tuple[tuple[str, str, str], ...] = ()  # package, version, origin: stated, or inferred from a key
     launched: str = ""  # the place of the launch command that the run was read with: "README.md:12"
+    launched_otherwise: str = ""  # the options of that command that the run was read without, in words
     stopped_by: tuple[str, ...] = ()  # rules whose errors keep the run from starting
 
 

@@ -71,7 +71,8 @@ def run_lines(run: RunReport, style: Style) -> Iterator[str]:
     yield f"  {_model_line(run)}"
     yield from _versions(run, style)
     if run.launched:
-        yield f"  launched as in {one_line(run.launched)}"
+        otherwise = f", {one_line(run.launched_otherwise)}" if run.launched_otherwise else ""
+        yield f"  launched as in {one_line(run.launched)}{otherwise}"
     if estimate.phases:
         yield ""
         yield from _table(estimate, style)

@@ -308,7 +308,8 @@ def _dialect(format_: Format, context: Context) -> str:
 def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Parsed:
     """The document as its format reads it, with the other ways in which it may run."""
     context = launched.context
-    parsed = with_launch_origin(format_.parse(document, context), launched.launch)
+    parsed = format_.parse(document, context)
+    parsed = with_launch_origin(parsed, launched.launch, document, lambda other: format_.parse(other, context))
     parsed = with_launcher_readings(parsed, format_.parse, document, context)
     return with_stage_readings(parsed, format_.parse, document, context)
 

@@ -100,6 +100,20 @@ def test_what_was_read_is_an_assumption(repository: Path) -> None:
     assert "\n  launched as in README.md:3\n" in memlint(repository, "estimate", "recipes/sft.yaml").out
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("--max_length 4096", ", without its `max_length`"),
+        ("--max_length 2048", ""),
+        ("--run_name first --use_peft true", ", without its `use_peft`"),
+        ("--run_name first", ""),
+    ],
+)
+def test_what_a_page_says_over_the_config_is_told(repository: Path, option: str, said: str) -> None:
+    write(repository, {"README.md": PAGE.rstrip() + f" {option}\n"})
+    assert f"\n  launched as in README.md:3{said}\n" in memlint(repository, "estimate", "recipes/sft.yaml").out
+
+
 @pytest.mark.parametrize("settings", ["with: []\n", "overrides: [{files: recipes/sft.yaml, with: []}]\n"])
 def test_settings_can_say_that_no_launch_file_takes_part(repository: Path, settings: str) -> None:
     write(repository, {"memlint.yaml": settings})

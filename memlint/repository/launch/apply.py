@@ -7,8 +7,9 @@ agree. If they disagree, or if there are only launch files nearby, nothing is ta
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.expressions.facts import Advice
@@ -16,7 +17,7 @@ from memlint.findings import Finding
 from memlint.formats.base import Context, Launch, MissingFile, Parsed
 from memlint.formats.fields import as_int
 from memlint.hardware.named import requested_card
-from memlint.run import LAUNCH, Origin, Run
+from memlint.run import LAUNCH, LAUNCH_OPTIONS, Origin, differences
 from memlint.source.document import Document, Start
 from memlint.source.lines import Lines
 
@@ -183,20 +184,43 @@ def _with_gpu_count(context: Context, launch: Launch) -> Context:
     return gpus_known._replace(gpus_per_node=launch.gpus_per_node) if launch.gpus_per_node else gpus_known
 
 
-def _origin(launch: Launch) -> Origin:
-    return Origin("inferred", launch.path, launch.line, 1, detail="the repository launches it there")
+def _origin(launch: Launch, detail: str = "the repository launches it there") -> Origin:
+    return Origin("inferred", launch.path, launch.line, 1, detail=detail)
 
 
-def with_launch_origin(parsed: Parsed, launch: Launch | None) -> Parsed:
+def with_launch_origin(
+    parsed: Parsed, launch: Launch | None, document: Document, parse: Callable[[Document], Parsed]
+) -> Parsed:
     """The same runs, with the launch command that they were read with in their origins."""
     if launch is None:
         return parsed
-    runs = (_run_with_launch_origin(run, launch) for run in parsed.runs)
-    return parsed._replace(runs=tuple(runs))
+    found = {LAUNCH: _origin(launch)}
+    if left_out := _left_out(parsed, launch, document, parse):
+        found[LAUNCH_OPTIONS] = _origin(launch, left_out)
+    return parsed._replace(runs=tuple(run._replace(origins={**run.origins, **found}) for run in parsed.runs))
 
 
-def _run_with_launch_origin(run: Run, launch: Launch) -> Run:
-    return run._replace(origins={**run.origins, LAUNCH: _origin(launch)})
+_OF_MEMORY = (
+    *("model", "method", "precision", "batch", "sequence", "attention", "checkpointing", "loss", "optimizer"),
+    *("parallelism", "offload"),
+)
+
+
+def _left_out(parsed: Parsed, launch: Launch, document: Document, parse: Callable[[Document], Parsed]) -> str:
+    """The command's options that would make another run of the config: its figures are those of the file alone."""
+    value = document.value if isinstance(document.value, dict) else {}
+    other = {name: given for name, given in launch.options if value.get(name) != given}
+
+    def changes(options: Mapping[str, Any]) -> bool:
+        runs = parse(document._replace(value={**value, **options})).runs
+        return len(runs) != len(parsed.runs) or any(
+            differences(run, changed, _OF_MEMORY) for run, changed in zip(parsed.runs, runs)
+        )
+
+    if not other or not changes(other):
+        return ""
+    names = [name for name, given in other.items() if changes({name: given})] or list(other)
+    return f"without its {', '.join(f'`{name}`' for name in names)}"
 
 
 def is_in_config(finding: Finding, document: Document, launch: Launch) -> bool:
