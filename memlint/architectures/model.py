@@ -165,7 +165,7 @@ class Architecture(NamedTuple):
     source_positions: int = 0  # that the encoder reads whatever the length of the text (Whisper); 0 = as many
     mel_bins: int = 0  # of the sound that two convolutions make these positions of
     encoder_only: bool = False  # BERT and relatives: tasks other than masked language modelling build no logits
-    stack: str = "model.layers"  # where decoder layers are: the beginning of their parameters' names
+    stack: str = "model.layers"  # where the (first) layers are: the beginning of their parameters' names
     # What turns answers into speech: of a whole checkpoint, not of the part that trains, so not among `parameters`.
     speech_weights: tuple[Weight, ...] = ()
 
@@ -184,6 +184,17 @@ class Resolution(NamedTuple):
     reason: str = ""  # for unknown: what is missing and what to do
     path: str = ""
     config: Mapping[str, Any] | None = None  # what the architecture was built from
+
+
+def layer_path(architecture: Architecture, index: int) -> str:
+    """The beginning of the names of a layer's parameters: "model.layers.3". The decoder of an encoder-decoder counts
+    its layers anew: "decoder.block.0" after the last "encoder.block"."""
+    if architecture.encoder_decoder:
+        has_source = [kind.cross_attention is not None for kind in architecture.layer_types]
+        first = next(at for at, kind in enumerate(architecture.layer_type_ids) if has_source[kind])
+        if index >= first:
+            return f"{architecture.stack.replace('encoder', 'decoder')}.{index - first}"
+    return f"{architecture.stack}.{index}"
 
 
 def layer_parameters(layer: DecoderLayer) -> int:

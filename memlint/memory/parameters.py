@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
-from memlint.architectures.model import Architecture, Tower, Weight
+from memlint.architectures.model import Architecture, Tower, Weight, layer_path
 from memlint.memory.storage import BYTES, dtype_name, is_quantized, numel, quantized_bytes, quantized_on_load, rounded
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Maybe, Quantization, Run, Unknown
@@ -222,8 +222,8 @@ class _UnitBuilder:
 
     def _patterns_matching(self, index: int) -> tuple[str, ...]:
         kind = self.architecture.layer_types[self.architecture.layer_type_ids[index]]
-        stack = self.architecture.stack
-        return tuple(w.name for w in kind.weights if self._unfrozen_by_pattern(f"{stack}.{index}.{w.name}"))
+        path = layer_path(self.architecture, index)
+        return tuple(w.name for w in kind.weights if self._unfrozen_by_pattern(f"{path}.{w.name}"))
 
     def _unfrozen_by_pattern(self, name: str) -> bool:
         return any(_matches_pattern(pattern, name) for pattern in self.run.method.trainable_patterns)
@@ -237,7 +237,7 @@ class _UnitBuilder:
         trains = self.non_layer_weights or index in self.unfrozen
         weights = self.architecture.layer_types[kind].weights
         adapts = self.adapts and not self.method.freeze_language_model
-        return self.tensors(weights, trains, f"{self.architecture.stack}.{index}", index, adapts=adapts)
+        return self.tensors(weights, trains, layer_path(self.architecture, index), index, adapts=adapts)
 
     def tensors(
         self, weights: tuple[Weight, ...], trains: bool, prefix: str = "", index: int = -1, *, adapts: bool

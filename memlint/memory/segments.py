@@ -73,7 +73,7 @@ class _Forward:
         first = mel_segment if step.architecture.mel_bins else embedding_segment
         self._found = [first(self._step, units[0], state.units[0])]
         self._step = self._step._replace(width=self._width)
-        self._input_requires_grad = input_requires_grad or _trains(units[0])
+        self._input_requires_grad = input_requires_grad or self._embeds_with_gradient("decoder")
         self._shares_keys = shared_keys.shares_keys(step.architecture)
         self._kinds: dict[tuple[int, int], _LayerKind] = {}
 
@@ -81,6 +81,11 @@ class _Forward:
     def _width(self) -> int:
         """Bytes per element of what the last segment gives to the next."""
         return self._found[-1].profile.width
+
+    def _embeds_with_gradient(self, other_side: str) -> bool:
+        """Whether the embeddings that a first layer reads train. `other_side`: whose, in an encoder-decoder, it does
+        not read."""
+        return any(one.trainable and f"{other_side}." not in one.name for one in self._units[0].tensors)
 
     def add_layers(self, unit: Unit, unit_state: UnitState) -> None:
         """Adds the equal layers of a unit."""
@@ -97,7 +102,8 @@ class _Forward:
     def _begin_decoder(self) -> None:
         self._found.append(encoder_end_segment(self._whole, self._units, self._state, self._width))
         self._step = self._whole._replace(width=self._width)
-        self._input_requires_grad = token_embedding(self._units[0]).trainable  # which the decoder's first layer reads
+        # Cross-attention reads the source, so that its gradient makes all that comes after need one.
+        self._input_requires_grad = self._input_requires_grad or self._embeds_with_gradient("encoder")
 
     def _kind(self, type_id: int, unit: Unit) -> _LayerKind:
         key = (type_id, id(unit.tensors))

@@ -46,6 +46,8 @@ def model_on_meta(config_class: str, config: Mapping[str, Any], attention: str, 
     settings: Any = getattr(transformers, config_class)(**config)
     # Training uses no KV cache.
     settings.use_cache = False
+    if settings.is_encoder_decoder and getattr(settings, "decoder_start_token_id", None) is None:
+        settings.decoder_start_token_id = 0  # labels are shifted behind it; which token it is changes no size
     for part in (settings, *_sub_configs(settings)):
         part._attn_implementation = attention
         part.dtype = dtype  # as from_pretrained does; otherwise a part would be built in the dtype of its own config

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import memlint.formats.axolotl.families as families
+from memlint.architectures.model import layer_path
 from memlint.formats.axolotl.config import AxolotlConfig, default_origin, uses_fsdp
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
@@ -145,10 +146,12 @@ def _matches_a_parameter(text: str, architecture: Any) -> bool:
     if compiled is None or not kinds:
         return True
     inside = (
-        f"{at}.{weight.name}" for at, kind in enumerate(architecture.layer_type_ids) for weight in kinds[kind].weights
+        f"{layer_path(architecture, at)}.{weight.name}"
+        for at, kind in enumerate(architecture.layer_type_ids)
+        for weight in kinds[kind].weights
     )
     outside = (weight.name for weight in architecture.non_layer_weights)
-    return any(map(compiled.search, (*outside, *(f"{architecture.stack}.{name}" for name in inside))))
+    return any(map(compiled.search, (*outside, *inside)))
 
 
 _KERNELS = (("qkv", "lora_qkv_kernel"), ("o", "lora_o_kernel"), ("mlp", "lora_mlp_kernel"))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
-from memlint.architectures.model import Architecture
+from memlint.architectures.model import Architecture, layer_path
 from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin
@@ -116,6 +116,8 @@ def _pattern(path: str, architecture: Architecture) -> str | None:
     """The pattern of the names of a part's parameters."""
     if path == "":
         return ""
+    if architecture.encoder_decoder:
+        return _of_encoder_decoder(path, architecture)
     embedding = next((one.name for one in architecture.non_layer_weights if one.kind == "embedding"), "")
     is_head = path.removesuffix(".weight") in _HEAD
     if path == "get_input_embeddings" or (is_head and architecture.tied_embeddings):
@@ -126,6 +128,20 @@ def _pattern(path: str, architecture: Architecture) -> str | None:
     if layers is None:
         return f"{re.escape(path)}(?:\\.|$)"
     return _of_layers(layers, len(architecture.layer_type_ids)) if layers["stack"] == architecture.stack else None
+
+
+def _of_encoder_decoder(path: str, architecture: Architecture) -> str | None:
+    """The same of an encoder-decoder. Encoder and decoder hold the embedding that they share (transformers 5.23
+    models/t5/modeling_t5.py, models/bart/modeling_bart.py); of sound the encoder has none (models/whisper)."""
+    encoder = architecture.stack.rpartition(".")[0]
+    places = {"get_encoder": encoder, "get_decoder": encoder.replace("encoder", "decoder")}
+    place = places.get(path, path)
+    if place not in places.values():
+        return f"{re.escape(path)}(?:\\.|$)" if "[" not in path and path not in _HEAD else None
+    shared = next((one.name for one in architecture.non_layer_weights if one.kind == "embedding"), "")
+    if architecture.mel_bins and place == encoder:
+        return f"{re.escape(place)}\\."
+    return f"(?:{re.escape(place)}\\.|{re.escape(shared)}$)"
 
 
 def _of_layers(part: re.Match[str], count: int) -> str | None:
@@ -142,4 +158,4 @@ def _names(architecture: Architecture) -> Iterator[str]:
     yield from (weight.name for weight in architecture.non_layer_weights)
     for index, kind in enumerate(architecture.layer_type_ids):
         for weight in architecture.layer_types[kind].weights:
-            yield f"{architecture.stack}.{index}.{weight.name}"
+            yield f"{layer_path(architecture, index)}.{weight.name}"

@@ -13,8 +13,10 @@ from memlint.source.python.values import External, Known, Made, Undetermined, Va
 ONE_BY_ONE = "the script freezes parameters one by one"
 # `requires_grad_` of something unknown, and methods of models: `model.freeze_encoder()` of Whisper.
 _OTHER = re.compile(r"^unknown\(\)\.requires_grad_$|\.(?:un)?freeze_?\w*$")
-# transformers 5.23 modeling_utils.py, EmbeddingAccessMixin: methods that give a part of the model.
-PARTS_BY_METHOD = ("get_input_embeddings", "get_output_embeddings")
+# transformers 5.23 models/whisper/modeling_whisper.py, WhisperForConditionalGeneration.freeze_encoder.
+_FROZEN_BY_METHOD = {"freeze_encoder": "get_encoder"}
+# transformers 5.23 modeling_utils.py, EmbeddingAccessMixin and PreTrainedModel: methods that give a part of the model.
+PARTS_BY_METHOD = ("get_input_embeddings", "get_output_embeddings", "get_encoder", "get_decoder")
 
 
 class _Setting(NamedTuple):
@@ -64,6 +66,9 @@ def _settings(made: Made, origins: list[Value]) -> Iterator[_Setting]:
     if not is_set and _OTHER.search(made.name) is None:
         return
     if made.base is not None and not any(_root(made.base) is one for one in origins):
+        return
+    if made.last in _FROZEN_BY_METHOD and _path(made.base) == "":
+        yield _Setting(_FROZEN_BY_METHOD[made.last], False)
         return
     value = made.positional[0] if made.positional else None
     trains = bool(value.value) if isinstance(value, Known) else None
