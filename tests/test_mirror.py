@@ -252,7 +252,7 @@ COVERED = {
         *("formats.trainer.python.libraries", "formats.trainer.python.model", "formats.trainer.python.runs"),
         *("formats.trainer.python.loop", "formats.trainer.python.lengths", "formats.trainer.python.embeddings"),
         *("formats.trainer.python.frozen", "formats.trainer.python.other_models"),
-        *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp"),
+        *("formats.trainer.python.optimizers", "formats.trainer.python.own_fsdp", "formats.trainer.python.fsdp_plugin"),
         *("formats.trainer.python.python_run", "formats.trainer.python.trainer_call"),
         "formats.trainer.python.unmodelled",
     ),

@@ -15,6 +15,9 @@ _SOURCE = "torch 2.13 distributed/fsdp"
 _NO_ACCELERATE = "FSDP of torch itself: accelerate has no part in it"
 
 
+PLUGIN = "plugin"  # key of a loop's `fsdp_config` for accelerate's plug-in, in place of FSDP of torch itself
+
+
 # What the Trainer does and a loop does not, unless it says so itself.
 OF_A_LOOP = (Behaviour("optimizer.embeddings_in_32_bits", False, "transformers 5.23 trainer.py:1328 registers them"),)
 

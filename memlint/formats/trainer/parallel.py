@@ -10,7 +10,7 @@ from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.own_engine import apply_own_fsdp, is_loop
+from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
 from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
@@ -81,6 +81,9 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _without_none(deepspeed, launcher)
+    if _wants_fsdp(config) and PLUGIN in config.section.below("fsdp_config").value:
+        fsdp.apply_fsdp(fields, _plugin_options(config, launcher), config.section.origin("fsdp"))
+        return _without_none(launcher)
     if _wants_fsdp(config) and is_loop(config.section.document.start):
         apply_own_fsdp(fields, config.section.below("fsdp_config"), config.section.origin("fsdp"))
         return ()
@@ -88,11 +91,17 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fsdp.apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
         return _without_none(launcher)
     named = None
-    if launcher is not None:
+    if launcher is not None and not _gives_plugin(config.section.document.start):
         named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
     if "parallelism.engine" not in fields.values:
         _single_or_ddp(fields, config.section.document.start)
     return _without_none(named, launcher)
+
+
+def _gives_plugin(start: Start | None) -> bool:
+    """Whether a loop gives its Accelerator a plug-in of FSDP that is not read: it stands over what a launcher says
+    (accelerate 1.15 accelerator.py, Accelerator.__init__; utils/dataclasses.py, FullyShardedDataParallelPlugin)."""
+    return is_loop(start) and start is not None and ("fsdp",) in start.values.unknown
 
 
 def read_loading(fields: Fields, start: Start | None) -> None:
@@ -193,6 +202,13 @@ def _fsdp_section(fields: Fields, config: TrainerConfig) -> Section:
         elif isinstance(found.value, dict):
             return root(found, "companion")
     return config.section.below("fsdp_config")
+
+
+def _plugin_options(config: TrainerConfig, launcher: Section | None) -> fsdp.FsdpOptions:
+    """Options of accelerate's plug-in in a program; what it leaves open is the launcher's."""
+    said = launcher.below("fsdp_config").value if launcher is not None else {}
+    defaults = {**fsdp.LAUNCH_DEFAULTS, **{str(key).removeprefix("fsdp_"): value for key, value in said.items()}}
+    return fsdp.FsdpOptions(config.section.below("fsdp_config"), defaults, "accelerate's launcher")
 
 
 def _fsdp_options(config: TrainerConfig, section: Section) -> fsdp.FsdpOptions:

@@ -261,6 +261,33 @@ def test_sequences_that_a_library_divides_over_gpus_are_not_estimated_whole() ->
     assert "divides its sequences over GPUs (`ring_flash_attn.substitute_hf_flash_attn`)" in str(found.unknown)
 
 
+PLUGIN = """\
+from accelerate import Accelerator, FullyShardedDataParallelPlugin
+model, optimizer = Accelerator(
+    fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2{arguments}), mixed_precision="bf16"
+).prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-5))
+"""
+OFFLOADING = "accelerate launch --num_processes 4 --use_fsdp --fsdp_offload_params true"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "command", "offloads", "wrap"),
+    [
+        ("", OFFLOADING, True, "none"),
+        (", cpu_offload=False", OFFLOADING, False, "none"),
+        (", auto_wrap_policy='transformer_based_wrap'", "torchrun --nproc_per_node 4", False, "transformer"),
+    ],
+)
+def test_a_plug_in_of_accelerate_stands_over_its_launcher(
+    arguments: str, command: str, offloads: bool, wrap: str
+) -> None:
+    code = loop(PLUGIN.format(arguments=arguments)).replace("loss.backward()", "accelerator.backward(loss)")
+    found = estimate(f"{command} train.py\n", path="run.sh", files={"train.py": code}, gpu="A100-80GB", isolated=True)
+    own = found.run.parallelism.fsdp
+    assert (found.run.parallelism.engine, own.version, own.cpu_offload) == ("fsdp", 2, offloads)
+    assert own.wrap == wrap
+
+
 def test_a_text_encoder_of_a_diffusion_model_is_not_what_trains() -> None:
     assert check(loop(), path="train.py", isolated=True).runs
     assert not check(f"import diffusers\n{loop()}", path="train.py", isolated=True).runs

@@ -423,9 +423,31 @@ def test_an_argument_that_newer_releases_refuse_dates_the_script(trainer: str, a
     assert run.program.newest == newest
 
 
-def test_fsdp_of_accelerates_plugin_is_unknown() -> None:
-    plugin = "gradient_accumulation_steps=4, fsdp_plugin=FullyShardedDataParallelPlugin())"
-    assert keys(LOOP.replace("gradient_accumulation_steps=4)", plugin))["fsdp"] == "?"
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ("", {}),
+        (
+            "fsdp_version=2, auto_wrap_policy='transformer_based_wrap', transformer_cls_names_to_wrap=['Block']",
+            {"version": 2, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "transformer_layer_cls_to_wrap": "Block"},
+        ),
+        (
+            "sharding_strategy=ShardingStrategy.FULL_SHARD, cpu_offload=True",
+            {"sharding_strategy": "FULL_SHARD", "offload_params": True},
+        ),
+        ("reshard_after_forward=flag()", None),
+        ("mixed_precision_policy=policy", None),
+    ],
+)
+def test_fsdp_of_accelerates_plugin(arguments: str, options: Any) -> None:
+    plugin = f"gradient_accumulation_steps=4, fsdp_plugin=FullyShardedDataParallelPlugin({arguments}))"
+    found = keys(LOOP.replace("gradient_accumulation_steps=4)", plugin))
+    assert (found["fsdp"], found.get("fsdp_config")) == (
+        ("?", None) if options is None else (True, {"plugin": "accelerate", **options})
+    )
+
+
+def test_fsdp_of_torch_itself() -> None:
     code = f"from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n{LOOP}"
     wrapped = keys(code.replace("model.gradient_checkpointing_enable()", "model = FSDP(model, device_id=0)"))
     assert (wrapped["fsdp"], wrapped["fsdp_config"]["version"]) == (True, 1)

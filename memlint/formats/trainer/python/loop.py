@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
+from memlint.formats.trainer.python.fsdp_plugin import fsdp_of_plugin
 from memlint.formats.trainer.python.lengths import lengths_of_sides, writes_targets
 from memlint.formats.trainer.python.libraries import CONFIG_READ
 from memlint.formats.trainer.python.load_order import loads_before_engine
@@ -337,7 +338,7 @@ def _plugin(accelerator: Made) -> Keys:
     """The engine of `Accelerator(deepspeed_plugin=...)`, `Accelerator(fsdp_plugin=...)`; nothing where the launcher
     decides."""
     if _is_given(accelerator, "fsdp_plugin"):
-        return {"fsdp": Undetermined("the script configures FSDP by itself", accelerator.source)}
+        return fsdp_of_plugin(accelerator.arguments["fsdp_plugin"], accelerator)
     if _is_given(accelerator, "megatron_lm_plugin"):
         return {"fsdp": Undetermined("the script trains with Megatron-LM", accelerator.source)}
     if not _is_given(accelerator, "deepspeed_plugin"):

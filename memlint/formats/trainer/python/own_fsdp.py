@@ -27,7 +27,7 @@ _STRATEGIES = {"FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD"}
 _PREFETCHES = {"BACKWARD_PRE", "BACKWARD_POST"}
 
 
-class _NotSeenError(Exception):
+class NotSeenError(Exception):
     """An argument that decides about memory is not known."""
 
 
@@ -40,14 +40,14 @@ def own_fsdp(seen: list[Made], trained: Made, adapts: bool) -> Keys:
     sharded = [made for made in calls if made.last == VERSION_2]
     try:
         if adapts:
-            raise _NotSeenError("what wraps its adapters")
+            raise NotSeenError("what wraps its adapters")
         if len(wrapped) == len(calls) == 1:
             options = _version_1(wrapped[0])
         elif len(sharded) == len(calls):
             options = _version_2(sharded, trained)
         else:
-            raise _NotSeenError("how")
-    except _NotSeenError as error:
+            raise NotSeenError("how")
+    except NotSeenError as error:
         return {"fsdp": Undetermined(f"the script wraps the model with FSDP by itself, and {error} is not seen")}
     options["no_sync"] = Known(any(made.last in ("no_sync", "set_requires_gradient_sync") for made in seen))
     return {"fsdp": Known(True), "fsdp_config": Table(dict(options))}
@@ -66,10 +66,10 @@ def is_within(wrapper: Made, model: Made) -> bool:
 def _version_1(made: Made) -> Keys:
     given = {**dict(zip(_POSITIONS, made.positional)), **made.arguments}
     if made.is_open:
-        raise _NotSeenError("with which arguments")
+        raise NotSeenError("with which arguments")
     for name in _NOT_READ:
         if _is_given(given.get(name)):
-            raise _NotSeenError(f"`{name}`")
+            raise NotSeenError(f"`{name}`")
     strategy = _member(given.get("sharding_strategy"), "FULL_SHARD", _STRATEGIES, "the strategy")
     prefetch = _member(given.get("backward_prefetch", _NOTHING), "NO_PREFETCH", _PREFETCHES, "`backward_prefetch`")
     if "backward_prefetch" not in given:
@@ -80,8 +80,8 @@ def _version_1(made: Made) -> Keys:
         "backward_prefetch": Known(prefetch),
         "forward_prefetch": Known(_switch(given.get("forward_prefetch"))),
         "use_orig_params": Known(_switch(given.get("use_orig_params"))),
-        "offload_params": Known(_offloads(given.get("cpu_offload"))),
-        **_wrapping(given.get("auto_wrap_policy")),
+        "offload_params": Known(offloads(given.get("cpu_offload"))),
+        **wrapping(given.get("auto_wrap_policy")),
         **_precision(given.get("mixed_precision"), "MixedPrecision"),
     }
 
@@ -90,24 +90,24 @@ def _version_2(calls: list[Made], trained: Made) -> Keys:
     """`for layer in model.model.layers: fully_shard(layer)` and then `fully_shard(model)`."""
     parts = [_sharded_part(made, trained) for made in calls]
     if not all(made.arguments[CERTAIN] == Known(True) for made in calls) or parts[-1:] != [""]:
-        raise _NotSeenError("which modules")
+        raise NotSeenError("which modules")
     inner = [part for part in parts if part]
     if any(not part.endswith("s[:]") and not part.endswith(".h[:]") for part in inner) or len(inner) > 1:
-        raise _NotSeenError("which modules")
+        raise NotSeenError("which modules")
     given = calls[-1].arguments
     precisions = [_precision(made.arguments.get("mp_policy"), "MixedPrecisionPolicy") for made in calls]
     if any(one != precisions[-1] for one in precisions):
-        raise _NotSeenError("in which precision")
+        raise NotSeenError("in which precision")
     reshards = [made.arguments.get("reshard_after_forward", _NOTHING) for made in calls if made is not calls[-1]]
     if any(made.is_open or "ignored_params" in made.arguments or _is_of_two(made) for made in calls):
-        raise _NotSeenError("with which arguments")
+        raise NotSeenError("with which arguments")
     if not all(one in (_NOTHING, Known(True), Known(False)) for one in map(_bare, reshards)):
-        raise _NotSeenError("`reshard_after_forward`")
+        raise NotSeenError("`reshard_after_forward`")
     return {
         "version": Known(2),
         "reshard_after_forward": Known(Known(False) not in map(_bare, reshards)),
         "auto_wrap_policy": Known("TRANSFORMER_BASED_WRAP" if inner else "NO_WRAP"),
-        "offload_params": Known(_offloads(given.get("offload_policy"))),
+        "offload_params": Known(offloads(given.get("offload_policy"))),
         **precisions[-1],
     }
 
@@ -121,7 +121,7 @@ def _sharded_part(made: Made, trained: Made) -> str:
     (part,) = made.positional[:1] or (made.arguments.get("module"),)
     root = part.of if isinstance(part, External) else part
     if not isinstance(root, Made) or origin_of(root) is not origin_of(trained):
-        raise _NotSeenError("which modules")
+        raise NotSeenError("which modules")
     return part.name.removeprefix(f"{root.name}().") if isinstance(part, External) else ""
 
 
@@ -142,7 +142,7 @@ def _member(value: Value | None, unsaid: str, known: set[str], words: str) -> st
         return unsaid
     if isinstance(value, External) and value.last in known:
         return value.last
-    raise _NotSeenError(words)
+    raise NotSeenError(words)
 
 
 def _switch(value: Value | None) -> bool:
@@ -150,10 +150,10 @@ def _switch(value: Value | None) -> bool:
         return False
     if isinstance(value, Known):
         return bool(value.value)
-    raise _NotSeenError("a switch of it")
+    raise NotSeenError("a switch of it")
 
 
-def _offloads(value: Value | None) -> bool:
+def offloads(value: Value | None) -> bool:
     """`CPUOffload(offload_params=True)`, `CPUOffloadPolicy()`."""
     if not _is_given(value):
         return False
@@ -161,10 +161,10 @@ def _offloads(value: Value | None) -> bool:
         return _switch(value.arguments.get("offload_params") or next(iter(value.positional), None))
     if isinstance(value, Made) and value.last in ("CPUOffloadPolicy", "OffloadPolicy"):
         return value.last == "CPUOffloadPolicy"
-    raise _NotSeenError("what is offloaded")
+    raise NotSeenError("what is offloaded")
 
 
-def _wrapping(policy: Value | None) -> Keys:
+def wrapping(policy: Value | None) -> Keys:
     """wrap.py: a policy with classes, by size, or none."""
     if not _is_given(policy):
         return {"auto_wrap_policy": Known("NO_WRAP")}
@@ -180,7 +180,7 @@ def _wrapping(policy: Value | None) -> Keys:
         least = least or Known(100_000_000)
         if isinstance(least, Known) and isinstance(least.value, (int, float)):
             return {"auto_wrap_policy": Known("SIZE_BASED_WRAP"), "min_num_params": Known(int(least.value))}
-    raise _NotSeenError("its wrap policy")
+    raise NotSeenError("its wrap policy")
 
 
 def _items(value: Value | None) -> Iterator[Value]:
@@ -193,7 +193,7 @@ def _precision(policy: Value | None, name: str) -> Keys:
     if not _is_given(policy):
         return {}
     if not isinstance(policy, Made) or policy.last != name or policy.is_open:
-        raise _NotSeenError("in which precision")
+        raise NotSeenError("in which precision")
     given = {**dict(zip(("param_dtype", "reduce_dtype"), policy.positional)), **policy.arguments}
     found = {key: _dtype(given[key]) for key in ("param_dtype", "reduce_dtype") if _is_given(given.get(key))}
     return {key: Known(value) for key, value in found.items()}
@@ -206,4 +206,4 @@ def _is_given(value: Value | None) -> bool:
 def _dtype(value: Value) -> str:
     if isinstance(value, External) and value.last in DTYPES:
         return DTYPES[value.last]
-    raise _NotSeenError("in which precision")
+    raise NotSeenError("in which precision")
