@@ -227,9 +227,14 @@ def _at(option: Option | None) -> Where | None:
 
 
 def _llamafactory(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
-    """The GPUs of torchrun, which LLaMA-Factory starts if `FORCE_TORCHRUN` is set (0.9.5 launcher.py); None without
-    it."""
-    return _swift(command, variables) if known(variables.get("FORCE_TORCHRUN", ())) else None
+    """The GPUs of torchrun, which LLaMA-Factory starts if `FORCE_TORCHRUN` is set: `NPROC_PER_NODE` on each of `NNODES`
+    machines, by default all that a machine has (0.9.5 launcher.py); None where that is not said here."""
+    if not known(variables.get("FORCE_TORCHRUN", ())):
+        return None
+    nodes, each = _variable(variables, "NNODES"), visible_devices(variables)
+    if "NPROC_PER_NODE" in variables:
+        each = _variable(variables, "NPROC_PER_NODE")
+    return World(each * nodes, each) if each else None
 
 
 _LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | None]] = {

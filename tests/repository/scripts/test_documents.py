@@ -107,6 +107,7 @@ def test_accumulation_follows_the_gpus_that_are_asked_about() -> None:
     assert analysed(text).runs[0].batch.gradient_accumulation_steps is UNKNOWN
 
 
+LLAMA_FACTORY = "--stage sft --do_train --model_name_or_path a/b --finetuning_type lora --template qwen --output_dir o"
 JOB_HEADER = "#SBATCH --gres=gpu:a100:4\n#SBATCH --nodes=2\n"
 GPUS = {
     f"torchrun --nproc_per_node=8 --nnodes 2 train.py {FLAGS}": (16, 8),
@@ -118,6 +119,10 @@ GPUS = {
     f"#SBATCH --gpus-per-node=2\n#SBATCH -N 1\npython train.py {FLAGS}": (2, 2),
     f"torchrun --nproc_per_node 8 --nnodes $WORLD_SIZE train.py {FLAGS}": (0, 8),
     f"deepspeed train.py {FLAGS}": (0, 0),
+    f"FORCE_TORCHRUN=1 NNODES=2 llamafactory-cli train {LLAMA_FACTORY}": (0, 0),
+    f"FORCE_TORCHRUN=1 NNODES=2 NPROC_PER_NODE=4 llamafactory-cli train {LLAMA_FACTORY}": (8, 4),
+    f"FORCE_TORCHRUN=1 NNODES=2 CUDA_VISIBLE_DEVICES=0,1 llamafactory-cli train {LLAMA_FACTORY}": (4, 2),
+    f"{JOB_HEADER}FORCE_TORCHRUN=1 NNODES=2 llamafactory-cli train {LLAMA_FACTORY}": (8, 4),
 }
 
 
