@@ -41,6 +41,8 @@ _SWITCHES = {
     "sudo": frozenset(("-E", "-n", "-H", "-S", "-i", "-b", "--preserve-env")),
     "mpirun": frozenset(("--allow-run-as-root", "--oversubscribe", "-q", "-v", "--tag-output")),
     "nsys": frozenset(("--show-output", "--wait")),
+    "tmux": frozenset(("-A", "-d", "-D", "-E", "-P", "-X", "-l", "-R", "-H", "-K", "-M")),
+    "screen": frozenset(("-d", "-m", "-dm", "-D", "-L", "-U", "-dmL", "-md")),
     "timeout": frozenset(("--foreground", "--preserve-status", "-v")),
     "": frozenset(("-i", "-p", "-c", "-v", "-w", "--wait", "-f")),
 }
@@ -84,7 +86,22 @@ def inner(words: Sequence[Word]) -> Inner | None:
         return _found(_after_options(rest[1:], "conda"))
     if name in ("srun", "mpirun", "mpiexec"):
         return _found(_after_options(rest, "mpirun" if name != "srun" else name))
+    if name in ("tmux", "screen"):
+        return _terminal(name, second, rest)
     return _container(name, second, rest)
+
+
+_KEYS = ("C-m", "Enter", "ENTER")  # what ends the line that tmux types
+
+
+def _terminal(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:
+    """`tmux new-session -d -s name 'command'`, `tmux send-keys -t name 'command' C-m`, `screen -dmS name command`."""
+    if name == "screen":
+        return _found(_after_options(rest, "screen"))
+    typed = _after_options(rest[1:], "tmux") if second in ("new-session", "new", "send-keys", "send") else ()
+    if second in ("send-keys", "send"):
+        typed = tuple(word for word in typed if word.text not in _KEYS)
+    return Inner(script=_joined(typed)) if typed else None
 
 
 def _container(name: str, second: str, rest: tuple[Word, ...]) -> Inner | None:

@@ -251,6 +251,9 @@ def test_wrappers_start_what_stands_behind_them() -> None:
         assert words(f"{start} p a") == ["a"], start
     for start in ("bash -lc", "docker run --rm --gpus all -v a:b image bash -c", "srun bash -c"):
         assert words(f"{start} 'p a'") == ["a"], start
+    for start in ("tmux new-session -d -s t", "tmux new -s t -d", "screen -dmS t bash -c"):
+        assert words(f"{start} 'p a'") == ["a"], start
+    assert words("tmux send-keys -t t 'p a' C-m; tmux kill-session -t t; tmux attach -t t") == ["a"]
 
 
 def test_what_a_script_writes_is_kept() -> None:
