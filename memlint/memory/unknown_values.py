@@ -19,7 +19,7 @@ from memlint.run import UNKNOWN, Reading, Run
 _PARTS = Run._fields[Run._fields.index("method") : Run._fields.index("hardware")]
 _SCALARS = ("bool", "int", "float", "str")  # what is left open of lists is asked where it is read
 _RECORDS = ("Zero", "Fsdp")
-_OTHER_MODELS = ("value_model",)
+_NOT_SCALAR = ("value_model", "rank_pattern", "layers_to_transform", "exclude_modules", "target_parameters")
 _MOST_FLAGS = 2  # four readings
 
 
@@ -75,5 +75,5 @@ def _asked_in(record: str, name: str) -> Iterator[tuple[str, str]]:
     for field, kind in getattr(schema, record).__annotations__.items():
         if kind in _RECORDS:
             yield from _asked_in(kind, f"{name}.{field}")
-        elif kind in _SCALARS or field in _OTHER_MODELS:
+        elif kind in _SCALARS or field in _NOT_SCALAR:
             yield f"{name}.{field}", kind

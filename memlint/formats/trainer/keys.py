@@ -247,6 +247,22 @@ ADAPTER = (
         can_write=_is_trl,
     ),
     Key(
+        *("lora_rank_pattern", "any", "method.rank_pattern"),
+        about="Ranks of single modules, where they differ from `lora_r`.",
+        read=method.read_rank_pattern,
+        only_if_given=True,
+        when=method.trains_adapter,
+        read_only=True,
+    ),
+    Key(
+        *("lora_layers_to_transform", "any", "method.layers_to_transform"),
+        about="Numbers of the layers that get adapters. The others get none.",
+        read=method.read_layers,
+        only_if_given=True,
+        when=method.trains_adapter,
+        read_only=True,
+    ),
+    Key(
         *("lora_bias", "word", "method.bias"),
         about="Which biases train beside the adapter: `none`, `all`, or `lora_only`.",
         values={"none": "none", "all": "all", "lora_only": "lora_only"},

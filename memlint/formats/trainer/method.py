@@ -83,6 +83,25 @@ def training_mode_key(config: TrainerConfig) -> str:
     return "train_mode" if "train_mode" in config.section.value else "method"
 
 
+def read_layers(fields: Fields, config: TrainerConfig) -> None:
+    """`layers_to_transform` of LoraConfig: a number, or a list of them (peft 0.21.2 tuners/lora/config.py)."""
+    key = "lora_layers_to_transform"
+    given = config.section.value.get(key)
+    layers = given if isinstance(given, list) else [given]
+    if given is not None and all(isinstance(layer, int) for layer in layers):
+        fields.put("method.layers_to_transform", tuple(layers), config.section.origin(key))
+
+
+def read_rank_pattern(fields: Fields, config: TrainerConfig) -> None:
+    """`rank_pattern` of LoraConfig: a rank by a module's name, or by the end of one."""
+    key = "lora_rank_pattern"
+    given = config.section.value.get(key)
+    ranks = given.items() if isinstance(given, dict) else ()
+    pattern = tuple((str(name), rank) for name, rank in ranks if isinstance(rank, int))
+    if pattern:
+        fields.put("method.rank_pattern", pattern, config.section.origin(key))
+
+
 def read_targets(fields: Fields, config: TrainerConfig) -> None:
     """`lora_target_modules`; without it peft's default of the family, or for scripts with `lora_rank` every linear."""
     key = config.args.written("lora_target_modules") or ""

@@ -38,6 +38,8 @@ _LORA: Mapping[str, tuple[str, Value]] = {
     "modules_to_save": ("lora_modules_to_save", Known(None)),
     "exclude_modules": ("lora_exclude_modules", Known(None)),
     "target_parameters": ("lora_target_parameters", Known(None)),
+    "rank_pattern": ("lora_rank_pattern", Known(None)),
+    "layers_to_transform": ("lora_layers_to_transform", Known(None)),
     "bias": ("lora_bias", Known("none")),
     "use_dora": ("use_dora", Known(False)),
     "use_rslora": ("use_rslora", Known(False)),
@@ -438,6 +440,8 @@ def _filled(table: Mapping[str, tuple[str, Value]], made: Made) -> Keys:
         value = made.arguments.get(argument) or (_unseen_arguments(made) if made.is_open else _placed(default, made))
         if argument == "target_modules":
             keys.update(_targets(value))
+        elif isinstance(value, Items) and value.is_open:
+            keys[key] = Undetermined(f"the script computes `{argument}`", value.source)
         elif not (isinstance(value, Known) and value.value is None):
             keys[key] = value
     return keys
