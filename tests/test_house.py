@@ -142,6 +142,7 @@ ON_DEMAND = {
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
+    "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes
     "formats.swift.format": ("formats.swift.edits",),  # fixes
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do

@@ -20,7 +20,7 @@ from memlint.run import LAUNCH, Origin, Run
 from memlint.source.document import Document, Start
 from memlint.source.lines import Lines
 
-FORMATS = ("trainer", "llamafactory", "axolotl")
+FORMATS = ("trainer", "llamafactory", "axolotl", "torchtune")
 _ENGINES = ("deepspeed", "fsdp", "fsdp_config")
 _MOST_NAMED = 3
 
