@@ -40,6 +40,7 @@ _LOSSES = {
     "plain": Loss("plain", upcast_logits=False),
     "chunked_output": Loss("plain", upcast_logits=False, parts=8, logits_first=True),
     "linear": Loss("plain", upcast_logits=False, parts=8),
+    "dpo": Loss("plain", upcast_logits=False, keeps_logits=True),
 }
 
 
@@ -65,6 +66,8 @@ def run_of(case: dict[str, Any]) -> Run:
             "lora" if adapter else "full",
             rank=8 if adapter else 0,
             targets=targets if adapter else (),
+            stage="dpo" if case["loss"] == "dpo" else "sft",
+            reference_model=_reference(case),
             use_dora=case["method"] == "dora",
             adapter_dtype="bfloat16",
         ),
@@ -77,6 +80,12 @@ def run_of(case: dict[str, Any]) -> Run:
         optimizer=Optimizer("sgd"),
         parallelism=Parallelism(1, 1, 1),
     )
+
+
+def _reference(case: dict[str, Any]) -> str:
+    if case["loss"] != "dpo":
+        return "none"
+    return "copy" if case["method"] == "full" else "shared"
 
 
 def predicted(case: dict[str, Any]) -> dict[str, int]:

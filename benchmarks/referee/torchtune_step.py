@@ -36,6 +36,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "torchtune_step.jsonl"
 SIZES = ((2, 512), (1, 2048))
 METHODS = ("full", "lora", "lora_mlp", "qlora", "dora")
 LOSSES = ("plain", "chunked_output", "linear")
+OF_PAIRS = ("full", "lora_mlp")  # methods whose preference loss is compared, too
 LAYERS, WIDTH, HEADS, KEY_HEADS, INNER = 4, 1024, 16, 4, 2816
 WORDS = (32000, 2000)
 
@@ -46,6 +47,8 @@ def cases() -> Iterator[dict[str, Any]]:
             if loss == "chunked_output" or method in ("full", "lora_mlp"):
                 sizes = {"words": words, "B": rows, "S": length}
                 yield {"method": method, "recomputes": recomputes, "loss": loss, **sizes}
+    for method, recomputes, (rows, length) in itertools.product(OF_PAIRS, (True, False), SIZES):
+        yield {"method": method, "recomputes": recomputes, "loss": "dpo", "words": WORDS[0], "B": rows, "S": length}
 
 
 def simulated(case: dict[str, Any]) -> dict[str, int]:
@@ -59,9 +62,11 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
             tracker.begin("base")
             _to_fake(model)
             _prepare(model, case)
-            ids = torch.zeros((case["B"], case["S"]), dtype=torch.int64)
+            rows = case["B"] * (2 if case["loss"] == "dpo" else 1)
+            reference = _reference(case)
+            ids = torch.zeros((rows, case["S"]), dtype=torch.int64)
             base = tracker.current - 8 * ids.numel()
-            _step(model, case, ids, tracker)
+            _step(model, reference, case, ids, tracker)
     peaks = replay.phase_peaks(tracker)
     return {name: peaks[name][1] - base for name in ("forward", "backward")}
 
@@ -103,13 +108,17 @@ def _prepare(model: Any, case: dict[str, Any]) -> None:
         set_trainable_params(model, get_adapter_params(model))
     if case["method"] == "qlora":
         _quantise(model)
-    for module in model.modules():
-        if hasattr(module, "_attention_call"):
-            module._attention_call = lambda q, k, v, **_: attention_functions.FlashCore.apply(q, k, v, None)
+    _attend(model)
     if case["recomputes"]:
         training.set_activation_checkpointing(model, auto_wrap_policy={modules.TransformerSelfAttentionLayer})
     if case["loss"] == "chunked_output":
         model.set_num_output_chunks(8)
+
+
+def _attend(model: Any) -> None:
+    for module in model.modules():
+        if hasattr(module, "_attention_call"):
+            module._attention_call = lambda q, k, v, **_: attention_functions.FlashCore.apply(q, k, v, None)
 
 
 class _Dequantised(torch.autograd.Function):  # type: ignore[misc]
@@ -186,12 +195,25 @@ def _with_adapter(module: Any, packed: Any, x: torch.Tensor) -> torch.Tensor:
     return out + lora_out
 
 
-def _step(model: Any, case: dict[str, Any], ids: torch.Tensor, tracker: Tracker) -> None:
+def _reference(case: dict[str, Any]) -> Any:
+    """A copy of the model, for a preference loss of full fine-tuning; with adapters the model itself."""
+    if case["loss"] != "dpo" or case["method"] != "full":
+        return None
+    found = _model(case)
+    build.to_fake(found)
+    found.requires_grad_(False)
+    _attend(found)
+    return found
+
+
+def _step(model: Any, reference: Any, case: dict[str, Any], ids: torch.Tensor, tracker: Tracker) -> None:
     model.train()
     tracker.begin("forward")
-    loss = _loss(model, case, ids)
+    held: list[torch.Tensor] = []
+    loss = _preference(model, reference or model, ids, held) if case["loss"] == "dpo" else _loss(model, case, ids)
     tracker.begin("backward")
     loss.backward()
+    held.clear()
 
 
 def _loss(model: Any, case: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
@@ -208,6 +230,29 @@ def _loss(model: Any, case: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
         loss = CEWithChunkedOutputLoss()(logits, labels)
     del logits
     return loss
+
+
+def _preference(model: Any, reference: Any, ids: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
+    """recipes/lora_dpo_single_device.py and full_dpo_distributed.py of 0.6.1: the policy's logits are gone when the
+    reference's forward begins, whose own a variable (`_`) holds until the next step."""
+    from torchtune.rlhf.loss import DPOLoss
+
+    chosen, rejected, logits = _log_probabilities(model, ids)
+    del logits
+    with torch.no_grad():
+        reference_chosen, reference_rejected, logits = _log_probabilities(reference, ids)
+    held.append(logits)
+    loss, _, _ = DPOLoss()(chosen, rejected, reference_chosen, reference_rejected)
+    return loss.mean()
+
+
+def _log_probabilities(model: Any, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    from torchtune import rlhf
+
+    logits = model(ids)
+    found = rlhf.get_batch_log_probs(logits, ids)
+    half = len(ids) // 2
+    return found[:half], found[half:], logits
 
 
 def _linear_loss(model: Any, ids: torch.Tensor) -> torch.Tensor:

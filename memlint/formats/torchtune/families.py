@@ -11,6 +11,7 @@ from memlint._record import NamedTuple
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture
 from memlint.formats.base import Context
+from memlint.formats.fields import as_int
 
 _LONG, _QWEN = 131072, 32768
 
@@ -130,9 +131,12 @@ def why_not_modelled(component: str) -> str:
     return next((what for word, what in _OTHERS.items() if word in name), "")
 
 
-def built(component: str, release: tuple[int, ...], context: Context, path: str) -> Architecture | None:
-    """The model that a builder makes, with torchtune's own layers; None where it is not known."""
-    found = BUILDERS.get(builder_of(component))
+def built(
+    component: str, arguments: Mapping[str, Any], release: tuple[int, ...], context: Context, path: str
+) -> Architecture | None:
+    """The model that a builder makes, with torchtune's own layers; None where it is not known. `arguments`: what the
+    file gives the builder."""
+    found = BUILDERS.get(builder_of(component)) or _of_sizes(builder_of(component), arguments)
     if found is None:
         return None
     if found.config is not None:
@@ -140,6 +144,33 @@ def built(component: str, release: tuple[int, ...], context: Context, path: str)
     else:
         architecture = context.find_model(found.model, path).architecture
     return None if architecture is None else of_own_layers(architecture, found.positions, _layers(component, release))
+
+
+# Builders that take the model's sizes (torchtune/models/llama2/_component_builders.py and its siblings).
+_OF_SIZES = ("llama2", "llama3", "mistral")
+_SIZES = {
+    "vocab_size": "vocab_size",
+    "num_layers": "num_hidden_layers",
+    "num_heads": "num_attention_heads",
+    "num_kv_heads": "num_key_value_heads",
+    "embed_dim": "hidden_size",
+    "max_seq_len": "max_position_embeddings",
+}
+
+
+def _of_sizes(builder: str, arguments: Mapping[str, Any]) -> Built | None:
+    sizes = {theirs: as_int(arguments.get(name)) for name, theirs in _SIZES.items()}
+    if builder not in _OF_SIZES or not all(sizes.values()):
+        return None
+    hidden, positions = sizes["hidden_size"] or 0, sizes["max_position_embeddings"] or 0
+    inner = as_int(arguments.get("intermediate_dim")) or _inner(hidden)
+    fixed = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "tie_word_embeddings": False}
+    return Built("", positions, {**fixed, **sizes, "intermediate_size": inner})
+
+
+def _inner(hidden: int) -> int:
+    """torchtune/modules/common_utils.py and its predecessors, scale_hidden_dim_for_mlp."""
+    return -(-(4 * int(2 * hidden / 3)) // 256) * 256
 
 
 def of_own_layers(architecture: Architecture, positions: int, layers: str) -> Architecture:
@@ -162,7 +193,7 @@ def name_of(component: str) -> str:
     """The name of the model that a builder makes, as it is shown; "" where it is not known."""
     name = builder_of(component)
     found = BUILDERS.get(name)
-    return "" if found is None else found.model or name
+    return (name if name in _OF_SIZES else "") if found is None else found.model or name
 
 
 # Arguments of builders, of any release (0.1.1 to main). `tie_word_embeddings` is of 0.3's Llama 3.2.

@@ -48,6 +48,8 @@ def parse(document: Document, context: Context) -> Parsed:
 
 def _trains(config: TuneConfig) -> bool:
     """Whether the recipe trains: a file by its sections, a command by its recipe."""
+    if config.word("device") == "cpu":
+        return False
     if config.own.document.start is None:
         return trains(config.own.value)
     return config.recipe.name not in _WITHOUT_TRAINING and not config.recipe.name.startswith("eval")

@@ -294,6 +294,7 @@ _ROWS: tuple[Any, ...] = (
         read_with=TENSOR,
         read_only=True,
     ),
+    Key(*("device", "word", "", "cuda"), about="The kind of device. On the CPU no GPU is asked for."),
     Key(
         *("enable_fp8_training", "flag", "", False),
         about="Multiply in fp8 (main branch). It is not modelled: a lower bound.",

@@ -29,7 +29,7 @@ _IN_UTILS = (0, 3)  # releases before did not free the logits in parts
 def find_model(config: TuneConfig) -> None:
     """Look the model up, for keys whose reading depends on it."""
     component, path = config.component("model"), config.own.document.path
-    config.architecture = families.built(component, config.release, config.context, path)
+    config.architecture = families.built(component, config.values("model"), config.release, config.context, path)
     name = config.context.model_name
     if config.architecture is None and name and not families.why_not_modelled(component):
         config.architecture = config.context.find_model(name, path).architecture
@@ -53,7 +53,8 @@ def read_model(fields: Fields, config: TuneConfig) -> None:
 
 def _why_no_model(config: TuneConfig, component: str, builder: str) -> str:
     if not component:
-        return config.origin(MODEL).detail or f"the model is not named (`{MODEL}`)"
+        reason = config.origin(MODEL).detail if config.get(MODEL) is UNKNOWN else ""
+        return reason or f"the model is not named (`{MODEL}`)"
     if not builder:
         return f"`{component}` is a model of the repository's own; say which with --model"
     return families.why_not_modelled(component) or f"what `{builder}` builds is not known"
@@ -120,6 +121,7 @@ def read_stage(fields: Fields, config: TuneConfig) -> None:
     if stage == "dpo":
         copies = fields.get("method.kind") == "full"
         fields.infer("method.reference_model", "copy" if copies else "shared", f"the recipe {recipe.name}")
+        fields.infer("loss.keeps_logits", True, "torchtune 0.6.1 recipes: a variable holds the reference's logits")
 
 
 def read_length(fields: Fields, config: TuneConfig) -> None:
@@ -273,7 +275,6 @@ def read_clipping(fields: Fields, config: TuneConfig) -> None:
 
 
 _STAGES = {
-    "dpo": "the two forwards and the log-probabilities of torchtune's DPO",
     "ppo": "the reference, the reward and the value model of torchtune's PPO",
     "grpo": "generation and the reference model of torchtune's GRPO",
     "kd": "the teacher beside the student",
@@ -299,4 +300,4 @@ def read_unmodelled(fields: Fields, config: TuneConfig) -> None:
         fields.infer("stack.unmodelled_adds", True, "the file")
 
 
-_LOSSES = ("CEWithChunkedOutputLoss", "LinearCrossEntropyLoss", "CrossEntropyLoss")
+_LOSSES = ("CEWithChunkedOutputLoss", "LinearCrossEntropyLoss", "CrossEntropyLoss", "DPOLoss", "RSOLoss")
