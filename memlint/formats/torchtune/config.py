@@ -11,6 +11,7 @@ from memlint.formats.torchtune.recipes import Recipe, recipe_of, release_of
 from memlint.formats.torchtune.recognise import COMPONENT
 from memlint.formats.verl.composed import ABOVE, Composed, first_file, tails
 from memlint.formats.verl.config import VerlConfig
+from memlint.run import Origin
 from memlint.source.document import Document
 
 SOURCE = "torchtune 0.6.1"
@@ -38,6 +39,13 @@ class TuneConfig(VerlConfig):
         sections = tuple(one.value for one in (self.own, self.named) if one is not None)
         self.recipe: Recipe = recipe_of(document, sections, self.named)
         self.release = release_of(sections, context)
+
+    def origin(self, key: str) -> Origin:
+        """As verl's; a file that is named without its suffix is one of torchtune's own (`tune ls`)."""
+        found = super().origin(key)
+        if not self._missing or found.kind != "unknown" or self._missing.endswith((".yaml", ".yml")):
+            return found
+        return found._replace(detail=f"`{self._missing}` is a config of torchtune's own, not one of the repository")
 
     @property
     def missing(self) -> str:
@@ -71,8 +79,6 @@ def _files(document: Document, context: Context) -> Composed:
     if not isinstance(name, str):
         return Composed()
     names = (name,) if name.endswith((".yaml", ".yml")) else (f"{name}.yaml", name)
-    paths = (
-        f"{above}{folder}{tail}" for one in names for tail in tails(one) for folder in _FOLDERS for above in ABOVE
-    )
+    paths = (f"{above}{folder}{tail}" for one in names for tail in tails(one) for folder in _FOLDERS for above in ABOVE)
     named = first_file(paths, document.path, context)
     return Composed(named) if named is not None else Composed(missing=name)

@@ -25,6 +25,12 @@ from memlint.formats.torchtune.training import (
 from memlint.run import UNKNOWN
 
 _REFUSES = "torchtune refuses to start"
+_OF_ONE_DEVICE = frozenset(
+    {
+        *("full_finetune_single_device", "lora_finetune_single_device", "lora_dpo_single_device"),
+        *("ppo_full_finetune_single_device", "knowledge_distillation_single_device", "qat_single_device"),
+    }
+)
 _SINCE_OFFLOAD = (0, 4)
 
 
@@ -32,8 +38,8 @@ def torchtune_issues(fields: Fields, config: TuneConfig) -> tuple[Issue, ...]:
     """Where the file of a command is missing, keys may have values that nobody sees, so that nothing is said."""
     if config.missing or config.recipe.stage in ("ppo", "grpo"):
         return ()
-    every = (*_arguments(config), *_dtype(config), *_in_backward(config), *_offload(config), *_modes(config), *_packing(config))
-    return (*every, *_tensor(fields, config))
+    every = (*_launch(config), *_arguments(config), *_dtype(config), *_in_backward(config))
+    return (*every, *_offload(config), *_modes(config), *_packing(config), *_tensor(fields, config))
 
 
 def _issue(
@@ -45,6 +51,15 @@ def _issue(
     key = next((key for key in keys if value_at(own.value, path_of(key)) is not None), "")
     if key:
         yield own.issue(code, message, *path_of(key), severity=severity)
+
+
+def _launch(config: TuneConfig) -> Iterator[Issue]:
+    """torchtune/_cli/run.py, _run_cmd (0.1.1 to main): a recipe for one device takes none of torchrun's options."""
+    start = config.own.document.start
+    alone = config.recipe.name in _OF_ONE_DEVICE
+    if start is not None and alone and start.launcher == "tune" and start.machine.gpus > 1:
+        message = f"`{config.recipe.name}` is a recipe for one device; `tune run` refuses to start it on several"
+        yield config.own.issue("conflict", message, "config", on_key=True)
 
 
 def _arguments(config: TuneConfig) -> Iterator[Issue]:

@@ -14,9 +14,7 @@ from memlint.formats.fields import Section, value_at
 from memlint.formats.torchtune.recognise import COMPONENT
 from memlint.source.document import Document
 
-_COMMAND = re.compile(
-    r"^#[^\n]*?\btune\s+run\s+((?:-[^\n]*?\s+)?)([A-Za-z_][\w./]*)\s+--config\s", re.MULTILINE
-)
+_COMMAND = re.compile(r"^#[^\n]*?\btune\s+run\s+((?:-[^\n]*?\s+)?)([A-Za-z_][\w./]*)\s+--config\s", re.MULTILINE)
 _GPUS = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,3})\b")
 _NODES = re.compile(r"--nnodes[= ](\d{1,3})\b")
 _WORD = re.compile(r"[^a-z0-9]+")

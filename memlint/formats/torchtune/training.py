@@ -22,6 +22,7 @@ DTYPES = {"bf16": "bfloat16", "fp32": "float32", "fp16": "float16"}
 # torchtune's names of linear layers -> those of the catalog's models (models/convert_weights.py, _FROM_HF).
 _PARTS = {"output_proj": "o_proj"}
 _MLP, _HEAD = ("gate_proj", "up_proj", "down_proj"), "lm_head"
+_ATTENTION = "torchtune 0.6.1 modules/attention_utils.py"
 _PARTS_OF_LOSS = 8  # `num_output_chunks` of both losses
 _IN_UTILS = (0, 3)  # releases before did not free the logits in parts
 
@@ -143,12 +144,13 @@ def read_length(fields: Fields, config: TuneConfig) -> None:
         fields.put("sequence.neat_packing", True, config.origin(PACKED))
         fields.put("sequence.length_is_bound", False, config.origin(PACKED))
     name = "flex_attention" if packed else "sdpa"
-    fields.infer("attention.implementation", name, "torchtune 0.6.1 modules/attention_utils.py, _sdpa_or_flex_attention")
+    fields.infer("attention.implementation", name, f"{_ATTENTION}, _sdpa_or_flex_attention")
 
 
 def packs(config: TuneConfig) -> Any:
-    """`packed` of the data set; of several, that of the first counts here."""
-    dataset = next((one.value.get("dataset") for one in (config.own, config.named) if one and one.value.get("dataset")), None)
+    """`packed` of the data set; of several, whether one of them says so."""
+    files = (one.value for one in (config.own, config.named) if one is not None)
+    dataset = next((found for one in files if (found := one.get("dataset"))), None)
     if isinstance(dataset, list):
         return any(as_bool(value_at(one, ("packed",))) for one in dataset)
     value = config.get(PACKED)
@@ -217,7 +219,7 @@ def compiles(config: TuneConfig, part: str) -> bool:
 def read_compile(fields: Fields, config: TuneConfig) -> None:
     value = config.get("compile")
     if value is UNKNOWN:
-        fields.unknown("stack.compile", f"`compile` is a placeholder")
+        fields.unknown("stack.compile", "`compile` is a placeholder")
     else:
         fields.put("stack.compile", compiles(config, "model"), config.origin("compile"))
 
@@ -242,11 +244,11 @@ _FUSED = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 def read_optimizer(fields: Fields, config: TuneConfig) -> None:
-    """A class by its path; `fused` and `foreach` are among its arguments. In the backward each parameter has its own."""
+    """A class by its path, with its arguments beside it. In the backward each parameter has an optimizer of its own."""
     component = config.component("optimizer")
     values, origin = config.values("optimizer"), config.origin(OPTIMIZER)
     name = _OPTIMIZERS.get(component, "")
-    if component.startswith("torchao.") or component.startswith("torchtune.modules.low_precision"):
+    if component.startswith("torchao."):
         name = _OF_TORCHAO.get(component.rpartition(".")[2], "")
     if not name:
         fields.unknown("optimizer.name", _why_no_optimizer(config, component))
@@ -259,7 +261,8 @@ def read_optimizer(fields: Fields, config: TuneConfig) -> None:
     fields.put("optimizer.weight_decay", as_number(values.get("weight_decay")) or 0.0, origin)
     if (rate := as_number(values.get("lr"))) is not None:
         fields.put("optimizer.learning_rate", float(rate), origin)
-    fields.put("optimizer.layerwise", config.flag(IN_BACKWARD) and not trains_adapter(config), config.origin(IN_BACKWARD))
+    in_backward = config.flag(IN_BACKWARD) and not trains_adapter(config)
+    fields.put("optimizer.layerwise", in_backward, config.origin(IN_BACKWARD))
 
 
 def _why_no_optimizer(config: TuneConfig, component: str) -> str:

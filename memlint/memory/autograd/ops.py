@@ -205,7 +205,7 @@ def linear(
         saved.append(weight_copy)
     found = tape.new(extent, operand.width)
     gradients = (ParameterGradient(weight.extent, operand.width, weight.width),) if weight.trainable else ()
-    dequantized = ((weight.extent, operand.width),) if weight.quantized else ()
+    dequantized: tuple[tuple[str, int], ...] = ((weight.extent, operand.width),) if weight.quantized else ()
     if dequantized and unpacks_with:
         dequantized += ((weight.extent, unpacks_with),)
     if dequantized:
