@@ -1,5 +1,5 @@
-"""A step of torchtune's modules, beside the simulated ones in benchmarks/data: layers that expand keys and values, losses
-that score the logits in parts, 4-bit weights that torch's operators dequantise."""
+"""A step of torchtune's modules, beside the simulated ones in benchmarks/data: layers that expand keys and values,
+losses that score the logits in parts, 4-bit weights that torch's operators dequantise."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_compiled_loss_keeps_the_logits_in_their_own_dtype() -> None:
     run = run_of(case(loss="linear", method="lora_mlp", B=8))
     logits = 8 * 512 * 32000
     saved = backward(run) - backward(replace(run, {"loss.compiled": True}))
-    assert saved == pytest.approx(2 * logits, rel=0.3)
+    assert 2 * logits <= saved <= 3 * logits  # of all parts, and of the one that is scored what is fp32 for a moment
 
 
 def test_more_parts_hold_less_at_once() -> None:

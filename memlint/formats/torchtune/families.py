@@ -98,6 +98,8 @@ _OTHERS = {
     "reward": "a reward model",
     "classifier": "a reward model",
 }
+# Builders whose attention is written out, scores and all (torchtune/models/gemma2/_attention.py).
+_WRITES_SCORES = ("gemma2",)
 _ADAPTED = re.compile(r"^q?lora_")
 _OF_TORCHTUNE = re.compile(r"^torchtune\.models\.(?:\w+\.)*(\w+)$")
 # Folders of builders that copy one layer, with its table of positions, until 0.5: those of Llama 3.1 and 3.2 and of
@@ -212,3 +214,8 @@ def arguments_of(component: str) -> frozenset[str] | None:
         return None
     ties = frozenset(("tie_word_embeddings",)) if name.startswith("llama3_2") else frozenset()
     return (_OF_ADAPTERS if is_adapted(component) else frozenset()) | ties
+
+
+def writes_scores(component: str) -> bool:
+    """Whether the builder's layers compute attention's scores one by one."""
+    return builder_of(component).startswith(_WRITES_SCORES)

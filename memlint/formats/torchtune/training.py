@@ -293,6 +293,8 @@ def read_unmodelled(fields: Fields, config: TuneConfig) -> None:
         what = "matrices or sequences that GPUs share"
     if config.flag("enable_fp8_training"):
         what = "training in fp8"
+    if families.writes_scores(config.component("model")):
+        what = what or "attention whose scores torchtune keeps"
     if config.release < _IN_UTILS:
         what = what or "torchtune before 0.3, which copies the logits"
     loss = config.component("loss")
