@@ -77,10 +77,9 @@ COVERED = {
         "formats.nemo_rl.training",
     ),
     "tests/formats/torchtune/test_torchtune_runs.py": (
-        *("formats.torchtune.config", "formats.torchtune.edits", "formats.torchtune.families"),
-        *("formats.torchtune.format", "formats.torchtune.issues", "formats.torchtune.keys"),
-        *("formats.torchtune.parallel", "formats.torchtune.recipes", "formats.torchtune.recognise"),
-        "formats.torchtune.training",
+        *("formats.torchtune.config", "formats.torchtune.families", "formats.torchtune.format"),
+        *("formats.torchtune.issues", "formats.torchtune.keys", "formats.torchtune.parallel"),
+        *("formats.torchtune.recipes", "formats.torchtune.training"),
     ),
     "tests/memory/test_torchtune_step.py": ("memory.loss_in_parts",),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
