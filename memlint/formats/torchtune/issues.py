@@ -69,10 +69,13 @@ def _arguments(config: TuneConfig) -> Iterator[Issue]:
     section = config.own.value.get("model")
     if taken is None or not isinstance(section, dict):
         return
-    for key in section:
-        if key != COMPONENT and key not in taken:
-            message = f"`{component.rpartition('.')[2]}` takes no argument `{key}`; torchtune stops with a TypeError"
-            yield config.own.issue("conflict", message, "model", key, on_key=True)
+    unknown = [key for key in section if key != COMPONENT and key not in taken]
+    name = component.rpartition(".")[2]
+    if not unknown or name in config.context.repository.own_functions("torchtune/models"):
+        return  # a fork's builder may take more
+    for key in unknown:
+        message = f"`{name}` takes no argument `{key}`; torchtune stops with a TypeError"
+        yield config.own.issue("conflict", message, "model", key, on_key=True)
 
 
 def _dtype(config: TuneConfig) -> Iterator[Issue]:
@@ -112,10 +115,11 @@ def _modes(config: TuneConfig) -> Iterator[Issue]:
 
 
 def _packing(config: TuneConfig) -> Iterator[Issue]:
-    """torchtune/datasets/_sft.py and its siblings (0.2 to main)."""
-    if packs(config) is True and config.get(LENGTH) is None and config.release >= (0, 2):
+    """torchtune/datasets/_alpaca.py and its siblings (0.2 to main)."""
+    own = config.component("dataset").startswith("torchtune.datasets.")
+    if own and packs(config) is True and config.get(LENGTH) is None and config.release >= (0, 2):
         message = f"packed sequences need `{LENGTH}`; {_REFUSES}"
-        yield from _issue(config, (PACKED, "dataset"), message)
+        yield from _issue(config, (PACKED, LENGTH), message)
 
 
 def _tensor(fields: Fields, config: TuneConfig) -> Iterator[Issue]:

@@ -182,6 +182,7 @@ _ROWS: tuple[Any, ...] = (
         least=1,
         read_with=LENGTH,
     ),
+    Key(*("dataset._component_", "text"), about="The data set, which may pack its samples.", read_with=LENGTH),
     Key(
         *(PACKED, "flag", "sequence.packing", False),
         about="Join samples to sequences of `tokenizer.max_seq_len` tokens, with flex attention between those of one "

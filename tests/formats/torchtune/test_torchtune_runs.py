@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
 from memlint.formats import recognise
+from memlint.formats.base import RepositoryFacts
 from memlint.formats.torchtune import families
 from memlint.formats.torchtune import format as torchtune
 from memlint.memory.estimate import estimate
@@ -380,6 +381,17 @@ def test_what_recipes_refuse(value: Any, words: str) -> None:
 )
 def test_nothing_is_said_of_what_runs(value: Any, fields: dict[str, Any]) -> None:
     assert codes(parsed(value, gpus=8, **fields)) == []
+
+
+def test_a_builder_of_a_fork_may_take_more() -> None:
+    facts = RepositoryFacts().but(own_functions=lambda below: frozenset({"llama3_1_8b"}))
+    assert codes(parsed(changed(("model.width", 8)), gpus=8, repository=facts)) == []
+    assert codes(parsed(changed(("model.width", 8)), gpus=8)) == ["conflict"]
+
+
+def test_data_sets_of_ones_own_pack_as_they_like() -> None:
+    own = changed(("dataset", component("mine.data", packed=True)), ("tokenizer.max_seq_len", None))
+    assert codes(parsed(own, gpus=8)) == []
 
 
 # -- commands --------------------------------------------------------------------------------------
