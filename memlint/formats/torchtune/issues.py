@@ -31,7 +31,7 @@ _OF_ONE_DEVICE = frozenset(
         *("ppo_full_finetune_single_device", "knowledge_distillation_single_device", "qat_single_device"),
     }
 )
-_SINCE_OFFLOAD = (0, 4)
+_SINCE_OFFLOAD, _SINCE_CLIPPING = (0, 4), (0, 4)
 
 
 def torchtune_issues(fields: Fields, config: TuneConfig) -> tuple[Issue, ...]:
@@ -86,21 +86,21 @@ def _dtype(config: TuneConfig) -> Iterator[Issue]:
 
 def _in_backward(config: TuneConfig) -> Iterator[Issue]:
     """recipes/full_finetune_single_device.py and, since 0.4, recipes/full_finetune_distributed.py, __init__. Recipes of
-    adapters do not read the key."""
-    if not config.flag(IN_BACKWARD) or trains_adapter(config):
+    adapters and of distillation do not read the key."""
+    if not config.flag(IN_BACKWARD) or trains_adapter(config) or config.recipe.stage == "kd":
         return
     steps, norm = as_int(config.get("gradient_accumulation_steps")), as_number(config.get("clip_grad_norm"))
     if steps is not None and steps > 1:
         message = f"`{IN_BACKWARD}` updates in each backward and accumulates nothing; {_REFUSES}"
         yield from _issue(config, ("gradient_accumulation_steps", IN_BACKWARD), message)
-    if norm is not None:
+    if norm is not None and config.release >= _SINCE_CLIPPING:
         message = f"`{IN_BACKWARD}` frees each gradient before a norm of all is known; {_REFUSES}"
         yield from _issue(config, ("clip_grad_norm", IN_BACKWARD), message)
 
 
 def _offload(config: TuneConfig) -> Iterator[Issue]:
-    """recipes/full_finetune_single_device.py:168 and its siblings, since 0.4."""
-    if config.release < _SINCE_OFFLOAD or config.get(RECOMPUTES) is UNKNOWN:
+    """recipes/full_finetune_single_device.py:168 and its siblings, since 0.4; not in recipes of distillation."""
+    if config.release < _SINCE_OFFLOAD or config.recipe.stage == "kd" or config.get(RECOMPUTES) is UNKNOWN:
         return
     if config.flag(OFFLOADS) and not config.flag(RECOMPUTES):
         message = f"`{OFFLOADS}` needs `{RECOMPUTES}`; {_REFUSES}"

@@ -376,6 +376,13 @@ def test_what_recipes_refuse(value: Any, words: str) -> None:
             {"versions": {"torchtune": (0, 3)}},
         ),
         ({**FULL, "unheard_of": 1}, {}),
+        (
+            {
+                **changed(("enable_activation_checkpointing", False), ("enable_activation_offloading", True)),
+                "teacher_model": component("torchtune.models.llama3_1.llama3_1_8b"),
+            },
+            {},
+        ),
         ({**FULL, "model": component("mine.models.big", width=3)}, {}),
     ],
 )
