@@ -69,7 +69,7 @@ LAUNCH_OPTIONS = "launch.options"  # likewise: options of that command that the 
 class Quantization(NamedTuple):
     """Quantisation of the frozen base weights.
 
-    `method`: none, bnb, gptq, awq, hqq, eetq, fp8, mxfp4, aqlm, quanto. `bits` per weight as
+    `method`: none, bnb, torchao, gptq, awq, hqq, eetq, fp8, mxfp4, aqlm, quanto. `bits` per weight as
     computed on the GPU. `prequantized`: stored that way in the checkpoint (else quantised on load).
     """
 
@@ -325,6 +325,12 @@ class Loss(NamedTuple):
     label_smoothing: float = 0.0
     liger_kernels: bool = False  # other Liger kernels (norms, SwiGLU, rope) are patched in
     in_chunks: bool = False  # a plain loss over whole logits, computed in chunks
+    # A plain loss whose logits are made, and scored, in so many parts of the tokens; 0: at once. Of each part the
+    # log-softmax is kept until the backward. `logits_first`: all parts are made before the first is scored.
+    parts: int = 0
+    logits_first: bool = False
+    # What is scored is compiled: the logits are kept in their own dtype, and no copy of them in fp32 is made.
+    compiled: bool = False
     preference: str = ""  # sigmoid, ipo, orpo, simpo, ...
     fallback_reason: str = ""  # why a fused loss in the config has no effect
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed

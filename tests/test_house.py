@@ -142,6 +142,7 @@ ON_DEMAND = {
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
+    "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes
     "formats.swift.format": ("formats.swift.edits",),  # fixes
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do
@@ -149,7 +150,8 @@ ON_DEMAND = {
         *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
-    "memory.loss": ("memory.divergence", "memory.log_probabilities"),  # distillation; preference and reinforcement
+    # distillation; preference and reinforcement; few training loops
+    "memory.loss": ("memory.divergence", "memory.log_probabilities", "memory.loss_in_parts"),
     "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
     "memory.model_state": ("memory.sharding.hosted_experts",),
     "memory.unmodelled": ("memory.unsloth", "memory.vision.towers"),

@@ -76,6 +76,12 @@ COVERED = {
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
         "formats.nemo_rl.training",
     ),
+    "tests/formats/torchtune/test_torchtune_runs.py": (
+        *("formats.torchtune.config", "formats.torchtune.families", "formats.torchtune.format"),
+        *("formats.torchtune.issues", "formats.torchtune.keys", "formats.torchtune.parallel"),
+        *("formats.torchtune.recipes", "formats.torchtune.training"),
+    ),
+    "tests/memory/test_torchtune_step.py": ("memory.loss_in_parts",),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
         *("formats.openrlhf.format", "formats.openrlhf.issues", "formats.openrlhf.keys", "formats.openrlhf.model"),

@@ -1,5 +1,5 @@
-"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl, OpenRLHF and Qwen published, and users of TRL,
-beside memlint's interval for the same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl, OpenRLHF, torchtune and Qwen published, and users
+of TRL, beside memlint's interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -13,6 +13,8 @@ the longest sequence that fits on a card, with Unsloth and with FlashAttention a
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory,
 which is the card's without the CUDA context; `release` is the Unsloth that printed it.
+
+Rows with `allocated_gib` are of torchtune's README: PyTorch's peak of active memory.
 
 Rows of Axolotl have `steps`: it resets PyTorch's peaks after loading (utils/bench.py), so the figure is that of the
 steps, which may need less.
@@ -112,9 +114,11 @@ def place(gib: float, found: Estimate) -> str:
 
 
 def on_card(row: dict[str, Any], found: Estimate) -> float:
-    """The row's figure in GiB of the card: what PyTorch reserved, and memlint's figure of what is beside it."""
-    beside = (found.device_bytes or 0) - (found.reserved_bytes or 0)
-    gib: float = row["gib"] if "gib" in row else row["reserved_gib"] + beside / GIB
+    """The row's figure in GiB of the card: what PyTorch reserved or allocated, and memlint's figure of what is beside
+    it."""
+    within = found.allocated_bytes if "allocated_gib" in row else found.reserved_bytes
+    beside = (found.device_bytes or 0) - (within or 0)
+    gib: float = row["gib"] if "gib" in row else row.get("allocated_gib", row.get("reserved_gib")) + beside / GIB
     return gib + _more_to_load(found) / GIB if "steps" in row else gib
 
 

@@ -14,7 +14,7 @@ _CHECKPOINT_METHODS = ("none", "bnb", "gptq", "awq", "hqq", "eetq", "fp8", "mxfp
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "purpose": ("train", "inference", "export", "partial"),
     "model.weights_dtype": _DTYPES,
-    "model.quantization.method": _CHECKPOINT_METHODS,
+    "model.quantization.method": (*_CHECKPOINT_METHODS, "torchao"),
     "model.stored_method": _CHECKPOINT_METHODS,
     "method.kind": ("full", "freeze", "lora", "dora", "oft", "boft", "ia3", "prefix", "none"),
     "method.reference_model": ("none", "shared", "copy", "precomputed", "named"),

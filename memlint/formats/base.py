@@ -60,7 +60,7 @@ class MissingFile(NamedTuple):
 
 
 # Launchers whose own options fully determine the engine and the number of GPUs.
-PROCESS_LAUNCHERS = ("accelerate", "torchrun", "deepspeed")
+PROCESS_LAUNCHERS = ("accelerate", "torchrun", "deepspeed", "tune")
 
 
 class Launch(NamedTuple):

@@ -40,6 +40,10 @@ def head_profile(roles: Roles, kernels: KernelConfig, mode: LayerMode, loss: Los
         return fused_head(context, loss, normed)
     if loss.kind in FUSED_LOSSES:
         return fused_loss(context, loss, normed)
+    if loss.parts:
+        from memlint.memory.loss_in_parts import loss_in_parts  # few training loops do so
+
+        return loss_in_parts(context, loss, normed)
     return _loss_of_logits(context, loss, normed)
 
 

@@ -53,6 +53,9 @@ class LossShape(NamedTuple):
     in_logits_dtype: bool = False
     # The trainer, around the model's forward.
     outputs_to_fp32: bool = False  # accelerate converts the model's output
+    parts: int = 0  # as `run.Loss.parts`, and the two after it
+    logits_first: bool = False
+    compiled: bool = False
     keeps_logits: bool = False  # that output stays alive through backward
     label_smoothing: bool = False
     # Log-probabilities of tokens: preference and reinforcement learning.

@@ -121,6 +121,9 @@ def _rotary_tables(step: TrainingStep) -> int:
     if not rotating:
         return 0
     traits = families.of_layer(rotating[0].class_name).rotary
+    if traits.whole_tables:
+        copies = len(step.architecture.layer_type_ids) if traits.whole_tables == "layers" else 1
+        return copies * rounded(step.architecture.max_positions * rotating[0].attention.head_dim * FP32_BYTES)
     width = FP32_BYTES if traits.fp32_tables else step.width
     shapes = {kind.attention.sliding_window > 0: kind.attention for kind in reversed(rotating)}
     found = list(shapes.values()) if traits.separate_for_windows else [rotating[0].attention]

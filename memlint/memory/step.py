@@ -107,6 +107,7 @@ def _counts(run: Run, tokens: Tokens, embedding: Tensor) -> dict[str, int]:
     _count_logits(counts, run, tokens, vocabulary)
     rows = chunk_rows(run, labelled, hidden, vocabulary)
     counts["logits_chunk"] = rows * vocabulary
+    counts["hidden_chunk"] = rows * hidden
     counts["logits_tile"] = rows * TILE_COLUMNS
     counts["head_tile"] = TILE_COLUMNS * hidden
     counts["rows_tile"] = rows * hidden
@@ -226,9 +227,15 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         mixes_halves=_mixes_halves(run),
         keeps_stacks=packed_experts.outlive_their_gathering(run),
         float8="" if precision.fp8 == "none" else precision.fp8,
+        unpacks_with=_UNPACKS_WITH if run.model.quantization.method == "torchao" else 0,
         norms_in_place=liger != "out_of_place",
         caches_fused_parts=run.checkpointing.mode == "none" and _caches_fused_parts(run.model.architecture),
     )
+
+
+# torchao 0.9 dtypes/nf4tensor.py, get_original_weight: int64 indexes of both halves, their values in half precision,
+# and both scaled, until all are stacked.
+_UNPACKS_WITH = 8 + 2 + 2
 
 
 def caches_keys(architecture: Architecture) -> bool:
@@ -340,6 +347,8 @@ def chunk_rows(run: Run, tokens: int, hidden: int, vocabulary: int) -> int:
     Liger: tokens / ceil(vocabulary / hidden), rounded up to a power of two (liger_kernel 0.8.5
     ops/fused_linear_cross_entropy.py). Chunked losses have a setting for it. Cut cross entropy holds one block.
     """
+    if run.loss.parts and run.loss.kind == "plain":
+        return -(-tokens // run.loss.parts)
     if run.loss.chunk_tokens:
         return min(tokens, run.loss.chunk_tokens)
     if run.loss.kind == "cut":

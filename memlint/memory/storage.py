@@ -26,7 +26,7 @@ _FP8_BLOCK = (
 _BLOCK_ABSMAX = 256  # second level of `compress_statistics`, functional.py:940
 # Frameworks' quantisers replace nn.Linear modules and skip the head: `get_keys_to_not_convert`,
 # transformers 5.23 quantizers/base.py:259.
-_LINEAR_ONLY = ("bnb", "hqq", "eetq", "gptq", "awq", "aqlm", "quanto")
+_LINEAR_ONLY = ("bnb", "torchao", "hqq", "eetq", "gptq", "awq", "aqlm", "quanto")
 _STACKED_TOO = ("fp8", "mxfp4", "nvfp4")  # these checkpoints store 3-D experts quantised as well
 SIZED = (*_LINEAR_ONLY, *_STACKED_TOO)  # methods for which the size of weights is known
 
@@ -74,7 +74,7 @@ def quantized_on_load(weight: Weight, quantization: Quantization) -> bool:
 
 def dtype_name(quantization: Quantization) -> str:
     """The stored dtype of a quantised tensor: nf4, fp4, int8, gptq4, awq4, fp8, ..."""
-    if quantization.method == "bnb":
+    if quantization.method in ("bnb", "torchao"):
         return quantization.kind or ("nf4" if quantization.bits <= 4 else "int8")
     if quantization.method in _STACKED_TOO:
         return quantization.method
@@ -86,6 +86,8 @@ def quantized_bytes(shape: tuple[int, ...], quantization: Quantization) -> int:
     count = numel(shape)
     if quantization.method == "bnb":
         return _bnb_bytes(shape, count, quantization)
+    if quantization.method == "torchao":
+        return _nf4_bytes(count)
     return _grouped_bytes(shape, count, quantization)
 
 
@@ -99,6 +101,14 @@ def _bnb_bytes(shape: tuple[int, ...], count: int, quantization: Quantization) -
         return packed + rounded(4 * blocks)
     # absmax as uint8, its own absmax in fp32 per 256, the fp32 offset (functional.py:938-951).
     return packed + rounded(blocks) + rounded(4 * -(-blocks // _BLOCK_ABSMAX)) + ALIGNMENT
+
+
+def _nf4_bytes(count: int) -> int:
+    """NF4Tensor: two numbers a byte, an int8 scale of each 64, a bf16 factor of each 256 of these, the 16 values and
+    the scales' mean (torchao 0.9 dtypes/nf4tensor.py, from_tensor)."""
+    scales = -(-count // _BLOCK_4BIT)
+    factors = -(-scales // _BLOCK_ABSMAX)
+    return rounded((count + 1) // 2) + rounded(scales) + rounded(2 * factors) + 2 * ALIGNMENT
 
 
 def _grouped_bytes(shape: tuple[int, ...], count: int, quantization: Quantization) -> int:

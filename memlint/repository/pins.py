@@ -28,6 +28,7 @@ KERNELS = "flash-linear-attention"  # matters whatever its version
 FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed", "llamafactory", "axolotl", "verl") + (
     "openrlhf",
     "swift",
+    "torchtune",
     KERNELS,
 )
 # The package called swift is OpenStack's; conda's pytorch is torch.

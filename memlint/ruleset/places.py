@@ -46,7 +46,10 @@ def _holder(document: Document, pointer: Path) -> Document:
     launch_file = document.start.machine.launch_file
     if isinstance(launch_file, Document) and _is_key_of(launch_file, pointer) and not _is_key_of(document, pointer):
         return _holder(launch_file, pointer)
-    file = document.start.values.file_of(str(pointer[0]) if pointer else "")
+    name = str(pointer[0]) if pointer else ""
+    if _is_key_of(document, pointer) and name not in document.start.values.files:
+        return document  # the command's own
+    file = document.start.values.file_of(name)
     return document if file is None else file
 
 

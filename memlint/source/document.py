@@ -193,6 +193,7 @@ class AcceptedArguments(NamedTuple):
     defined: frozenset[str] = frozenset()
     is_own: bool = False  # it accepts only its own arguments
     has_none: bool = False  # it reads no arguments: its code says everything
+    by_override: bool = False  # every key is given as `key=value`, one without sections too
     overridden: frozenset[str] = frozenset()  # keys that Hydra's `key=value` sets in the program's own configuration
     makes_adapter: bool = False  # it configures its adapter with arguments of its own, not with TRL's ModelConfig
     switches: frozenset[str] = frozenset()  # flags that take no value

@@ -146,8 +146,8 @@ def _removed(document: Document, edit: Edit, here: Place) -> Patch:
 
 
 def _added(document: Document, start: Start, edit: Edit) -> Patch:
-    if len(edit.pointer) != 1 or not isinstance(edit.pointer[0], str):
-        return _added_override(document, edit)
+    if len(edit.pointer) != 1 or not isinstance(edit.pointer[0], str) or start.accepted.by_override:
+        return _added_override(document, start, edit)
     name = start.accepted.names.get(edit.pointer[0], edit.pointer[0])
     if start.accepted.is_own and name not in start.accepted.defined:
         raise CannotEdit(f"`{start.program.entry}` has no flag for `{name}`")
@@ -165,10 +165,14 @@ def _added(document: Document, start: Start, edit: Edit) -> Patch:
     return Patch(edit.path, end, end, _between(document, neighbour) + words)
 
 
-def _added_override(document: Document, edit: Edit) -> Patch:
-    """`a.b.c=value` behind the last override of the command, as Hydra takes it."""
-    places = [place for path, place in document.places.items() if len(path) > 1 and place.key is not None]
+def _added_override(document: Document, start: Start, edit: Edit) -> Patch:
+    """`a.b.c=value` behind the last override of the command, as Hydra takes it; of a command that has none, behind its
+    options, if every key is an override."""
+    whole = start.accepted.by_override
+    places = [place for path, place in document.places.items() if (whole or len(path) > 1) and place.key is not None]
+    places = [one for one in places if not _is_default(document, one)]
     own = [one for one in places if one.key and not document.text.startswith("--", one.key.start)]
+    own = own or (places if whole else [])
     if not own or not all(isinstance(step, str) for step in edit.pointer) or isinstance(edit.value, (dict, list)):
         raise CannotEdit("a part of a value cannot be added")
     last = max(own, key=lambda one: one.value.end)

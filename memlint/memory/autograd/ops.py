@@ -185,8 +185,11 @@ def autocast_matmul(tape: Tape, a: Value, b: Value, extent: str, autocast_width:
     return found
 
 
-def linear(tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width: int = 0) -> Value:
-    """`x @ weight.T`. `autocast_width`: bytes of an element in autocast's dtype, 0 without autocast.
+def linear(
+    tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width: int = 0, unpacks_with: int = 0
+) -> Value:
+    """`x @ weight.T`. `autocast_width`: bytes of an element in autocast's dtype, 0 without autocast. `unpacks_with`: as
+    in `KernelConfig`.
 
     The input is saved only for the weight's gradient, the weight (or its cast) for the input's. Where the tape
     `keeps_linear_inputs`, the input of a frozen weight is saved too.
@@ -202,7 +205,9 @@ def linear(tape: Tape, x: Value, weight: Parameter, extent: str, autocast_width:
         saved.append(weight_copy)
     found = tape.new(extent, operand.width)
     gradients = (ParameterGradient(weight.extent, operand.width, weight.width),) if weight.trainable else ()
-    dequantized = ((weight.extent, operand.width),) if weight.quantized else ()
+    dequantized: tuple[tuple[str, int], ...] = ((weight.extent, operand.width),) if weight.quantized else ()
+    if dequantized and unpacks_with:
+        dequantized += ((weight.extent, unpacks_with),)
     if dequantized:
         tape.spike(*dequantized)
     tape.node((found,), (operand,), saved, dequantized, weights=gradients)

@@ -22,6 +22,7 @@ import memlint.memory.families.image_text as image_text
 import memlint.memory.families.llama as llama
 import memlint.memory.families.mistral as mistral
 import memlint.memory.families.olmo as olmo
+import memlint.memory.families.own_modules as own_modules
 import memlint.memory.families.qwen as qwen
 from memlint.memory.families.traits import Family, Releases, Version
 
@@ -39,6 +40,7 @@ ROWS: tuple[Family, ...] = (
     *gpt.ROWS,
     *image_text.ROWS,
     *encoders.ROWS,
+    *own_modules.ROWS,
 )
 DEFAULT = Family()  # Llama's code, for families without a row
 

@@ -96,6 +96,8 @@ class AttentionTraits(NamedTuple):
     bias_of_encoder: bool = False
     # Without FlashAttention each image (or window) of a packed sequence attends on its own; outputs are concatenated.
     image_by_image: bool = False
+    # Keys and values are copied to all heads before any kernel reads them, which then saves the copies.
+    expands_kv_heads: bool = False
 
 
 class RotaryTraits(NamedTuple):
@@ -123,6 +125,9 @@ class RotaryTraits(NamedTuple):
     by_axis: bool = False
     # Layers with a sliding window have their own cosine and sine, with another frequency.
     separate_for_windows: bool = False
+    # Cosine and sine of every position that the model may have are a buffer in fp32, one of the "model", or one of each
+    # of its "layers"; "": those of the sequence alone.
+    whole_tables: str = ""
 
 
 class NormTraits(NamedTuple):

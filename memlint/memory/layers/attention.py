@@ -223,7 +223,8 @@ def _flash(context: LayerContext, shape: TokenMixer, query: Value, key: Value, v
     tape, kernels = context.tape, context.kernels
     width = kernels.autocast_width or query.width  # autocast and flash_attn's wrapper cast fp32 inputs
     cast = [ops.cast(tape, x, width) for x in (query, key, value)]
-    if kernels.expands_kv_heads and shape.kv_heads != shape.heads:
+    expands = kernels.expands_kv_heads or context.family.attention.expands_kv_heads
+    if expands and shape.kv_heads != shape.heads:
         unexpanded, cast[1:] = cast[1:], [ops.copy(tape, x, extent) for x, extent in zip(cast[1:], ("query", "mixed"))]
         tape.drop(*unexpanded)
     pads = shape.value_head_dim not in (0, shape.head_dim) and kernels.attention.startswith("flash_attention")

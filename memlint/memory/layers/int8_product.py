@@ -17,7 +17,9 @@ def base_product(context: LayerContext, weight: Parameter, x: Value, extent: str
         from memlint.memory.layers.float8_product import float8_product  # few runs compute in fp8
 
         return float8_product(context.tape, weight, x, extent, context.kernels.autocast_width, context.kernels.float8)
-    return ops.linear(context.tape, x, weight, extent, context.kernels.autocast_width)
+    return ops.linear(
+        context.tape, x, weight, extent, context.kernels.autocast_width, unpacks_with=context.kernels.unpacks_with
+    )
 
 
 def _int8_product(context: LayerContext, weight: Parameter, x: Value, extent: str) -> Value:

@@ -46,6 +46,7 @@ class KernelConfig(NamedTuple):
     keeps_linear_inputs: bool = False  # autograd keeps the input of a frozen linear layer too (ZeRO-3's own function)
     mask_width: int = 0  # bytes of an element of eager attention's mask; 0 = that of the residual stream
     caches_fused_parts: bool = False  # keys and values of a fused projection are copied into a cache
+    unpacks_with: int = 0  # bytes an element that torch operators allocate to dequantise a 4-bit weight; 0: a kernel
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
 
     def tape(self, grad: bool = True) -> Tape:

@@ -71,6 +71,8 @@ def kernels_in_use(layer: DecoderLayer, roles: Roles, kernels: KernelConfig) -> 
         kernels = kernels._replace(experts=_DEFAULTS.experts)
     if not any(weight.quantized for _, weight in roles.experts):
         kernels = kernels._replace(dequantized_width=_DEFAULTS.dequantized_width)
+    if kernels.unpacks_with and not any(linear.weight.quantized for _, linear in roles.linears):
+        kernels = kernels._replace(unpacks_with=_DEFAULTS.unpacks_with)
     if kernels.fused_adapters and not any(linear.down for _, linear in roles.linears):
         kernels = kernels._replace(fused_adapters=_DEFAULTS.fused_adapters)
     if kernels.keeps_linear_inputs and not _has_frozen_linear(roles):

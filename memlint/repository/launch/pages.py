@@ -31,9 +31,12 @@ _WITH_STEPS = (
     r"|\.github/workflows/[^/]+|[^/]*sweep[^/]*\.ya?ml|[^/]+\.ipynb)$"
 )
 CONFIGS = (".yaml", ".yml", ".json")
-HINTS = r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
+HINTS = (
+    r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
+    r"|tune run"
+)
 _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--config[ =]"
-_LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ")
+_LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ", "tune run")
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in

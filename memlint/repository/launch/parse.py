@@ -49,6 +49,7 @@ _READ = {
     "accelerate": frozenset(("num_processes", "num_machines", "config_file")),
     "torchrun": frozenset(("nproc_per_node", "nnodes")),
     "deepspeed": frozenset(("num_gpus", "num_nodes", "include", "i")),
+    "tune": frozenset(("nproc_per_node", "nnodes")),
 }
 _OF_MODULES = {"axolotl.cli.train": "axolotl"}  # module started with `python -m` -> launcher
 Read = Callable[[str], "str | None"]
@@ -250,7 +251,8 @@ def _described(
 def _is_clear(launched: LaunchCommand, launcher: str) -> bool:
     """Whether the program is known, and the launch depends on no options but the number of GPUs and the launch file."""
     program = launched.program.known if launched.program is not None else None
-    is_program = program is not None and (launched.is_module or program.endswith(".py"))
+    named = launched.is_module or launcher == "tune"  # a recipe by its name
+    is_program = program is not None and (named or program.endswith(".py"))
     return is_program and all(one.name in _WITHOUT_EFFECT | _READ[launcher] for one in launched.options)
 
 

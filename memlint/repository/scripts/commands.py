@@ -29,6 +29,8 @@ _SWITCHES: Mapping[str, frozenset[str]] = {
         ("no_python", "no_local_rank", "no_ssh_check", "force_multi", "save_pid", "module", "enable_each_rank_log_none")
         + ("elastic_training", "bind_cores_to_rank", "no_ssh")
     ),
+    # torchtune 0.6.1 _cli/run.py: torchrun's own, before the recipe.
+    "tune": frozenset(("standalone", "no_python", "run_path", "use_env", "dry_run", "m", "module")),
     "python": frozenset(("u", "O", "OO", "B", "s", "S", "E", "I", "i", "v", "q", "b", "d", "x")),
 }
 MODULES = {
@@ -47,7 +49,7 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "axolotl": frozenset(("train",)),
 }
 # The first words of launches, besides Python.
-LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed"))
+LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed", "tune"))
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
 _WHICH = re.compile(r"\$\(which ([\w-]+)\)")
 _VALUE = re.compile(r"-\.?\d")  # a negative number is no option
@@ -92,6 +94,8 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
         return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])
     if name in ("torchrun", "deepspeed"):
         return _launched(name, rest)
+    if name == "tune":
+        return _launched("tune", rest[1:]) if second == "run" else None
     if name in ("deepspeed.sh", "python.exe"):
         return None
     return _python(rest) if _PYTHON.fullmatch(name) or "PYTHON" in name else None

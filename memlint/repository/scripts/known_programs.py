@@ -34,7 +34,7 @@ _TRL_WORDS = {"reward": "rm"}
 # Scripts of trl's examples/scripts (0.12.2 to 1.16.0), as a repository that lacks them starts them.
 _TRL_SCRIPTS = {"dpo_online": "online_dpo", "xpo": "xpo", "nash_md": "nash_md", "gkd": "gkd"}
 # Formats whose own program always runs, even as a copy in the repository, so that its behaviour is known.
-WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron")
+WHOLE_PROGRAMS = ("verl", "easyr1", "nemo_rl", "openrlhf", "axolotl", "megatron", "torchtune")
 _VERL_PROGRAM = re.compile(r"(?:^|[./])(?:main_ppo|(?:fsdp_)?sft_trainer)(?:\.py)?$")
 _HYDRA_NAMES = ("config_name", "cn")
 _VERL_SECTIONS = frozenset(("actor_rollout_ref", "data", "trainer", "algorithm", "critic"))
@@ -59,6 +59,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "easyr1"
     if is_nemo_rl(command):
         return "nemo_rl"
+    if command.launcher == "tune":
+        return "torchtune" if is_torchtune(command) else ""
     if is_openrlhf(command):
         return "openrlhf"
     if is_megatron(command):
@@ -140,7 +142,20 @@ def is_easyr1(command: LaunchCommand) -> bool:
 
 def takes_overrides(command: LaunchCommand) -> bool:
     """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags."""
-    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command)
+    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command) or command.launcher == "tune"
+
+
+# torchtune's own recipes (0.1.1 to 0.6.1 and main, _recipe_registry.py), and copies of them.
+_TUNE_RECIPE = re.compile(r"(?:^|/|_)(?:full|lora|qat|ppo|knowledge_distillation|dpo|grpo|finetune)_\w+?(?:\.py)?$")
+_TUNE_WITHOUT_TRAINING = re.compile(r"(?:^|/)(?:generate|eleuther_eval|quantize|eval)\w*(?:\.py)?$")
+
+
+def is_torchtune(command: LaunchCommand) -> bool:
+    """Whether `tune run` starts a recipe that trains as torchtune's own do, with a config."""
+    text = command.program.text if command.program is not None else ""
+    if _TUNE_WITHOUT_TRAINING.search(text) or not _TUNE_RECIPE.search(text):
+        return False
+    return any(one.name == "config" for one in options(command.arguments)[0])
 
 
 _NEMO_RL_PROGRAM = re.compile(r"(?:^|/)run_(?:vlm_)?(?:grpo|ppo|dpo|sft|rm|distillation)\w*\.py$")

@@ -49,10 +49,10 @@ MOST_LETTERS = 262_144
 # A quick test: a script without any of these has no command that trains.
 HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
-    r"|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
+    r"|\btune\s+run|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
 STARTS = re.compile(
-    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON"
+    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\btune\s+run|\buv\s+run|PYTHON"
     r"|\.(?:sh|bash)[\"']?[ \t]+(?:\\\r?\n[ \t]*)?[\"'$\w-]"  # another script, with arguments for it
 )
 

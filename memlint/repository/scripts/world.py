@@ -148,6 +148,13 @@ def _torchrun(command: LaunchCommand, variables: Mapping[str, Text]) -> World | 
     return World(each * _nodes(command), each, _at(option))
 
 
+def _tune(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    """torchtune starts torchrun where one of its options is given, else one process (0.6.1 _cli/run.py, _run_cmd)."""
+    if not command.options:
+        return World(1, 1, command.program.at if command.program else None)
+    return _torchrun(command, variables)
+
+
 def _accelerate(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
     option = command.option("num_processes")
     total = _number(option)
@@ -239,6 +246,7 @@ def _llamafactory(command: LaunchCommand, variables: Mapping[str, Text]) -> Worl
 
 _LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | None]] = {
     "torchrun": _torchrun,
+    "tune": _tune,
     "accelerate": _accelerate,
     "deepspeed": _deepspeed,
     "swift": _swift,

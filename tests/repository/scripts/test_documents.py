@@ -1438,3 +1438,54 @@ def test_words_of_a_hydra_program(words: str, batches: list[int]) -> None:
     """A value that ends like a file names none to read; `--cfg` shows the configuration instead of training."""
     found = documents(f"python train.py {words}", files={"train.py": HYDRA_PROGRAM, "configs/train.yaml": HYDRA_CONFIG})
     assert [one.value["per_device_train_batch_size"] for one in found] == batches
+
+
+TUNE_MODEL = {"_component_": "torchtune.models.llama3_1.lora_llama3_1_8b", "lora_attn_modules": ["q_proj"]}
+TUNE_FILES = {"my.yaml": json.dumps({"model": TUNE_MODEL, "optimizer": {}, "loss": {}, "dataset": {}})}
+
+
+@pytest.mark.parametrize(
+    ("launch", "gpus"),
+    [
+        ("tune run lora_finetune_single_device", 1),
+        ("tune run --nproc_per_node 4 lora_finetune_distributed", 4),
+        ("tune run --nnodes 2 --nproc_per_node=8 full_finetune_distributed", 16),
+        ("tune run --nproc_per_node 2 recipes/my_full_finetune_distributed.py", 2),
+    ],
+)
+def test_tune_run_starts_torchrun_where_it_is_given_its_options(launch: str, gpus: int) -> None:
+    document = one(f"{launch} --config my.yaml batch_size=4 tokenizer.max_seq_len=512\n", files=TUNE_FILES)
+
+    assert document.start is not None
+    assert (document.start.format, document.start.launcher, document.start.machine.gpus) == ("torchtune", "tune", gpus)
+    assert document.value == {"config": "my.yaml", "batch_size": 4, "tokenizer": {"max_seq_len": 512}}
+
+
+@pytest.mark.parametrize("words", ["ls", "cp llama3/8B_lora .", "download x", "run generate --config g.yaml", "run"])
+def test_other_words_of_tune_train_nothing(words: str) -> None:
+    found = documents(f"tune {words}\n")
+
+    assert [document for document in found if document.start is not None and document.start.format] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("batch_size=4", "batch_size=4 gradient_accumulation_steps=2"),
+        ("batch_size=4 dtype=bf16", "batch_size=4 dtype=bf16 gradient_accumulation_steps=2"),
+        ("", "gradient_accumulation_steps=2"),
+    ],
+)
+def test_a_key_of_a_command_that_takes_overrides_alone_is_added_as_one(before: str, after: str) -> None:
+    start = "tune run --nproc_per_node 2 lora_finetune_distributed --config my.yaml"
+    document = one(f"{start} {before}".rstrip() + "\n", files=TUNE_FILES)
+    edit = Edit(document.path, ("gradient_accumulation_steps",), "set", 2)
+
+    assert apply(document.text, patches(document, (edit,))) == f"{start} {after}\n"
+
+
+def test_the_place_of_a_commands_own_key_is_the_command() -> None:
+    script = "tune run --nproc_per_node 2 lora_finetune_single_device --config my.yaml\n"
+    found = [item for item in analysed(script, TUNE_FILES).findings if item.rule == "CFG008"]
+
+    assert [(item.location.path, item.location.line) for item in found] == [("train.sh", 1)]
