@@ -15,6 +15,7 @@ from memlint.formats.fields import Fields, as_bool
 from memlint.formats.own_reader import TWO_FILE_RULES, who_reads
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.method import has_words_of_lora_config
 from memlint.formats.trainer.own_engine import is_loop
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
@@ -37,6 +38,8 @@ def reader_of(document: Document, context: Context) -> ConfigReader:
         return found
     foreign = foreign_keys(keys, context)
     if (OPEN_INSTRUCT - _COMMON) & keys or len(foreign) >= SEVERAL or _sections(document, foreign):
+        return ConfigReader("script")
+    if has_words_of_lora_config(keys) and "r" in foreign:
         return ConfigReader("script")
     return ConfigReader()
 
@@ -74,6 +77,8 @@ def unjudged(document: Document, context: Context) -> Issue | None:
         who = (
             f"`{sections[0]}` has keys below it, which no argument class takes, so a script of its own reads this file"
         )
+    elif has_words_of_lora_config(_keys(document)):
+        who = "`r` is a word of peft's LoraConfig and of no argument class, so a script of its own reads this file"
     else:
         who = "open-instruct's own parser reads this file"
     message = f"{who}: its keys are not judged, and the dtype of its weights is not presumed"
