@@ -166,10 +166,9 @@ def _is_loosely_bounded(run: Run) -> bool:
 
 
 def _of_one_token(run: Run) -> Run:
-    written = (
-        {"max_new_tokens": 1} if isinstance(run.sequence.max_new_tokens, int) and run.sequence.max_new_tokens else {}
-    )
-    return run._replace(sequence=run.sequence._replace(length=1, **written))
+    written = run.sequence.max_new_tokens
+    one = 1 if isinstance(written, int) and written else written
+    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one))
 
 
 def _bound(
