@@ -159,7 +159,8 @@ def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document |
         except OSError as error:
             return MissingFile("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
         if found.text.startswith(_LFS_POINTER):
-            return MissingFile("outside", f"`{_short(reference)}` is kept by Git LFS, and its content is not here")
+            (shown,) = _relative((target,), cwd) if posixpath.isabs(reference) else (reference,)
+            return MissingFile("outside", f"`{_short(shown)}` is kept by Git LFS, and its content is not here")
         return found
 
     return read

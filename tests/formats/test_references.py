@@ -117,6 +117,8 @@ def test_a_pointer_of_git_lfs_is_no_content() -> None:
     here = files({"/srv/repo/ds.json"})._replace(read=lambda path: load(pointer, path)[0])
     found = reader(ROOT, ROOT, here)("ds.json", "train.yaml")
     assert isinstance(found, MissingFile) and found.code == "outside" and "Git LFS" in found.message
+    absolute = reader(ROOT, ROOT, here)("/srv/repo/ds.json", "train.yaml")
+    assert isinstance(absolute, MissingFile) and absolute.message.startswith("`ds.json` is kept")
 
 
 def test_the_issue_lists_what_was_tried() -> None:
