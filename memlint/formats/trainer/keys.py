@@ -197,7 +197,7 @@ ADAPTER = (
         *("lora_r", "whole", "method.rank", 16),
         about="The rank of LoRA. The adapter's parameters, gradients and optimizer state grow with it.",
         of="ModelConfig",
-        older=("lora_rank", "r"),
+        older=("lora_rank",),
         least=0,
         invalid="default",
         when=method.trains_adapter,

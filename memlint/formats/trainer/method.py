@@ -74,7 +74,9 @@ def adapter_key(config: TrainerConfig) -> str:
     if config.is_on("full_finetune"):
         return ""
     named = config.first("lora_r", "lora_rank", "lora_target_modules")
-    return named or ("r" if has_words_of_lora_config(value) else "") or ("bits" if _quantises(config) else "")
+    if not named and config.section.document.start is None and has_words_of_lora_config(value):
+        return "r"
+    return named or ("bits" if _quantises(config) else "")
 
 
 def has_words_of_lora_config(keys: Container[object]) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
-from memlint.formats.fields import Fields, as_bool
+from memlint.formats.fields import Fields, as_bool, root
 from memlint.formats.own_reader import TWO_FILE_RULES, who_reads
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
@@ -315,6 +315,14 @@ def read_own_batch(fields: Fields, document: Document, context: Context) -> None
         fields.unknown("batch.micro_batch_size", f"`{own[0]}` is a key of the script that reads the file")
         if getattr(fields.origins.get("checkpointing.mode"), "kind", "default") == "default":
             fields.unknown("checkpointing.mode", "the script that reads the file says it")
+
+
+def read_own_rank(fields: Fields, document: Document) -> None:
+    """The rank by LoraConfig's own word, in a file whose keys a script hands to it. Of a command, `--r` may be any."""
+    value = document.value if document.start is None and isinstance(document.value, dict) else {}
+    rank = value.get("r")
+    if has_words_of_lora_config(value) and type(rank) is int and fields.get("method.kind", "") == "lora":
+        fields.put("method.rank", rank, root(document).origin("r"))
 
 
 def read_own_freezing(fields: Fields, document: Document, context: Context) -> None:
