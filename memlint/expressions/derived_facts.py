@@ -111,10 +111,13 @@ def _readings(facts: Facts) -> Any:
 
 def _least_reading(facts: Facts) -> Any:
     """The card's figure under the reading that needs least: "128.6 GiB (124.7 - 165.7) sharded over 8 GPUs"; UNKNOWN if
-    there is only one reading."""
+    there is only one reading, or if none needs less than the figure that is given."""
     read = [one for one in (facts.estimate.readings if facts.estimate else ()) if one.device_bytes is not None]
     least = min(read, key=lambda one: one.device_bytes or 0, default=None)
-    return f"{span(least)} {least.label}" if least else UNKNOWN
+    given = facts.estimate.device_bytes if facts.estimate else None
+    if least is None or (given is not None and (least.device_bytes or 0) >= given):
+        return UNKNOWN
+    return f"{span(least)} {least.label}"
 
 
 def _least(facts: Facts) -> Any:

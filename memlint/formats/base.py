@@ -86,9 +86,14 @@ class Launch(NamedTuple):
     names_config: bool = False  # of a program: it is started with a config, whose run it is
     is_clear: bool = False
     is_foreign: bool = False  # it starts a program that the repository does not have
+    program: str = ""  # the program of the repository that it starts; "" where it is none or several
     options: tuple[tuple[str, Any], ...] = ()
     card: str = ""
     card_line: int = 0
+
+    def starts_another(self, program: str) -> bool:
+        """Whether it starts another program than `program` of the repository, for all that is known."""
+        return self.program != program if self.program else self.is_foreign
 
     def is_beyond(self, gpus: int) -> bool:
         """Whether `gpus` processes on one machine are more than the GPUs that CUDA_VISIBLE_DEVICES leaves."""

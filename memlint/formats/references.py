@@ -2,8 +2,8 @@
 
 Launchers start from anywhere, so a relative `deepspeed: examples/deepspeed/ds_z3_config.json` is usually
 relative to the repository and not to the file. In 77 of 78 public LLaMA-Factory configs that name another
-file, it is found in that order. No URL and nothing outside of the root is ever opened. This module does no
-I/O of its own: all of it goes through `Files`.
+file, it is found in that order. A path of the author's machine is the file with the same end. No URL and nothing
+outside of the root is ever opened. This module does no I/O of its own: all of it goes through `Files`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
         return refused
     tried = candidates(reference, from_path, cwd, root)
     if not tried:
-        return MissingFile("outside", f"`{_short(reference)}` lies outside of the linted tree")
+        found = _of_author(reference, root, files)
+        return found or MissingFile("outside", f"`{_short(reference)}` lies outside of the linted tree")
     folder = ""
     for place in tried:
         real = files.realpath(place)
@@ -100,6 +101,20 @@ def resolve(reference: str, from_path: str, cwd: str, root: str, files: Files) -
     return MissingFile(
         "missing", f"no file `{_short(reference)}`", _relative(tried, cwd), _is_certain(reference, tried, files)
     )
+
+
+_MOST_STEPS = 12  # parts of an author's path that are searched
+
+
+def _of_author(reference: str, root: str, files: Files) -> str:
+    """The file below the root that a path of its author's machine means: the one with the same end, of a folder and a
+    name at least; "" where there is none. Scripts' paths are found likewise (repository/rooted_files.py)."""
+    parts = posixpath.normpath(reference).strip("/").split("/")[-_MOST_STEPS:] if reference.startswith("/") else []
+    for start in range(len(parts) - 1):
+        real = files.realpath(posixpath.join(root, *parts[start:]))
+        if files.exists(real) and files.is_file(real) and inside(real, root):
+            return real
+    return ""
 
 
 def _is_certain(reference: str, tried: tuple[str, ...], files: Files) -> bool:
@@ -144,7 +159,8 @@ def reader(cwd: str, root: str, files: Files) -> Callable[[str, str], Document |
         except OSError as error:
             return MissingFile("unreadable", f"cannot read `{_short(reference)}`: {error.strerror or error}", (target,))
         if found.text.startswith(_LFS_POINTER):
-            return MissingFile("outside", f"`{_short(reference)}` is kept by Git LFS, and its content is not here")
+            (shown,) = _relative((target,), cwd) if posixpath.isabs(reference) else (reference,)
+            return MissingFile("outside", f"`{_short(shown)}` is kept by Git LFS, and its content is not here")
         return found
 
     return read

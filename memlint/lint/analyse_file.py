@@ -152,6 +152,9 @@ class FileAnalyser:
         is_own = document.syntax == "python" and document.path.endswith(CONFIGS)
         is_inferred = is_own and self.keys_for(document.path) is None
         found = changed.config_runs(document.path) if is_inferred else self._documents(document.path, changed)
+        if not found and document.start is not None:
+            # The program names the config as a default of its own, and was linted itself: no config's reader is known.
+            found = self._documents(document.start.program.entry, changed)
         return next((one for one in found if one.index == document.index), found[0])
 
 

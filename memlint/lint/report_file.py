@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 import memlint.file_access as file_access
@@ -25,8 +26,10 @@ from memlint.report.model import FileReport, RunReport, location_key, stopping_r
 from memlint.rule_selectors import is_chosen
 from memlint.run import Run
 from memlint.settings import FileSettings, severity_of
+from memlint.source.suffixes import SHELL
 from memlint.suppressions.waiver import Waiver
 
+_SCRIPT_NAME = re.compile(rf"[\w.-]+(?:{'|'.join(map(re.escape, SHELL))})\b")
 _MEGATRON = frozenset(("tensor_model_parallel_size", "num_layers", "hidden_size"))
 
 
@@ -87,6 +90,7 @@ class FileReporter:
             ),
             starts=tuple(dict.fromkeys(_started_configs(analysed))),
             unread=tuple(dict.fromkeys(_unread_programs(analysed))),
+            calls=tuple(_calls(analysed, findings)),
             hides_its_run=analysed.hides_its_run,
         )
         if self._request.keeps_suppressed:
@@ -136,6 +140,17 @@ def _unread_programs(analysed: FileAnalysis) -> Iterator[str]:
             continue
         with_arguments = " with Megatron-LM's arguments" if _MEGATRON.issubset(value or ()) else ""
         yield f"`{posixpath.normpath(start.program.entry)}`{with_arguments}"
+
+
+def _calls(analysed: FileAnalysis, findings: Iterable[Finding]) -> Iterator[tuple[int, str]]:
+    """The lines of a script, among those with findings, that name another script, with that script's name."""
+    if not analysed.path.endswith(SHELL) or not analysed.analyses:
+        return
+    lines = analysed.analyses[0].document.text.splitlines()
+    told = {item.location.line for item in findings if item.location.path == analysed.path}
+    for line in sorted(told):
+        names = _SCRIPT_NAME.findall(lines[line - 1]) if line <= len(lines) else ()
+        yield from ((line, name) for name in dict.fromkeys(names))
 
 
 def _run_report(run: Run, estimate: Estimate, request: LintRequest) -> RunReport:

@@ -6,6 +6,7 @@ shown at the script, once. Findings about values are shown where the value is.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
@@ -71,6 +72,7 @@ def reported_twice(reports: Iterable[FileReport], found: Collection[Finding]) ->
         at_line.setdefault(_line_of(item), []).append(item)
     repeated: set[tuple[object, ...]] = set()
     for report in reports:
+        repeated |= _said_of_called_scripts(report, files)
         own = [item for item in report.findings if item.location.path == report.path]
         at_command = [other for place in commands_of(report) for other in at_line.get(place, ())]
         said = {(item.rule, item.message) for item in own}
@@ -81,6 +83,17 @@ def reported_twice(reports: Iterable[FileReport], found: Collection[Finding]) ->
             figures = (item for item in own if item.rule.startswith(_RULES_OF_FIGURES))
             repeated |= {location_key(item) for item in figures if (item.rule, item.message) not in kept}
     return repeated
+
+
+def _said_of_called_scripts(report: FileReport, files: Mapping[str, FileReport]) -> set[tuple[object, ...]]:
+    """The location keys of findings at a line of a script that calls another script, which has the same finding."""
+    found: set[tuple[object, ...]] = set()
+    for line, name in report.calls:
+        others = (one for path, one in files.items() if posixpath.basename(path) == name and path != report.path)
+        said = {(item.rule, item.message) for other in others for item in other.findings}
+        own = (item for item in report.findings if item.location.line == line and item.location.path == report.path)
+        found |= {location_key(item) for item in own if (item.rule, item.message) in said}
+    return found
 
 
 def _started_elsewhere(report: FileReport, files: Mapping[str, FileReport]) -> set[tuple[str | None, str]]:

@@ -15,7 +15,7 @@ from memlint.run import Planning, Run
 UNREAD: Mapping[str, tuple[str, ...]] = {
     "method": ("use_rslora", "reward_model"),
     "batch": ("auto_find",),
-    "sequence": ("packing", "neat_packing", "video_max_length", "shift_attention", "rope_scaling", "length_is_bound"),
+    "sequence": ("packing", "neat_packing", "video_max_length", "shift_attention", "rope_scaling"),
     "loss": ("fallback_reason",),
     "optimizer": ("max_grad_norm", "learning_rate"),
     "parallelism": ("find_unused_parameters",),

@@ -130,6 +130,9 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
 
     `found` if a field without such a value is unknown, too. Where no card is named, the number of GPUs has none:
     nothing would be compared with the bound, and `memory.gpu_numbers` gives the figures of each number.
+
+    Where the maximum length is far above the length of most samples, the reason (for people) names the memory for
+    samples of that length, and the lower bound (for rules) is that of one token.
     """
     (missing,) = found.unknown
     if missing.field == "parallelism.world_size" and not device.usable_bytes(run):
@@ -140,9 +143,32 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
         return found
     if missing.field == "parallelism.world_size" and bound.low < _SHOWN:
         return with_parameters(run, found)  # what is left where very many share a small model
-    reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(list(dict.fromkeys(bound.words)))}"
+    words, certain = list(dict.fromkeys(bound.words)), bound
+    if _is_loosely_bounded(run):
+        words.append(f"samples of {run.sequence.length} tokens")
+        least = _LEAST_OF_STATED_SIZE if is_named else _LEAST
+        certain = _bound(_of_one_token(run), missing.field, least, frozenset(), estimate) or bound._replace(low=0)
+    reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(words)}"
     counted = None if is_named else bound.parameters
-    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=bound.low, parameters=counted)
+    return unknown(UnknownField(missing.field, reason), allocated_low_bytes=certain.low or None, parameters=counted)
+
+
+_LONG = 8_192  # tokens of a maximum length that few samples come near, and those of a batch below
+_LARGE = 65_536
+
+
+def _is_loosely_bounded(run: Run) -> bool:
+    """Whether the length is a maximum far above that of most samples (as rule MEM010 says it)."""
+    length, rows = run.sequence.length, run.batch.micro_batch_size
+    if not run.sequence.length_is_bound or not isinstance(length, int):
+        return False
+    return length > _LONG or (isinstance(rows, int) and rows * length >= _LARGE)
+
+
+def _of_one_token(run: Run) -> Run:
+    written = run.sequence.max_new_tokens
+    one = 1 if isinstance(written, int) and written else written
+    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one))
 
 
 def _bound(

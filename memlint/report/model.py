@@ -92,7 +92,8 @@ class FileReport(NamedTuple):
 
     `commanded`: the places of the commands that start the runs of a Python file: "train.sh:3". `starts`: the configs
     that a script's commands start as they stand. `trains`: the model and the purpose of each run, also where `runs` is
-    left out. `unread`: the programs that a script's commands start and that no format reads, in words.
+    left out. `unread`: the programs that a script's commands start and that no format reads, in words. `calls`: the
+    lines of a script with findings that call another script, each with that script's name.
     `hides_its_run`: a Python file that was named may train, and its code shows no run.
     """
 
@@ -108,6 +109,7 @@ class FileReport(NamedTuple):
     trains: tuple[tuple[str | None, str], ...] = ()
     starts: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    calls: tuple[tuple[int, str], ...] = ()
     hides_its_run: bool = False
 
 

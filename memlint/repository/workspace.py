@@ -393,6 +393,7 @@ class Workspace(RepositoryFacts):
                 path=display(one.path),
                 config_file=display(one.config_file) if one.config_file else "",
                 deepspeed=display(one.deepspeed) if one.deepspeed else "",
+                program=display(one.program) if one.program else "",
             )
             for one in launches
         )

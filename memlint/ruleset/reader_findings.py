@@ -124,7 +124,8 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     """Whether a program or command of the repository makes the finding pointless: it sets the key, knows the word,
     declares the key in its own argument class, or creates the missing file.
 
-    Of findings with severity info only the unknown word is dropped: the others hold whatever is set.
+    Of findings with severity info only the unknown word and the missing file are dropped: the others hold whatever is
+    set.
     """
     place = finding.location
     key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
@@ -134,6 +135,8 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     value = value_at(document.value, place.pointer)
     if finding.rule in _WORD_RULES and (key, str(value)) in context.repository.own_words():
         return True  # values are not checked against annotations (transformers 5.23 hf_argparser.py:358)
+    if finding.rule == MISSING_FILE and isinstance(value, str) and context.repository.is_made(value):
+        return True
     if finding.severity == "info":
         return False
     if (
@@ -141,8 +144,6 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
         and place.path == parsed.documents[0].path
         and context.repository.declares(document, key)
     ):
-        return True
-    if finding.rule == MISSING_FILE and isinstance(value, str) and context.repository.is_made(value):
         return True
     if document.start is not None:
         return False

@@ -57,3 +57,15 @@ def test_it_is_told_where_the_framework_refuses_it(name: str, text: str, said: s
     errors = [one.message for one in analyse(document, workspace.context(), ()).findings if one.severity == "error"]
 
     assert [message[: len(said)] for message in errors] == ([said] if said else [])
+
+
+@pytest.mark.parametrize(("function", "refused"), [("_check_resource_available", True), ("fit", False)])
+def test_a_copy_of_verl_that_compares_no_batches(function: str, refused: bool) -> None:
+    """verl 0.2 and what was made of it before 0.3 (trainer/ppo/ray_trainer.py)."""
+    copy = f"class RayPPOTrainer:\n    def {function}(self):\n        pass\n"
+    workspace = in_memory({"a.sh": VERL.format(100, False), "verl/trainer/ppo/ray_trainer.py": copy})
+    (document,) = workspace.documents("a.sh")
+
+    errors = [one.message for one in analyse(document, workspace.context(), ()).findings if one.severity == "error"]
+
+    assert any("prompts of a step" in one for one in errors) is refused

@@ -70,6 +70,18 @@ def test_every_reason_has_its_code() -> None:
     assert code("x" * 5000, everything) == "missing"
 
 
+def test_a_path_of_the_author_s_machine_is_the_file_with_the_same_end() -> None:
+    present = files({"/srv/repo/scripts/train/zero3.json", "/srv/repo/zero3.json"})
+    author = "/home/user/work/repo"
+    assert resolve(f"{author}/scripts/train/zero3.json", CONFIG, ROOT, ROOT, present) == (
+        "/srv/repo/scripts/train/zero3.json"
+    )
+    assert code(f"{author}/zero3.json", present) == "outside"  # a name alone may be any file's
+    assert code("/data/other/zero3.json", present) == "outside"
+    linked = files({"/srv/repo/a/ds.json", "/etc/ds.json"}, {"/srv/repo/a/ds.json": "/etc/ds.json"})
+    assert code("/home/user/a/ds.json", linked) == "outside"
+
+
 def test_a_link_that_leads_outside_is_not_followed() -> None:
     found = files({"/etc/passwd"}, links={"/srv/repo/ds.json": "/etc/passwd"})
     assert code("ds.json", found) == "outside"
@@ -105,6 +117,8 @@ def test_a_pointer_of_git_lfs_is_no_content() -> None:
     here = files({"/srv/repo/ds.json"})._replace(read=lambda path: load(pointer, path)[0])
     found = reader(ROOT, ROOT, here)("ds.json", "train.yaml")
     assert isinstance(found, MissingFile) and found.code == "outside" and "Git LFS" in found.message
+    absolute = reader(ROOT, ROOT, here)("/srv/repo/ds.json", "train.yaml")
+    assert isinstance(absolute, MissingFile) and absolute.message.startswith("`ds.json` is kept")
 
 
 def test_the_issue_lists_what_was_tried() -> None:

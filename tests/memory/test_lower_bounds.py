@@ -166,3 +166,16 @@ def test_every_gpu_gathers_the_logits_of_all() -> None:
     unknown = estimate(replace(run(), evaluates))
     assert unknown.unknown[0].field == "evaluation.samples"
     assert unknown.allocated_low_bytes == found[8].allocated_bytes
+
+
+@pytest.mark.parametrize(
+    ("length", "is_bound", "loose"), [(32_768, True, True), (32_768, False, False), (1024, True, False)]
+)
+def test_a_maximum_far_above_most_samples_bounds_nothing(length: int, is_bound: bool, loose: bool) -> None:
+    """The words name the memory for samples of that length; rules hear that of one token."""
+    shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=2))
+    whole = run(parallelism=shared, hardware=Hardware(find("A100-80GB")))
+    whole = replace(whole, {"sequence.length": length, "sequence.length_is_bound": is_bound})
+    found, one = estimate(whole), estimate(replace(whole, {"sequence.length": 1}))
+    assert (f"samples of {length} tokens" in found.unknown[0].reason) is loose
+    assert (found.allocated_low_bytes == one.allocated_low_bytes) is loose

@@ -95,3 +95,16 @@ def test_a_file_that_a_script_writes_is_not_missing(script: str, found: bool) ->
     (document,) = workspace.documents("train.yaml")
     told = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
     assert ("REF001" in {one.rule for one in told}) is found
+
+
+@pytest.mark.parametrize(("script", "found"), [("cat > {} <<EOF\n{{}}\nEOF\n", False), ("ls\n", True)])
+def test_a_file_of_the_framework_that_a_script_writes_is_not_missing(script: str, found: bool) -> None:
+    """The note that Axolotl's own file of that name is taken for it is none where the repository makes it."""
+    name = "deepspeed_configs/zero3.json"
+    text = "base_model: Qwen/Qwen2.5-7B\nsequence_len: 2048\nmicro_batch_size: 1\ndatasets: [{path: a, type: alpaca}]\n"
+    text += f"deepspeed: {name}\n"
+    launch = "accelerate launch --num_processes 4 -m axolotl.cli.train train.yaml\n"
+    workspace = in_memory({"train.yaml": text, "run.sh": script.format(name) + launch})
+    (document,) = workspace.documents("train.yaml")
+    told = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    assert ("REF001" in {one.rule for one in told}) is found

@@ -331,3 +331,32 @@ SFTTrainer(model=model, args=SFTConfig(output_dir="out", per_device_train_batch_
     write(tmp_path, {"train.py": program, "job.sh": job})
 
     assert headline(tmp_path, path="train.py").endswith(f"; {gpus}\n  launched as in job.sh:3")
+
+
+OWN_PROGRAM = """\
+import argparse
+import yaml
+from transformers import AutoModelForCausalLM
+from trl import SFTConfig, SFTTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+cfg = yaml.safe_load(open(parser.parse_args().config))
+model = AutoModelForCausalLM.from_pretrained(cfg["model_name"], torch_dtype="bfloat16")
+args = SFTConfig(output_dir="out", per_device_train_batch_size=cfg["batch_size"], max_length=cfg["max_length"])
+SFTTrainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "heard"), [("scripts/train.py", True), ("scripts/train_qlora.py", False), ("scripts/measure.py", False)]
+)
+def test_how_another_program_is_started_with_a_config(tmp_path: Path, program: str, heard: bool) -> None:
+    """`train_qlora.py` is not in the repository, and `measure.py` does not train: how they are launched says nothing of
+    the run that `train.py` makes of the same config."""
+    page = f"```bash\naccelerate launch --num_processes=8 {program} --config configs/own.yaml\n```\n"
+    config = "model_name: Qwen/Qwen2.5-7B-Instruct\nbatch_size: 1\nmax_length: 1024\nlearning_rate: 1.0e-5\n"
+    files = {"scripts/train.py": OWN_PROGRAM, "scripts/measure.py": "print(1)\n", "configs/own.yaml": config}
+    write(tmp_path, {**files, "README.md": page})
+
+    assert ("launched as in README.md:2" in headline(tmp_path, path="configs/own.yaml")) is heard

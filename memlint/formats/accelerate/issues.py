@@ -23,7 +23,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, context.versions)
     own = (issue for issue in found if not _is_of_a_file(issue, section))
     kept = (issue for issue in own if issue.pointer != _INNER_PRECISION and not _unread(issue, section))
-    issues = [_with_severity_here(issue, context) for issue in kept]
+    issues = _together([_with_severity_here(issue, context) for issue in kept])
     issues += _wrapped_classes(section)
     config = section.below("deepspeed_config")
     if isinstance(config.value.get("deepspeed_config_file"), str):
@@ -39,6 +39,25 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
                     message += ", unless the command gives `--mixed_precision`"
                 issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
+
+
+def _is_plain(issue: Issue) -> bool:
+    """Whether it says no more than that a key is unknown."""
+    return issue.code == "unknown-key" and issue.message == f"unknown key `{issue.pointer[-1]}`"
+
+
+def _together(issues: list[Issue]) -> list[Issue]:
+    """The issues with one for several unknown keys of `deepspeed_config`: they are DeepSpeed's own, copied together."""
+    plain = [one for one in issues if one.pointer[:1] == ("deepspeed_config",) and _is_plain(one)]
+    if len(plain) < 2:
+        return issues
+    names = [f"`{one.pointer[-1]}`" for one in plain]
+    message = (
+        f"unknown keys {', '.join(names[:-1])} and {names[-1]}: accelerate drops them; DeepSpeed's own keys stand in a "
+        "file that `deepspeed_config_file` names"
+    )
+    merged = plain[0]._replace(message=message)
+    return [merged if one is plain[0] else one for one in issues if one is plain[0] or one not in plain]
 
 
 # `launch` makes arguments of the keys in a section (commands/launch.py:1266), so the precision is heard there, too, and

@@ -112,7 +112,17 @@ def message_of(error: Any, expected: str, path: str, pointer: Path, owner: Schem
         message = f"{name}: {got.removeprefix('got ')}: did you mean `{meant}`? It takes {expected}"
         return Issue(code, message, path, pointer, suggestion=meant)
     edit = _unquoting_edit(error.instance, expected, path, pointer) if code == "wrong-type" else None
-    return Issue(code, f"{name} wants {expected}, {got}", path, pointer, edit=edit)
+    return Issue(code, f"{name} wants {_with_least(expected, error.instance, owner)}, {got}", path, pointer, edit=edit)
+
+
+def _with_least(expected: str, value: Any, owner: Schema) -> str:
+    """`expected` with the least integer that is taken, where `value` is a smaller one: "wants an integer, got 0" would
+    help nobody."""
+    whole = [one for one in owner.get("anyOf", ()) if isinstance(one, dict) and one.get("type") == "integer"]
+    least = next((one["minimum"] for one in whole if "minimum" in one), None)
+    if type(value) is not int or least is None or value >= least:
+        return expected
+    return expected.replace(_NOUNS["integer"], f"{_NOUNS['integer']} of at least {least}")
 
 
 def _is_number(value: Any) -> bool:

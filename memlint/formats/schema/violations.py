@@ -159,7 +159,7 @@ def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> 
         return f"it belongs into `{homes[0]}`"
     inside = [f"`{name}`" for name in value if name in known][:3] if isinstance(value, dict) else []
     if inside and 2 * sum(name in known for name in value) >= len(value):
-        return f"{', '.join(inside)} belong one level higher, not below it"
+        return f"{', '.join(inside)} belong{'s' if len(inside) == 1 else ''} one level higher, not below it"
     return ""
 
 

@@ -13,3 +13,8 @@ DEFAULT_LORA_TARGETS = {
     "nemotron_h": ("q_proj", "k_proj", "v_proj", "o_proj"),
 }
 MOST_LORA_TARGETS = ("q_proj", "v_proj")  # of all others that are not listed
+
+# Those that no transformers 4 has: 4.57.6, the last, has neither models/qwen3_5 nor models/gemma4.
+ONLY_IN_TRANSFORMERS_5 = frozenset(
+    {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "gemma4", "gemma4_text"}
+)

@@ -22,6 +22,7 @@ from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.entailed import apply_entailed
+from memlint.formats.trainer.families import ONLY_IN_TRANSFORMERS_5
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
@@ -44,6 +45,7 @@ from memlint.formats.trainer.reader import (
     read_dtype_doubt,
     read_own_batch,
     read_own_freezing,
+    read_own_rank,
     skips_rule,
     unjudged,
 )
@@ -84,12 +86,14 @@ class ReadFile(NamedTuple):
 def read(document: Document, context: Context) -> ReadFile:
     """The file's fields. A framework that trains with the Trainer reads its own keys after these."""
     companions = companions_of(context)
-    config = config_of(root(document), context, companions.precision())
-    config = _with_model(config)
+    config = _with_model(config_of(root(document), context, companions.precision()))
+    if _is_too_new(config):
+        config = _with_model(config_of(root(document), context, companions.precision(), oldest=(5,)))
     fields = Fields()
     sections = _fill(fields, config, companions)
     read_own_batch(fields, document, context)
     read_own_freezing(fields, document, context)
+    read_own_rank(fields, document)
     others = tuple(s.document for s in sections if s.document.path != document.path)
     return ReadFile(config, fields, others, *_raw(config, sections, companions))
 
@@ -123,10 +127,20 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     return trainer_edits(parsed, run, changes)
 
 
-def config_of(section: Section, context: Context, launcher_precision: str = "no") -> TrainerConfig:
-    """The file's configuration. `launcher_precision`: accelerate's, which is in force where the file has none."""
+def _is_too_new(config: TrainerConfig) -> bool:
+    """Whether no release as old as the one that the keys give away has the model's family."""
+    family = getattr(config.architecture, "family", "")
+    is_stated = "transformers" in config.stated
+    return family in ONLY_IN_TRANSFORMERS_5 and not is_stated and config.transformers < (5,)
+
+
+def config_of(
+    section: Section, context: Context, launcher_precision: str = "no", oldest: tuple[int, ...] = ()
+) -> TrainerConfig:
+    """The file's configuration. `launcher_precision`: accelerate's, which is in force where the file has none.
+    `oldest`: the transformers that first has the model's family, where that is known."""
     stated, for_trl = context.versions, _is_for_trl(section)
-    versions, origins = trainer_versions(section, SCHEMA, stated, for_trl)
+    versions, origins = trainer_versions(section, SCHEMA, stated, for_trl, oldest)
     context = context._replace(versions=versions, version_origins={**context.version_origins, **origins})
     transformers = tuple(versions.get("transformers", (5, 23)))
     trl = tuple(versions.get("trl", _TRL_NEWEST)) if for_trl else ()

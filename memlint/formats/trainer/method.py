@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from memlint.formats.fields import Fields, as_bool, as_int, as_words, interpolated
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.trainer.config import TrainerConfig
@@ -19,6 +21,9 @@ def read_method(fields: Fields, config: TrainerConfig) -> None:
         return
     if not key and _is_unnamed(config):
         fields.unknown("method.kind", "which program is started is not known, and its code says whether adapters train")
+        return
+    if not key and (other := next(filter(config.is_on, _OTHER_ADAPTERS), "")):
+        fields.unknown("method.kind", f"`{other}` asks for an adapter that memlint does not model")
         return
     if not key:
         fields.put("method.kind", "full", config.args.origin("use_peft"))
@@ -45,6 +50,11 @@ def _is_unnamed(config: TrainerConfig) -> bool:
 
 
 _SAY_WHAT_TRAINS = ("use_peft", "use_lora", "lora_enable", "use_qlora", "train_mode", "full_finetune")
+# Scripts' switches for other methods of PEFT (0.21 utils/peft_types.py): a few parameters train, never all.
+_OTHER_ADAPTERS = (
+    *("use_ia3", "use_prompt_tuning", "use_prefix_tuning", "use_p_tuning", "use_ptuning", "use_vera", "use_oft"),
+    *("use_boft", "use_loha", "use_lokr", "use_adalora"),
+)
 _ADAPTER_WORDS = frozenset({"peft", "lora", "qlora", "adapter", "adapters"})
 
 
@@ -63,7 +73,16 @@ def adapter_key(config: TrainerConfig) -> str:
         return training_mode_key(config) if training_mode(config) in ("lora", "qlora") else ""
     if config.is_on("full_finetune"):
         return ""
-    return config.first("lora_r", "lora_rank", "lora_target_modules") or ("bits" if _quantises(config) else "")
+    named = config.first("lora_r", "lora_rank", "lora_target_modules")
+    if not named and config.section.document.start is None and has_words_of_lora_config(value):
+        return "r"
+    return named or ("bits" if _quantises(config) else "")
+
+
+def has_words_of_lora_config(keys: Container[object]) -> bool:
+    """Whether a script hands its keys to LoraConfig as they are (peft 0.21 tuners/lora/config.py: `r`, `lora_alpha`,
+    `target_modules`): no command line has them, where TRL says `lora_r`."""
+    return "r" in keys and ("lora_alpha" in keys or "target_modules" in keys) and "lora_r" not in keys
 
 
 def _quantises(config: TrainerConfig) -> bool:

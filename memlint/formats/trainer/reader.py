@@ -11,10 +11,11 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from memlint.formats.base import ConfigReader, Context, Issue
-from memlint.formats.fields import Fields, as_bool
+from memlint.formats.fields import Fields, as_bool, root
 from memlint.formats.own_reader import TWO_FILE_RULES, who_reads
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.method import has_words_of_lora_config
 from memlint.formats.trainer.own_engine import is_loop
 from memlint.formats.trainer.recognise import OPEN_INSTRUCT, SCHEMA
 from memlint.run import Reading
@@ -37,6 +38,8 @@ def reader_of(document: Document, context: Context) -> ConfigReader:
         return found
     foreign = foreign_keys(keys, context)
     if (OPEN_INSTRUCT - _COMMON) & keys or len(foreign) >= SEVERAL or _sections(document, foreign):
+        return ConfigReader("script")
+    if has_words_of_lora_config(keys) and "r" in foreign:
         return ConfigReader("script")
     return ConfigReader()
 
@@ -74,6 +77,8 @@ def unjudged(document: Document, context: Context) -> Issue | None:
         who = (
             f"`{sections[0]}` has keys below it, which no argument class takes, so a script of its own reads this file"
         )
+    elif has_words_of_lora_config(_keys(document)):
+        who = "`r` is a word of peft's LoraConfig and of no argument class, so a script of its own reads this file"
     else:
         who = "open-instruct's own parser reads this file"
     message = f"{who}: its keys are not judged, and the dtype of its weights is not presumed"
@@ -310,6 +315,14 @@ def read_own_batch(fields: Fields, document: Document, context: Context) -> None
         fields.unknown("batch.micro_batch_size", f"`{own[0]}` is a key of the script that reads the file")
         if getattr(fields.origins.get("checkpointing.mode"), "kind", "default") == "default":
             fields.unknown("checkpointing.mode", "the script that reads the file says it")
+
+
+def read_own_rank(fields: Fields, document: Document) -> None:
+    """The rank by LoraConfig's own word, in a file whose keys a script hands to it. Of a command, `--r` may be any."""
+    value = document.value if document.start is None and isinstance(document.value, dict) else {}
+    rank = value.get("r")
+    if has_words_of_lora_config(value) and type(rank) is int and fields.get("method.kind", "") == "lora":
+        fields.put("method.rank", rank, root(document).origin("r"))
 
 
 def read_own_freezing(fields: Fields, document: Document, context: Context) -> None:

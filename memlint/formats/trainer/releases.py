@@ -26,11 +26,18 @@ _TRL_NEEDS: tuple[tuple[Version, Version], ...] = (
 
 
 def trainer_versions(
-    section: Section, schema: str, stated: Mapping[str, Version], is_trl: bool
+    section: Section, schema: str, stated: Mapping[str, Version], is_trl: bool, oldest: Version = ()
 ) -> tuple[dict[str, Version], dict[str, Origin]]:
-    """Versions by framework for a Trainer file, stated or given away, and the origins of those given away."""
+    """Versions by framework for a Trainer file, stated or given away, and the origins of those given away.
+
+    `oldest`: the transformers that first has the model's family. What gives an older one away is no evidence: something
+    else takes that key.
+    """
     found = evidence(section, schema, ("transformers", "trl") if is_trl else ("transformers",))
     _add_what_is_given(found, section)
+    if oldest >= (5,):
+        least = {"transformers": oldest, "trl": _TRL_WITH_TRANSFORMERS_5}
+        found = {name: one for name, one in found.items() if one.version >= least[name]}
     trl = found.get("trl")
     if trl and trl.version < _TRL_WITH_TRANSFORMERS_5:
         own = found.get("transformers")

@@ -49,7 +49,8 @@ def _read_checkpointing(fields: Fields, args: Arguments) -> None:
     """`use_reentrant` is False when nothing is said since transformers 5 (5.23 modeling_utils.py:3149) and True before
     (4.57.6 modeling_utils.py, `{"use_reentrant": True}`).
     """
-    on = args.flag("gradient_checkpointing")
+    # Scripts with Unsloth write its word (`use_gradient_checkpointing="unsloth"`); to transformers any text is true.
+    on = args.flag("gradient_checkpointing") or args.get("gradient_checkpointing") == "unsloth"
     fields.put("checkpointing.mode", "full" if on else "none", args.origin("gradient_checkpointing"))
     options = args.get("gradient_checkpointing_kwargs")
     kwargs = options if isinstance(options, dict) else {}

@@ -43,7 +43,7 @@ _VERL_PROGRAM_RULES = ("VER", "ROL004")
 def parse(document: Document, context: Context) -> Parsed:
     """The document as one run; as none where it holds verl's own defaults alone. Never raises on any value."""
     value = document.value
-    if not isinstance(value, dict) or (document.start is None and is_template(value)):
+    if not isinstance(value, dict) or (document.start is None and is_template(document, value)):
         return Parsed(NAME, (), (), (document,))
     config = config_of(document, context)
     if not config.is_sft and config.flag("trainer.val_only"):

@@ -65,8 +65,15 @@ def is_for_own_program(document: Document) -> bool:
     return any(isinstance(part, dict) and name not in _SECTIONS for name, part in document.value.items())
 
 
-def is_template(value: dict[str, Any]) -> bool:
-    """Whether a file holds verl's own defaults, for others to override: no batch size is set (`ppo_trainer.yaml`)."""
+# Where verl and its copies keep the defaults of their programs: commands override them, and no run is the file's alone.
+_OWN_DEFAULTS = re.compile(r"(?:^|/)verl/trainer/config/\w*(?:ppo|sft)\w*trainer\w*\.ya?ml$")
+
+
+def is_template(document: Document, value: dict[str, Any]) -> bool:
+    """Whether a file holds verl's own defaults, for others to override: by its place in verl's package, or because no
+    batch size is set (`ppo_trainer.yaml`)."""
+    if _OWN_DEFAULTS.search(document.path):
+        return True
     section = value.get("actor_rollout_ref")
     actor = section.get("actor") if isinstance(section, dict) else None
     if not isinstance(actor, dict):

@@ -45,9 +45,10 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
     gpus_known, sharded = isinstance(context.gpus, int), any(value.get(key) for key in _ENGINES)
     if (gpus_known and sharded) or context.gpus == 1:
         return LaunchContext(context)
-    launch = agreed_launch(
-        context.repository.launch_commands(document.path), gpus_known, partial(_gpus_in_file, document, context)
-    )
+    launches = context.repository.launch_commands(document.path)
+    if document.start is not None:  # a program's run of this config: others may train with it otherwise
+        launches = tuple(one for one in launches if not one.starts_another(document.start.program.entry))
+    launch = agreed_launch(launches, gpus_known, partial(_gpus_in_file, document, context))
     if launch is None:
         return LaunchContext(context)
     files = _engine_files(launch, document.path, context, sharded)

@@ -176,7 +176,10 @@ def launches_of_command(
     if launched is None or launched.program is None or _is_prose(launched):
         return
     launch = _described(launched, command.invocation, folders, tracked, command.job)
-    launch = launch._replace(is_foreign=_is_foreign(launched.program, folders, tracked))
+    programs = _programs(launched.program, folders, tracked)
+    launch = launch._replace(
+        is_foreign=_is_foreign(launched.program, folders, tracked), program=programs[0] if len(programs) == 1 else ""
+    )
     configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
     over = launch._replace(options=tuple(_options_over(launched.arguments))) if any(configs.values()) else launch
     for named in configs.values():
@@ -195,6 +198,12 @@ def _options_over(arguments: Sequence[Word]) -> Iterator[tuple[str, Any]]:
     for one in (*named, *overrides(others)):
         if not any(word.text.endswith(CONFIGS) for word in one.values):
             yield one.name, value_of(one.values, frozenset())
+
+
+def _programs(program: Word, folders: tuple[str, ...], tracked: TrackedNames) -> tuple[str, ...]:
+    """The files of the repository that a program may be."""
+    name = program.known or ""
+    return tuple(tracked.programs(name, folders)) if name.endswith(".py") and not posixpath.isabs(name) else ()
 
 
 def _is_foreign(program: Word, folders: tuple[str, ...], tracked: TrackedNames) -> bool:

@@ -193,6 +193,9 @@ class _Definitions:
             self.parses = self.parses or "argparse"
         elif name in _PARSERS:
             self._read_parser(node, module)
+        elif name == "Fire":
+            for one in _parameters(node, module):
+                self.flags.setdefault(one.name, one)
         lines = self._left_out.get(module.path, ())
         if name not in self._own and not any(node.lineno in one for one in lines):
             passed = _Passed(module.path, self.meanings, self.shared, self.constants, self.computed)
@@ -307,6 +310,15 @@ def _argument(call: ast.Call, path: str) -> Iterator[Definition]:
     for name in long:
         plain = name[2:].replace("-", "_")
         yield Definition(plain, types, default, f"{path}:{call.lineno}", many, is_switch, "-" in name[2:])
+
+
+def _parameters(call: ast.Call, module: _Module) -> Iterator[Definition]:
+    """The flags of `Fire(train)`: the parameters of the function (fire 0.7 core.py, _MakeParseFn)."""
+    name = _name(call.args[0]) if call.args else ""
+    functions = (node for node in nodes(module.tree) if isinstance(node, ast.FunctionDef) and node.name == name)
+    for function in functions:
+        for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
+            yield Definition(one.arg, at=f"{module.path}:{one.lineno}")
 
 
 def _dataclasses(call: ast.Call, module: _Module, classes: Mapping[str, Any]) -> tuple[list[str], bool]:

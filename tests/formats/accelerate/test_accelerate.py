@@ -261,3 +261,19 @@ def test_the_launcher_takes_devices_in_any_case(word: str, device: str) -> None:
     parsed = accelerate.parse(workspace.documents("launch.yaml")[0], workspace.context())
     assert not parsed.issues
     assert (parsed.runs[0].offload.optimizer, parsed.runs[0].offload.parameters) == (device, device)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"overlap_comm": True, "reduce_bucket_size": 5e8}, "unknown keys `overlap_comm` and `reduce_bucket_size`: "),
+        ({"overlap_comm": True}, "unknown key `overlap_comm`"),
+        ({"overlap_comm": True, "zero_stag": 2}, "unknown key `overlap_comm`"),
+    ],
+)
+def test_keys_of_deepspeed_in_its_section_are_told_together(more: dict[str, Any], said: str) -> None:
+    """accelerate 1.15 commands/launch.py makes arguments of the section's keys, and nobody asks for these."""
+    section = {"distributed_type": "DEEPSPEED", "deepspeed_config": {"zero_stage": 2, **more}}
+    found = [one.message for one in accelerate.parse(document({**LAUNCH, **section}), context()).issues]
+    assert [one[: len(said)] for one in found if "overlap_comm" in one] == [said]
+    assert len(found) == (2 if "zero_stag" in more else 1)

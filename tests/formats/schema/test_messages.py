@@ -9,6 +9,7 @@ import pytest
 
 from memlint.formats.base import Issue
 from memlint.formats.schema.messages import describe, key_of, message_of, unknown_key, value_words
+from memlint.formats.schema.validate import schema_issues
 
 ROOT = {"$defs": {"count": {"type": "integer"}}}
 
@@ -150,3 +151,16 @@ def test_a_value_that_is_gone_is_neither_listed_nor_suggested() -> None:
     schema = {"enum": ["dpo", "kto", "orpo"], "x-memlint-removed-values": {"orpo": "llamafactory 0.8.0"}}
     assert issue(schema, "grpo").message == "`key` wants one of dpo, kto, got the string 'grpo'"
     assert issue(schema, "kko").message == "`key`: the string 'kko': did you mean `kto`? It takes one of dpo, kto"
+
+
+@pytest.mark.parametrize(
+    ("value", "wants"),
+    [
+        (0, "an integer of at least 1 or auto, got 0"),
+        ("four", "an integer or auto, got the string 'four'"),
+        (1.5, "an integer or auto, got 1.5"),
+    ],
+)
+def test_a_number_that_is_too_small_is_told_the_least(value: object, wants: str) -> None:
+    found = [one.message for one in schema_issues({"train_batch_size": value}, "ds.json", "deepspeed.json", {})]
+    assert [one for one in found if one.endswith(wants)]

@@ -63,6 +63,7 @@ def test_inside_a_mapping_that_could_have_been_text_its_keys_are_named() -> None
         ({"stage": 1}, "it belongs into `zero`"),
         ({"zero": {"rank": 8}}, "it belongs to the top level of the file"),
         ({"wrapper": {"rank": 8, "zero": {}}}, "`rank`, `zero` belong one level higher, not below it"),
+        ({"wrapper": {"rank": 8}}, "`rank` belongs one level higher, not below it"),
     ],
 )
 def test_a_key_that_is_at_home_elsewhere(value: Any, message: str) -> None:

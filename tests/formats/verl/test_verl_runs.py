@@ -550,6 +550,19 @@ def test_a_slip_and_a_wrong_type_are_reported() -> None:
     assert codes(verl.parse(document(GRPO), known())) == []
 
 
+@pytest.mark.parametrize(
+    ("path", "runs"),
+    [
+        ("code/verl/trainer/config/sft_trainer.yaml", 0),
+        ("verl/trainer/config/own.yaml", 1),
+        ("config/ppo_trainer.yaml", 1),
+    ],
+)
+def test_the_defaults_in_a_copy_of_verl_are_no_run(path: str, runs: int) -> None:
+    """They have batch sizes before 0.4 and for supervised fine-tuning, and commands override them."""
+    assert len(verl.parse(document(GRPO, path), context()).runs) == runs
+
+
 def test_a_length_that_is_null_is_not_verls_default() -> None:
     run = run_of(verl.parse(document(changed(GRPO, data__max_response_length=None)), known()))
     assert run.sequence.length is UNKNOWN

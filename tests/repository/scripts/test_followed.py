@@ -891,3 +891,37 @@ def test_the_size_of_sequence_parallelism_is_no_mistake_beside_its_attention() -
 
     assert "DSP026" in rules(program)
     assert "DSP026" not in rules(ulysses + sharing)
+
+
+OF_A_FUNCTION = """\
+from fire import Fire
+from transformers import AutoModelForCausalLM
+from trl import GRPOConfig, GRPOTrainer
+from other import parse_args
+
+def train(model_path: str = "", train_batch_size: int = 32, eval_step: float = 0.199):
+    args = GRPOConfig("out", eval_steps=eval_step, per_device_train_batch_size=train_batch_size, num_generations=4)
+    GRPOTrainer(model=model_path, args=args, reward_funcs=[reward], train_dataset=data).train()
+
+if __name__ == "__main__":
+    Fire(train)
+"""
+OTHER = """\
+import argparse
+
+def parse_args():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed")
+    return parser
+"""
+
+
+@pytest.mark.parametrize(("flag", "known"), [("eval_step", True), ("learning_rte", False)])
+def test_the_parameters_of_a_function_are_the_flags_of_fire(flag: str, known: bool) -> None:
+    """`--eval_step` is no slip of `eval_steps` where the function has it."""
+    command = f"accelerate launch --num_processes 8 rl.py --model_path Qwen/Qwen2.5-7B --{flag} 0.1\n"
+    workspace = in_memory({"rl.sh": command, "rl.py": OF_A_FUNCTION, "other.py": OTHER})
+    (document,) = workspace.documents("rl.sh")
+    found = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    assert not [one.message for one in found if known and one.rule == "CFG001"]
+    assert document.start is not None and (flag in document.start.accepted.defined) is known

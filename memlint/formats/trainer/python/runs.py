@@ -143,6 +143,8 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
     name, own = _own_arguments(arguments, model)
     keys = _keys_of(trainer, model, loaded_with, own)
     keys |= _length_keys(trainer, keys, calls)
+    if _MULTIPLIES_BATCH.search(text):
+        keys["per_device_train_batch_size"] = Undetermined(_SPLITS_BATCH, trainer.source)
     if "fast_inference" in keys and _STANDBY.search(text):
         keys[STANDBY] = Known(True, trainer.source)
     unsure, frozen = _what_trains(keys, model, calls, text)
@@ -174,6 +176,13 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         arguments_call=arguments.source.span if isinstance(arguments, Made) else None,
         set_later=frozenset(arguments.attributes) if isinstance(arguments, Made) else frozenset(),
     )
+
+
+# A program that makes one batch of those that are accumulated has a trainer that splits it again before the forward.
+_MULTIPLIES_BATCH = re.compile(
+    r"per_device_train_batch_size\s*(?:\*=|=\s*[\w.]*per_device_train_batch_size\s*\*)\s*[\w.]*gradient_accumulation_steps"
+)
+_SPLITS_BATCH = "the program multiplies it by `gradient_accumulation_steps`, and its trainer splits the batch again"
 
 
 def _with_releases(
