@@ -11,7 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -46,6 +46,7 @@ _FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs, if they get
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose code must be followed
 MOST_DOCUMENTS = 32  # launches of one script
 MOST_LETTERS = 262_144
+MOST_REREAD = 16  # texts of a script with edits, whose launches are kept
 # A quick test: a script without any of these has no command that trains.
 HINT = re.compile(
     r"torchrun|torch\.distributed|accelerate|deepspeed|llamafactory|axolotl|\btrl\s|\bswift\s|\bmegatron\s|train"
@@ -68,11 +69,17 @@ _SUBMITTED_IN = ("SLURM_SUBMIT_DIR", "PBS_O_WORKDIR")  # variables for the folde
 
 
 def documents(
-    path: str, text: str, repository: Repository, display: str = "", gpus: int | None = None
+    path: str,
+    text: str,
+    repository: Repository,
+    display: str = "",
+    gpus: int | None = None,
+    follows_scripts: bool = True,
 ) -> tuple[Document, ...]:
     """The launches of the script at `path` (absolute), in order. `display`: the path in their documents.
 
-    `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown.
+    `gpus`: the number of GPUs of the machine, for scripts that count them; None if unknown. `follows_scripts`: whether
+    launches of other scripts that this one runs are wanted.
     """
     if not may_launch(text, repository.installed) and not path.endswith(".ipynb"):
         return ()
@@ -81,17 +88,21 @@ def documents(
     folder = _start_folder(path, text, repository)
     variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}
     found: list[Document] = []
+    has_others = False
     for part in _parts(path, text):
         asked = part.job or job
         on_node = visible or (part.job.gpus if part.job is not None else 0)
         telling = TELLING if asked is None else None  # a job's cards are those of all scripts that it runs
-        around = Surroundings(repository.read, repository.find, variables, on_node or None, telling)
+        around = Surroundings(repository.read, repository.find, variables, on_node or None, telling, follows_scripts)
         follower = Interpreter(path, around)
         follower.follow(text, folder, source=None if part.text is None else Source(part.text))
         reader = _Reader(path, text, repository, display or path, asked, follower.asked_for_gpus)
         found += reader.all(follower.invocations)
+        has_others = has_others or reader.has_launches_of_others
     count = len(found)
-    reread = partial(_reread, path=path, repository=repository, display=display, gpus=gpus)
+    # Whoever places an edit asks for the same texts again: the script as it is, and with an edit that is tried further.
+    again = partial(_reread, path=path, repository=repository, display=display, gpus=gpus, follows_scripts=has_others)
+    reread = lru_cache(MOST_REREAD)(again)
     at_gpus = partial(_at_gpus, path, text, repository, display)
     return tuple(
         document._replace(
@@ -127,8 +138,10 @@ def _parts(path: str, text: str) -> Iterable[Part | _Whole]:
     return [_Whole()]
 
 
-def _reread(text: str, path: str, repository: Repository, display: str, gpus: int | None) -> tuple[Document, ...]:
-    return documents(path, text, repository, display, gpus)
+def _reread(
+    text: str, path: str, repository: Repository, display: str, gpus: int | None, follows_scripts: bool
+) -> tuple[Document, ...]:
+    return documents(path, text, repository, display, gpus, follows_scripts)
 
 
 def _at_gpus(path: str, text: str, repository: Repository, display: str, index: int, gpus: int) -> Document | None:
@@ -216,6 +229,7 @@ class _Reader:
         self.job = job
         self._programs = repository.programs
         self._runs: dict[tuple[str, str], Followed | None] = {}
+        self.has_launches_of_others = False  # of other scripts that this one runs
 
     def all(self, invocations: list[Invocation]) -> list[Document]:
         found: dict[tuple[Any, ...], Document] = {}
@@ -231,6 +245,7 @@ class _Reader:
                 start and (start.machine.gpus, start.program.entry),
             )
             found.setdefault(key, document)
+            self.has_launches_of_others = self.has_launches_of_others or one.is_of_script
             if len(found) >= MOST_DOCUMENTS:
                 break
         return list(found.values())

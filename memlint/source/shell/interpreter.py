@@ -524,6 +524,8 @@ class Interpreter:
 
     def _other_script(self, script: Word, arguments: tuple[Word, ...], state: State) -> None:
         """`bash other.sh a b`: follows that script with its arguments and the exported variables."""
+        if not self.surroundings.follows_scripts:
+            return
         path = path_in(state.folder, script.pieces)
         source = self._file(path)
         if source is None or path is None:

@@ -49,6 +49,7 @@ class Surroundings(NamedTuple):
     `variables`: environment variables that are set at the start, as Slurm does.
     `gpus`: how many GPUs `nvidia-smi` lists; None if unknown.
     `telling`: variables that tell programs how to run; None: all may do so.
+    `follows_scripts`: whether the commands of other scripts that this one runs (`bash other.sh`) are wanted.
     """
 
     read: Callable[[str], str | None] = _nothing
@@ -56,3 +57,4 @@ class Surroundings(NamedTuple):
     variables: Mapping[str, str] = {}
     gpus: int | None = None
     telling: frozenset[str] | None = None
+    follows_scripts: bool = True

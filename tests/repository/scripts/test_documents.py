@@ -363,6 +363,15 @@ def test_a_program_that_freezes_parameters_has_a_lower_bound() -> None:
     assert found.estimates[0].allocated_low_bytes
 
 
+@pytest.mark.parametrize(("other", "launches"), [("python eval.py --model $1", 1), (f"python more.py {FLAGS}", 2)])
+def test_an_edited_script_has_the_launches_of_others_that_it_runs(other: str, launches: int) -> None:
+    text = f"python train.py {FLAGS}\nbash other.sh x\n"
+    first = documents(text, files={"other.sh": other})[0]
+    assert first.start is not None and first.start.values.reread is not None
+    again = first.start.values.reread(text + "# more\n")
+    assert [len(again), first.documents] == [launches, launches]
+
+
 def test_scripts_without_a_launch_have_no_documents() -> None:
     assert documents("pip install torch\npython eval.py --model x\n") == ()
     assert documents("echo train\n") == ()

@@ -246,6 +246,13 @@ def test_scripts_that_call_each_other_end() -> None:
     assert words("source a.sh\np 1", files) == ["1"]
 
 
+def test_other_scripts_are_left_aside_where_nobody_wants_them() -> None:
+    files = {"/repo/other.sh": "p b\n", "/repo/env.sh": "A=7\n"}
+    shell = Interpreter(PATH, Surroundings(files.get, lambda path, kind: path, follows_scripts=False))
+    shell.follow("source env.sh\nbash other.sh\np $A", "/repo")
+    assert [[word.text for word in one.words] for one in shell.invocations] == [["p", "7"]]
+
+
 def test_wrappers_start_what_stands_behind_them() -> None:
     for start in ("srun -N 2 --ntasks=4", "nohup", "env A=1", "uv run --with x", "conda run -n e", "timeout 10m"):
         assert words(f"{start} p a") == ["a"], start
