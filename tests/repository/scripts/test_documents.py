@@ -959,6 +959,18 @@ def test_a_launch_file_that_is_not_there_leaves_the_engine_open(
     assert not [one for one in found.findings if one.rule == "CFG001"]
 
 
+@pytest.mark.parametrize("named", ["$ROOT/conf/zero3.yaml", "${1}", "$(ls conf/*.yaml)"])
+def test_a_launch_file_of_an_unset_variable_is_looked_for_or_leaves_the_engine_open(named: str) -> None:
+    text = f"accelerate launch --config_file {named} --num_processes 8 train.py {FLAGS}"
+    zero3 = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n"
+    found = analysed(text, {"train.py": TAKES_ARGUMENTS, "conf/zero3.yaml": zero3})
+    assert found.runs[0].parallelism.engine == ("deepspeed" if "ROOT" in named else UNKNOWN)
+    if "ROOT" not in named:
+        plain = analysed(text.replace("--bf16 True", ""), {"train.py": TAKES_ARGUMENTS}).runs[0]
+        assert plain.precision.autocast is UNKNOWN
+    assert not [one for one in found.findings if one.rule == "REF001"]
+
+
 def test_a_launch_file_is_one_that_accelerate_takes() -> None:
     found = analysed(ABSENT, {"train.py": TAKES_ARGUMENTS, "conf/zero3.yaml": "zero_optimization: {stage: 3}\n"})
     assert found.runs[0].parallelism.engine is UNKNOWN
