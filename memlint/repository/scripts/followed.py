@@ -186,7 +186,8 @@ def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
-        if before is None or _is_made(value) or (name.startswith(_ADAPTED) and not before.value):  # a flag without effect says "none"
+        says_none = before is not None and name.startswith(_ADAPTED) and not before.value  # a flag without effect
+        if before is None or says_none or _is_made(value):
             yield not_known(name, value.reason)
         return
     try:

@@ -1,4 +1,4 @@
-"""What a loop does in every n-th round alone: `if (step + 1) % 4 == 0: optimizer.step()`, or behind a loop of its own."""
+"""What a loop does in every n-th round alone: `if (step + 1) % 4 == 0: optimizer.step()`, or behind a loop."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ KNOWN = {
     "a false condition": ("false && A=1\np ${A:-2}", ["2"]),
     "an indirect name": ("A=B\nB=3\np ${!A}", ["3"]),
     "a long loop that makes arguments": (
-        f"K=({' '.join(map(str, range(40)))})\n" 'for key in "${K[@]}"; do A+=("--k$key"); done\np "${A[@]}"',
+        f'K=({" ".join(map(str, range(40)))})\nfor key in "${{K[@]}}"; do A+=("--k$key"); done\np "${{A[@]}}"',
         [f"--k{index}" for index in range(40)],
     ),
 }
