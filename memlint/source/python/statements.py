@@ -120,7 +120,12 @@ def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], fra
 def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
     """The names after several branches. A name that only some of them set may be missing."""
     merged = {}
+    first, *others = results
     for name in {name for names in results for name in names}:
+        before = first.get(name)
+        if before is not None and all(names.get(name) is before for names in others):
+            merged[name] = before  # no branch sets it: most names
+            continue
         values = [names.get(name) or Undetermined(reason) for names in results]
         merged[name] = either(values, reason)
     return merged
