@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.model import MAKES_MODEL
+from memlint.formats.trainer.python.own_optimizer import MAKES_OPTIMIZER
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
@@ -187,7 +188,7 @@ def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, 
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
         says_none = before is not None and name.startswith(_ADAPTED) and not before.value  # a flag without effect
-        if before is None or says_none or _is_made(value):
+        if before is None or says_none or value.reason.startswith((MAKES_MODEL, MAKES_OPTIMIZER)):
             yield not_known(name, value.reason)
         return
     try:
