@@ -631,6 +631,13 @@ def test_a_notebooks_own_variables_are_unknown_in_its_commands() -> None:
     assert found.start is not None and ("per_device_train_batch_size",) in found.start.values.unknown
 
 
+@pytest.mark.parametrize("given", ["{config.BATCH}", "{sizes['batch']}", "{a.b[0]}"])
+def test_what_a_notebook_fills_in_is_not_its_own_text(given: str) -> None:
+    text = notebook([f"!python train.py {FLAGS} --per_device_train_batch_size {given}\n"])
+    (found,) = documents(text, path="run.ipynb")
+    assert found.start is not None and ("per_device_train_batch_size",) in found.start.values.unknown
+
+
 @pytest.mark.parametrize("text", ["{", '{"cells": 3}', '{"cells": [{"cell_type": "code", "source": ["!torchrun"]}]}'])
 def test_a_notebook_that_is_none(text: str) -> None:
     assert documents(text, "nb.ipynb") == ()
