@@ -114,6 +114,7 @@ KNOWN = {
     "a here-document that is read": ("A=$(cat <<EOF\nx\nEOF\n)\np $A", ["x"]),
     "a false condition": ("false && A=1\np ${A:-2}", ["2"]),
     "an indirect name": ("A=B\nB=3\np ${!A}", ["3"]),
+    "comments inside a command": ("p --a 1 \\\n  `#--b 2` `#--c` \\\n  --d 3 `# e`", ["--a", "1", "--d", "3"]),
     "a long loop that makes arguments": (
         f'K=({" ".join(map(str, range(40)))})\nfor key in "${{K[@]}}"; do A+=("--k$key"); done\np "${{A[@]}}"',
         [f"--k{index}" for index in range(40)],
