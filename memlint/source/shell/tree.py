@@ -56,7 +56,7 @@ def _without_placeholders(text: bytes) -> bytes:
     return _PLACEHOLDER.sub(rb"_\1_", _PLACEHOLDER_OF_WORDS.sub(named, text))
 
 
-# A comment inside a command, which bash reads as a command without words; the grammar takes the rest of the line for it.
+# A comment inside a command: to bash a command without words. The grammar takes the rest of the line for it.
 _INNER_COMMENT = re.compile(rb"(?<=\s)`#[^`\n]*`(?=\s)")
 
 
