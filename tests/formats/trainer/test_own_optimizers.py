@@ -48,6 +48,7 @@ def test_a_trainer_takes_the_optimizer_that_it_is_given(given: str, optimizer: A
         ("made, given = Trainer.get_optimizer_cls_and_kwargs(self.args)", None),
         ("self.optimizer = Muon(groups) if self.muon else super().create_optimizer()", "?"),
         ("self.optimizer = Muon(groups)", "?"),
+        ("if plain: return super().create_optimizer()\n        self.optimizer = _OwnMuonWithAdam(groups)", "?"),
         ("self.optimizer = make(groups)", "?"),
     ],
 )

@@ -67,7 +67,7 @@ _NOTHING = (None, False, 0, 0.0)
 def is_optimizer_name(name: str) -> bool:
     """Whether a class has the name of an optimizer, of a library that is read or of another."""
     is_other = name.endswith(("Scheduler", "Config", "Arguments", "Wrapper", "LR"))
-    return _OPTIMIZER.match(name) is not None and not is_other
+    return _OPTIMIZER.match(name.lstrip("_")) is not None and not is_other
 
 
 def optimizer_keys(optimizers: list[Made]) -> Keys:
