@@ -291,7 +291,7 @@ COVERED = {
         *("source.python.methods", "source.python.modules", "source.python.notebook"),
         *("source.python.operations", "source.python.parameters", "source.python.reader"),
         *("source.python.standard_library", "source.python.statements", "source.python.text"),
-        *("source.python.values",),
+        *("source.python.rounds", "source.python.values"),
     ),
     "tests/source/shell/test_following.py": (
         *("source.shell.arithmetic", "source.shell.builtins", "source.shell.conditions", "source.shell.counting"),

@@ -1110,6 +1110,22 @@ def test_model_config_asks_for_no_quantization_unless_said() -> None:
         assert (run.model.quantization.bits or 16) == bits
 
 
+def test_a_script_that_makes_no_run_of_many_files_is_not_followed_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that trains a model of its own, beside many configs."""
+    count = 2 * configs.MAX_UNREAD
+    own = "model: {{name: a}}\ntraining: {{batch_size: {0}, epochs: 1}}\nk{0}: 1\n"
+    workspace = in_memory({"train.py": OWN, **{f"conf/c{index}.yaml": own.format(index) for index in range(count)}})
+    followed: list[str] = []
+
+    def noted(script: str, code: str, repository: Any, path: str) -> tuple[Document, ...]:
+        followed.append(repository.document(path).path)
+        return ()
+
+    monkeypatch.setattr(configs, "documents", noted)
+    assert not any(workspace.config_runs(f"conf/c{index}.yaml") for index in range(count))
+    assert len(followed) == configs.MAX_UNREAD
+
+
 def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """The results of each run, under names of their own."""
     results = json.dumps({"model": {"name": "a/model"}, "training": {"batch": 4}, "accuracy": 0.5})

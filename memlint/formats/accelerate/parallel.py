@@ -8,9 +8,9 @@ from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, FsdpOptions, apply_
 from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
 from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.deepspeed.format import apply_deepspeed, as_read, config_issues
-from memlint.formats.fields import Fields, Section, as_int, root
+from memlint.formats.fields import Fields, Section, as_int, interpolated, root
 from memlint.formats.references import issue as reference_issue
-from memlint.formats.section_keys import SectionKeys
+from memlint.formats.section_keys import CommandKeys, SectionKeys
 from memlint.formats.training_arguments import Arguments
 
 SOURCE = "accelerate 1.15"
@@ -75,6 +75,9 @@ def apply_accelerate(
     elif word == "NO" or word.startswith("MULTI_"):
         engine = "single" if word == "NO" else "ddp"
         fields.put("parallelism.engine", engine, section.origin("distributed_type"))
+    elif interpolated(kind):
+        told = CommandKeys(section, KEYS, SOURCE).open_because("distributed_type")
+        fields.unknown("parallelism.engine", told or "the launch file leaves it open")
     DEGREES.read(fields, launch, launch)
     _fp8(fields, launch)
     return None

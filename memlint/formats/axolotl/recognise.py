@@ -40,6 +40,8 @@ def recognise(document: Document) -> Recognition:
     known = len(_TELLTALE_KEYS & value.keys())
     if known < 3 or ("merge_method" in value and known < 6):
         return Recognition("no")
+    if document.syntax == "json" and known < 6 and 3 * known < len(value):  # the results of a run, with its sizes
+        return Recognition("no")
     if "base_model" not in value:
         own = len(_UNIQUE_KEYS & value.keys())
         sure = own >= 5 and isinstance(value.get("datasets"), list) and 2 * known >= len(value)

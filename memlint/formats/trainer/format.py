@@ -35,6 +35,7 @@ from memlint.formats.trainer.parallel import (
     apply_engine,
     apply_launcher,
     companions_of,
+    leave_precision_open,
     read_loading,
     read_spread_layers,
 )
@@ -191,6 +192,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_hardware(fields, config.context)
     apply_launcher(fields, config, companions)
     apply_arguments(fields, config.args, config.context.versions)
+    leave_precision_open(fields, config, companions)
     _not_reentrant(fields, config)
     OWN_KEYS.read(fields, config.args, config)
     leaves_tower = as_bool(config.section.value.get("finetune_vision_layers")) is False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
-from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, root
+from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, interpolated, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
@@ -44,6 +44,14 @@ def apply_launcher(fields: Fields, config: TrainerConfig, companions: Companions
     if launcher is not None:
         fields.issues.extend(launch_file.accelerate_issues(launcher, config.context))
         launch_file.apply_world(fields, launcher)
+
+
+def leave_precision_open(fields: Fields, config: TrainerConfig, companions: Companions) -> None:
+    """A launch file that nobody knows may set the precision of arguments that say none."""
+    says = any(as_bool(config.args.get(name)) for name in ("bf16", "fp16"))
+    if interpolated(companions.precision()) and not says:
+        for field in ("precision.compute", "precision.autocast"):
+            fields.unknown(field, "the launch file may set `mixed_precision`, and which file it is, is not known")
 
 
 def read_world(fields: Fields, config: TrainerConfig) -> None:

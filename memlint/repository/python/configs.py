@@ -24,6 +24,7 @@ MAX_TEXTS = 256  # texts of modules that are cached between configs
 MAX_LETTERS = 131_072  # characters of a config; a longer file is data
 MAX_READERS = 4  # scripts that read one file and are compared in messages
 MIN_KEYS = 2  # values of a run that must come from the file
+MAX_UNREAD = 8  # files that give a script no run before it is one that reads none
 MAX_VAIN = 4  # files alike, such as each run's `results.json`, that a script takes no values of
 # A quick test of the file: keys that training configs have, whatever their schema.
 _KEY = re.compile(r"""\b([\w.]+)["']?\s*[\]:=]""")  # a key, or the end of a TOML table's name
@@ -56,6 +57,8 @@ class ConfigIndex:
         self._only_loads: dict[tuple[str, str], frozenset[str]] = {}
         # (script, one of `_kinds`) -> files that gave it no run
         self._vain: Counter[tuple[str, str | frozenset[str]]] = Counter()
+        self._reads: set[str] = set()  # the scripts that made a run of some file
+        self._followed: Counter[str] = Counter()  # script -> files that it was followed for
 
     def documents(self, path: str) -> tuple[Document, ...]:
         """The runs that a script makes from the config at `path` (below the root); () if no script does."""
@@ -123,10 +126,13 @@ class ConfigIndex:
         """`lacks_nothing`: a file that lacks what a script takes of it is not the script's (a log that it writes)."""
         display = self._repository.display(path)
         for script, code in scripts:
+            if lacks_nothing and script not in self._reads and self._followed[script] >= MAX_UNREAD:
+                continue
             found = self._runs(script, code, path)
             own = tuple(one for one in found if one.path == display and _values_here(one) >= MIN_KEYS)
             if own and not (lacks_nothing and any(map(_lacks_a_key, own))):
                 runs = tuple(one._replace(index=found.index(one), documents=len(found)) for one in own)
+                self._reads.add(script)
                 yield FileReading(script, runs, _values_here(own[0]))
             else:
                 self._vain.update((script, kind) for kind in self._kinds(path))
@@ -168,6 +174,7 @@ class ConfigIndex:
             loaded.add(name)
             return self._repository.document(name)
 
+        self._followed[script] += 1
         found = documents(script, code, self._repository._replace(document=document), path)
         if path not in loaded:
             self._only_loads[key] = frozenset(loaded)

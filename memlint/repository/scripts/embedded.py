@@ -266,7 +266,8 @@ def holds_recipes(path: str) -> bool:
 
 
 _SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|script (?:ba)?sh|shell)\b")
-_FILLED_IN = re.compile(r"\{([A-Za-z_]\w*)\}")  # IPython fills in the notebook's own variables
+# IPython fills in the notebook's own variables, and attributes and items of them: `{config.MODEL}`, `{args['lr']}`.
+_FILLED_IN = re.compile(r"\{([A-Za-z_]\w*(?:\.\w+|\[[\w']+\])*)\}")
 _JSON_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{4}|.)", re.DOTALL)
 
 
@@ -342,6 +343,7 @@ def _filled_in(path: str, text: str, start: int) -> Iterator[Piece]:
         if match.start() and text[match.start() - 1] == "$":
             continue
         yield Piece(text[position : match.start()], Where(path, start + position, start + match.start()))
-        yield Piece(f"${{{match[1]}}}", Where(path, start + match.start(), start + match.end()))
+        name = "_".join(re.findall(r"\w+", match[1]))
+        yield Piece(f"${{{name}}}", Where(path, start + match.start(), start + match.end()))
         position = match.end()
     yield Piece(text[position:], Where(path, start + position, start + len(text)))

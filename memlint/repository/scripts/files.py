@@ -73,6 +73,8 @@ class NamedFiles(NamedTuple):
         """A file that the script wrote, read; else the path of one of the repository, by a reference relative to the
         working folder or to the script's folder."""
         path = self.path(reference)
+        if reference.startswith("${"):  # `$ROOT/conf/zero3.yaml`, and nobody sets the variable
+            return self._by_suffix(reference)
         if path in self.written:
             return load(shown(self.written[path]).encode("utf-8", "replace"), reference)[0]
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(self.script), reference))

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.keys import KEYS
+from memlint.formats.trainer.python.model import MAKES_MODEL
+from memlint.formats.trainer.python.own_optimizer import MAKES_OPTIMIZER
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
@@ -104,7 +106,8 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     """The command's flags as keys, corrected by the arguments that the program really passes to its trainer."""
     keys = of.run.keys
     placed = {one.path: one for one in given if not _is_mere_switch(one, keys)}
-    knows_model = isinstance(keys.get("model_name_or_path"), Known)
+    model = keys.get("model_name_or_path")
+    knows_model = isinstance(model, Known) or _is_made(model)
     sees_loading = knows_model and of.run.program.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
     handed_on = {_flag_of(value) for value in keys.values()}
     for path, one in placed.items():
@@ -117,8 +120,7 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
-    model = keys.get("model_name_or_path")
-    if isinstance(model, Undetermined):
+    if isinstance(model, Undetermined) and not knows_model:
         said = (*_first(placed), *keys)
         by_default = {str(path[0]) for path, one in placed.items() if one.key is None}
         by_default |= {name for name, value in keys.items() if source_of(value).how == "default"}
@@ -128,6 +130,11 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
             yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
     elif knows_model and _only_flags_suggest_adapters(placed, keys):
         yield Placed(("use_peft",), False)
+
+
+def _is_made(value: Value | None) -> bool:
+    """Whether the code was seen to make the model by itself: a flag that seems to name one names something else."""
+    return isinstance(value, Undetermined) and value.reason.startswith(MAKES_MODEL)
 
 
 def _is_mere_switch(one: Placed, keys: Mapping[str, Value]) -> bool:
@@ -180,7 +187,8 @@ def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:
     option = given.get(_flag_of(value))
     if isinstance(value, (Undetermined, Either)):
-        if before is None or (name.startswith(_ADAPTED) and not before.value):  # a flag without effect says "none"
+        says_none = before is not None and name.startswith(_ADAPTED) and not before.value  # a flag without effect
+        if before is None or says_none or value.reason.startswith((MAKES_MODEL, MAKES_OPTIMIZER)):
             yield not_known(name, value.reason)
         return
     try:

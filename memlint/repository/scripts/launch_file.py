@@ -28,9 +28,9 @@ def launch_file(
     """The launcher's options as a document; None if none of them matters. `values`: empty, for the script that the
     command is in; `path`: how reports name that script; `read`: returns the named file."""
     named = command.option("config_file")
-    file = read(named.values[0].text) if named is not None and named.values and not named.values[0].unknown else None
+    file = read(named.values[0].text) if named is not None and named.values else None
     own = [one for option in command.options for one in _placed(option)]
-    if named is not None and named.values and named.values[0].known and not _is_launch_file(file):
+    if named is not None and named.values and not _is_launch_file(file):
         for one in _absent(named):
             values.put(one)
     elif isinstance(file, Document) and isinstance(file.value, dict):
@@ -66,8 +66,14 @@ def _is_launch_file(file: Any) -> bool:
 
 
 def _absent(named: Option) -> Iterator[Placed]:
-    """The name of a launch file that is missing or invalid, so that the format can report it."""
+    """The name of a launch file that is missing or invalid, so that the format can report it; of one that only the
+    script's caller or its machine knows, that the engine is unknown."""
     word = named.values[0]
+    if word.unknown:
+        reason = f"the launch file says it, which is not known: {word.unknown}"
+        for key in ("distributed_type", "mixed_precision"):
+            yield Placed((key,), f"${{{key}}}", unknown=reason)
+        return
     yield Placed(("config_file",), word.text, named.flag.at, word.at, word.source)
     yield Placed(("distributed_type",), "${distributed_type}", unknown=f"`{word.text}` says it, which is not there")
 

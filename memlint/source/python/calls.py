@@ -214,6 +214,7 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
     for base in bases:
         known: dict[str, Any] = {**made.attributes, **given.named}
         seen = Made(base.name, given.positional, known, given.source)
+        seen.attributes[OBJECT] = made
         if isinstance(initialise, PythonFunction):
             own = initialise.node.args
             named = {one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs)}
@@ -222,4 +223,5 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
     return made
 
 
+OBJECT = "the object of the repository's class"  # attribute of what a library's class makes of it
 HANDED_ON = "arguments that the class's own __init__ has no name for"  # attribute of a library's object

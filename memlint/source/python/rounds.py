@@ -1,4 +1,4 @@
-"""What a loop does in every n-th round alone: `if (step + 1) % 4 == 0: optimizer.step()`."""
+"""What a loop does in every n-th round alone: `if (step + 1) % 4 == 0: optimizer.step()`, or behind a loop."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from memlint.source.python.reader import Frame, Reader
-from memlint.source.python.values import Known, Made, ValueSource
+from memlint.source.python.values import Known, Made, Undetermined, ValueSource
 
 EVERY = "every n-th round"  # the name of what is observed; `rounds`: n, `calls`: the methods, with their objects
 
@@ -21,6 +21,28 @@ def observe_rounds(reader: Reader, node: ast.If, frame: Frame) -> None:
         rounds = reader.evaluate(reader, number, frame)
         reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(calls)}, source))
         return
+
+
+def observe_accumulation(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
+    """Observes that a step follows n backward passes: `for _ in range(n): ... loss.backward()`, and none of the loop's
+    own calls is a step."""
+    if not (isinstance(node.iter, ast.Call) and getattr(node.iter.func, "id", "") == "range"):
+        return
+    calls = list(_methods(node.body))
+    if not any(name.endswith(".backward") for name in calls) or any("step" in name for name in _called(node.body)):
+        return
+    given = node.iter.args
+    source = ValueSource(frame.module.path, frame.module.span(node))
+    rounds = reader.evaluate(reader, given[0], frame) if len(given) == 1 else Undetermined("a loop computes it", source)
+    reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known("optimizer.step")}, source))
+
+
+def _called(body: Sequence[ast.stmt]) -> Iterator[str]:
+    """The names of all functions and methods that a block calls."""
+    for statement in body:
+        for one in ast.walk(statement):
+            if isinstance(one, ast.Call):
+                yield str(getattr(one.func, "attr", getattr(one.func, "id", ""))).lower()
 
 
 def _numbers(node: ast.If) -> Iterator[ast.expr]:

@@ -13,7 +13,7 @@ from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader
-from memlint.source.python.rounds import observe_rounds
+from memlint.source.python.rounds import observe_accumulation, observe_rounds
 from memlint.source.python.values import (
     External,
     Items,
@@ -120,13 +120,19 @@ def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], fra
 def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
     """The names after several branches. A name that only some of them set may be missing."""
     merged = {}
+    first, *others = results
     for name in {name for names in results for name in names}:
+        before = first.get(name)
+        if before is not None and all(names.get(name) is before for names in others):
+            merged[name] = before  # no branch sets it: most names
+            continue
         values = [names.get(name) or Undetermined(reason) for names in results]
         merged[name] = either(values, reason)
     return merged
 
 
 def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
+    observe_accumulation(reader, node, frame)
     iterated = evaluate(reader, node.iter, frame)
     values = elements(iterated)
     if values is None or len(values) > MAX_ROUNDS:

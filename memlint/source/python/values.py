@@ -142,6 +142,11 @@ class PythonFunction:
         self.scope = scope
         self.owner = owner
 
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What it calls, as it is written: `super().create_optimizer`."""
+        return tuple(ast.unparse(one.func) for one in ast.walk(self.node) if isinstance(one, ast.Call))
+
 
 class Class:
     """A class of the repository: its bases, the values of its fields, its methods."""

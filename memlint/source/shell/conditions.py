@@ -99,7 +99,7 @@ class Conditions:
             return filled if operator == "-n" else negated(filled)
         if operator == "-v":
             name = known(text)
-            if name is None or name in state.variables:
+            if name is None or self._expander.is_set(name, state):
                 return UNKNOWN if name is None else Truth(True)
             return Truth(False, frozenset((f"${{{name}}}",)))
         if operator in _FILE_TESTS:

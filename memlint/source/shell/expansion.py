@@ -377,6 +377,10 @@ class Expander:
         words = self._words_of(name, "", state)
         return (words[0].pieces if words else ()) if words is not None else self._unset(name)
 
+    def is_set(self, name: str, state: State) -> bool:
+        """Whether the script, its scheduler or the shell sets a variable."""
+        return self._words_of(name, "", state) is not None
+
     def _unset(self, name: str) -> Text:
         what = f"argument ${name} of the script" if name.isdigit() else f"nobody sets `{name}`"
         return unknown(f"${{{name}}}", what, f"${{{name}}}" not in self.given)

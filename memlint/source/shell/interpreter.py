@@ -47,7 +47,8 @@ MOST_STEPS = 6_000  # statements that are followed
 MOST_WAYS = 6  # states that are followed separately
 MOST_DEPTH = 40  # of nested statements, functions and scripts
 MOST_STARTS = 3
-MOST_ROUNDS = 16  # iterations of one loop
+MOST_ROUNDS = 16  # iterations of one loop that starts programs
+MOST_QUIET_ROUNDS = 256  # of one that starts none: it makes a list of arguments
 MOST_INVOCATIONS = 1_000
 MOST_CALLS = 24  # of one other script: a sweep calls it for each point of its grid
 MOST_OPEN = 2  # times that a script stands in itself: one that submits itself; a chain of jobs goes on as it began
@@ -288,15 +289,17 @@ class Interpreter:
             return [state]
         name = source.of(variable)
         words = self.expander.listed(values, source, state) if values else state.arguments[1:]
-        return self._rounds(name, words[:MOST_ROUNDS], body, source, state)
+        return self._rounds(name, words[:MOST_QUIET_ROUNDS], body, source, state)
 
     def _rounds(
         self, name: str, words: Iterable[Word], body: Node, source: Source, state: State, after: Word | None = None
     ) -> States:
         """Follows the body of a loop once for each word of its variable. `after`: what the variable is then, where that
         is not the last word."""
-        states = [state]
-        for word in words:
+        states, started = [state], len(self.invocations)
+        for index, word in enumerate(words):
+            if index >= MOST_ROUNDS and len(self.invocations) > started:
+                break
             for one in states:
                 if not one.left:
                     one.variables[name] = Variable((word,))

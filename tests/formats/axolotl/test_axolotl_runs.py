@@ -88,6 +88,12 @@ def values(value: Any, *names: str, **more: Any) -> list[Any]:
         ({"model_name_or_path": "m", "output_dir": "o", "bf16": True, "per_device_train_batch_size": 1}, "trainer"),
         ({"model": {"_component_": "torchtune.models.llama3"}, "batch_size": 2, "optimizer": {}, "dataset": {}}, ""),
         ({"base_model": "m"}, ""),
+        # a run's results, of a program of the repository
+        (
+            {"base_model": "m", "micro_batch_size": 8, "gradient_accumulation_steps": 8, "learning_rate": 1e-5}
+            | dict.fromkeys(("run_name", "train_examples", "steps", "loss_mask", "train", "eval", "notes", "dtype"), 1),
+            "",
+        ),
         ({"base_model": ["m"], **{key: PLAIN[key] for key in PLAIN if key != "base_model"}}, ""),
         ([PLAIN], ""),
     ],

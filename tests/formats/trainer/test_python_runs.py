@@ -325,6 +325,32 @@ def test_a_loop_that_steps_in_some_rounds_alone_accumulates(rest: str, steps: An
     assert keys(STEPS % rest)["gradient_accumulation_steps"] == steps
 
 
+@pytest.mark.parametrize(
+    ("over", "inner", "steps"),
+    [
+        ("range(ACCUM)", "loss.backward()", 4),
+        ("range(ACCUM)", "scaler.scale(loss).backward()", 4),
+        ("range(0, rows, 2)", "loss.backward()", "?"),
+        ("range(epochs())", "loss.backward(); optimizer.step()", 1),
+        ("range(ACCUM)", "loss.backward(); self.optim_step()", 1),
+        ("range(ACCUM)", "print(loss)", 1),
+    ],
+)
+def test_a_loop_in_a_loop_accumulates(over: str, inner: str, steps: Any) -> None:
+    rounds = f"for micro in {over}:\n        loss = model(**batch).loss\n        {inner}\n    optimizer.step()"
+    code = STEPS.replace("    loss.backward()\n", "").replace("%s", rounds)
+    code += "\ndef other(loss):\n    loss.backward()\nother(1)\n"
+    assert keys(code)["gradient_accumulation_steps"] == steps
+
+
+def test_a_loop_trains_a_model_that_its_class_makes() -> None:
+    """torch's own dtype is what its weights have, whatever the configuration says."""
+    made = "GPT2LMHeadModel(GPT2Config(n_layer=4, torch_dtype='bfloat16'))"
+    code = STEPS.replace('AutoModelForCausalLM.from_pretrained("gpt2")', made) % "optimizer.step()"
+    found = keys(code.replace("AutoModelForCausalLM", "GPT2Config, GPT2LMHeadModel"))
+    assert (found["model_name_or_path"], found["dtype"]) == ("?", "float32")
+
+
 MODULE = """\
 import torch
 from torch import nn

@@ -657,6 +657,13 @@ def test_a_notebooks_own_variables_are_unknown_in_its_commands() -> None:
     assert found.start is not None and ("per_device_train_batch_size",) in found.start.values.unknown
 
 
+@pytest.mark.parametrize("given", ["{config.BATCH}", "{sizes['batch']}", "{a.b[0]}"])
+def test_what_a_notebook_fills_in_is_not_its_own_text(given: str) -> None:
+    text = notebook([f"!python train.py {FLAGS} --per_device_train_batch_size {given}\n"])
+    (found,) = documents(text, path="run.ipynb")
+    assert found.start is not None and ("per_device_train_batch_size",) in found.start.values.unknown
+
+
 @pytest.mark.parametrize("text", ["{", '{"cells": 3}', '{"cells": [{"cell_type": "code", "source": ["!torchrun"]}]}'])
 def test_a_notebook_that_is_none(text: str) -> None:
     assert documents(text, "nb.ipynb") == ()
@@ -983,6 +990,18 @@ def test_a_launch_file_that_is_not_there_leaves_the_engine_open(
         ["no file `conf/zero3.yaml`"] if missing else []
     )
     assert not [one for one in found.findings if one.rule == "CFG001"]
+
+
+@pytest.mark.parametrize("named", ["$ROOT/conf/zero3.yaml", "${1}", "$(ls conf/*.yaml)"])
+def test_a_launch_file_of_an_unset_variable_is_looked_for_or_leaves_the_engine_open(named: str) -> None:
+    text = f"accelerate launch --config_file {named} --num_processes 8 train.py {FLAGS}"
+    zero3 = "distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 3}\n"
+    found = analysed(text, {"train.py": TAKES_ARGUMENTS, "conf/zero3.yaml": zero3})
+    assert found.runs[0].parallelism.engine == ("deepspeed" if "ROOT" in named else UNKNOWN)
+    if "ROOT" not in named:
+        plain = analysed(text.replace("--bf16 True", ""), {"train.py": TAKES_ARGUMENTS}).runs[0]
+        assert plain.precision.autocast is UNKNOWN
+    assert not [one for one in found.findings if one.rule == "REF001"]
 
 
 def test_a_launch_file_is_one_that_accelerate_takes() -> None:

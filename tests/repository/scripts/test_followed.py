@@ -65,6 +65,15 @@ def test_the_code_says_what_flags_become() -> None:
     assert (found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == (2, 8)
 
 
+def test_a_flag_names_no_model_where_the_code_makes_one() -> None:
+    loaded = "AutoModelForCausalLM.from_pretrained(args.base, quantization_config=bits, torch_dtype=torch.bfloat16)"
+    made = TRAIN.replace(loaded, "LlamaForCausalLM(LlamaConfig(num_hidden_layers=2))").replace("--base", "--model_path")
+    made = made.replace("AutoModelForCausalLM", "LlamaConfig, LlamaForCausalLM")
+    found = run("torchrun --nproc_per_node 4 train.py --model_path /data/llama-7b --micro 2", {"train.py": made})
+    assert found.model.name is UNKNOWN and found.model.weights_dtype == "float32"
+    assert (found.method.kind, found.batch.micro_batch_size) == ("full", 2)
+
+
 def test_a_launcher_says_how_many_processes_there_are() -> None:
     assert run(COMMAND.replace("4", "8", 1)).batch.gradient_accumulation_steps == 4
     assert run(COMMAND.replace("torchrun --nproc_per_node 4", "python")).batch.gradient_accumulation_steps == 32

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.source.shell.interpreter import MOST_WAYS, Interpreter
+from memlint.source.shell.interpreter import MOST_ROUNDS, MOST_WAYS, Interpreter
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.state import State, Variable, merged
 from memlint.source.shell.text import Word, literal
@@ -114,6 +114,11 @@ KNOWN = {
     "a here-document that is read": ("A=$(cat <<EOF\nx\nEOF\n)\np $A", ["x"]),
     "a false condition": ("false && A=1\np ${A:-2}", ["2"]),
     "an indirect name": ("A=B\nB=3\np ${!A}", ["3"]),
+    "comments inside a command": ("p --a 1 \\\n  `#--b 2` `#--c` \\\n  --d 3 `# e`", ["--a", "1", "--d", "3"]),
+    "a long loop that makes arguments": (
+        f'K=({" ".join(map(str, range(40)))})\nfor key in "${{K[@]}}"; do A+=("--k$key"); done\np "${{A[@]}}"',
+        [f"--k{index}" for index in range(40)],
+    ),
 }
 
 
@@ -122,6 +127,19 @@ def test_words_are_what_a_shell_makes(name: str) -> None:
     text, wanted = KNOWN[name]
 
     assert words(text) == wanted
+
+
+def test_a_loop_that_starts_programs_is_followed_so_far_alone() -> None:
+    found = followed(f"for i in {' '.join(map(str, range(40)))}; do p $i; done")
+
+    assert [one.words[1].text for one in found] == [str(number) for number in range(MOST_ROUNDS)]
+
+
+def test_what_a_scheduler_sets_is_set() -> None:
+    shell = Interpreter(PATH, Surroundings(lambda path: None, lambda path, kind: None, {"SLURM_NNODES": "4"}, None))
+    shell.follow("if [[ -v SLURM_NNODES && -n $SLURM_NNODES ]]; then N=$SLURM_NNODES; else N=1; fi\np $N", "/repo")
+
+    assert [word.text for word in shell.invocations[0].words] == ["p", "4"]
 
 
 def test_a_placeholder_is_a_word() -> None:

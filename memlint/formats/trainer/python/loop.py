@@ -24,7 +24,7 @@ from memlint.formats.trainer.python.model import (
     model_keys,
     origin_of,
 )
-from memlint.formats.trainer.python.optimizers import optimizer_keys
+from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
 from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
 from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
@@ -45,11 +45,6 @@ from memlint.source.python.values import (
 )
 
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
-# Names of optimizers, of libraries that are not read as well.
-_OPTIMIZER = re.compile(
-    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
-    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
-)
 GENERATES = "generates and scores sequences in its loop"
 _WRAPS_COPIES = ("DistributedDataParallel", "DDP")
 _ACCUMULATION_NAMES = (
@@ -78,7 +73,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     """The loop that a script runs; None where it runs none, or trains no language model that memlint reads."""
     if not {"backward", "step"} <= {made.last for made in seen}:
         return None
-    optimizers = [made for made in seen if _is_optimizer(made)]
+    optimizers = [made for made in seen if is_optimizer_name(made.last)]
     engines = [made for made in seen if made.name == "deepspeed.initialize"]
     models = list(_distinct(made for made in seen if is_language_model(made)))
     if not models or not (optimizers or engines):
@@ -131,11 +126,6 @@ def _distinct(made: Iterable[Made]) -> Iterator[Made]:
         if one.source.span not in found:
             found.add(one.source.span)
             yield one
-
-
-def _is_optimizer(made: Made) -> bool:
-    is_other = made.last.endswith(("Scheduler", "Config", "Arguments", "Wrapper", "LR"))
-    return _OPTIMIZER.match(made.last) is not None and not is_other
 
 
 def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) -> Made | None:

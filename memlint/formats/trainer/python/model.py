@@ -59,6 +59,7 @@ _UNSLOTH_LORA: Mapping[str, tuple[str, Value]] = {
 PREPARES_QUANTIZED = ("prepare_model_for_kbit_training", "prepare_model_for_int8_training")
 GIVES_MODEL = frozenset({*_METHODS, *_WRAPPERS, *PREPARES_QUANTIZED, "prepare", "prepare_model"})
 _PEFT_ONLY = ("LoraConfig",)
+MAKES_MODEL = "the script makes the model from a"  # why its name is not known: it has none, whatever a flag names
 _HAS_ADAPTER = "_hf_peft_config_loaded"  # what the Trainer asks a quantised model (transformers 5.23 trainer_utils.py)
 
 
@@ -224,8 +225,9 @@ def _wrapped(model: Value) -> Value | None:
 
 
 def _loads(model: Made) -> bool:
-    """Whether a call loads a model, whatever its class: not an adapter upon one."""
-    return model.last in ("from_pretrained", "from_config") and "PeftModel" not in model.name.rpartition(".")[0]
+    """Whether a call loads or makes a model, whatever its class: not an adapter upon one."""
+    loads = model.last in ("from_pretrained", "from_config") and "PeftModel" not in model.name.rpartition(".")[0]
+    return loads or _is_made_by_its_class(model)
 
 
 def given_to(model: Made) -> Iterator[Value]:
@@ -258,9 +260,11 @@ def is_unbound(model: Made) -> bool:
 
 
 def is_language_model(model: Value) -> bool:
-    """Whether this loads a language model: `AutoModelForCausalLM.from_pretrained(...)`."""
-    if not isinstance(model, Made) or model.last not in ("from_pretrained", "from_config"):
+    """Whether this loads a language model, `AutoModelForCausalLM.from_pretrained(...)`, or makes one."""
+    if not isinstance(model, Made):
         return False
+    if model.last not in ("from_pretrained", "from_config"):
+        return _is_made_by_its_class(model)
     return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS)
 
 
@@ -282,6 +286,8 @@ def _loaded(model: Made) -> Keys:
     keys.setdefault("model_name_or_path", Undetermined("the model's name is no plain text", model.source))
     if model.last == "from_config":  # config.dtype, the checkpoint's (transformers 5.23 modeling_utils.py:1402)
         keys["dtype"] = Known("auto", model.source)
+    elif model.last != "from_pretrained" and _is_made_by_its_class(model):  # torch's dtype, whatever the config says
+        keys["dtype"] = Known("float32", model.source)
     for key, argument in (("dtype", "dtype"), ("dtype", "torch_dtype"), ("attn_implementation", "attn_implementation")):
         if argument in model.arguments:
             keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
@@ -305,7 +311,7 @@ def _name_of(given: Value | None) -> Value | None:
             return Undetermined(f"the script sets `{changed}` of the model's configuration", given.source)
         return _name_of(_argument(given, 0, "pretrained_model_name_or_path"))
     if isinstance(given, Made) and given.last.endswith("Config"):
-        return Undetermined(f"the script makes the model from a `{given.last}` of its own", given.source)
+        return Undetermined(f"{MAKES_MODEL} `{given.last}` of its own", given.source)
     if isinstance(given, Undetermined):
         *folders, last = given.tail.split("/")
         return Known(f"${{folder}}/{last}", given.source) if folders and last else given

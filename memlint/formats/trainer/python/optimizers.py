@@ -6,6 +6,7 @@ torch 2.13 optim, bitsandbytes 0.50 optim, transformers 4.45 and 5.23 optimizati
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from memlint.formats.trainer.python.model import Keys
@@ -52,10 +53,21 @@ _BY_NAME: Mapping[str, str] = {
     "AdamWScheduleFree": "schedule_free_adamw",
     "SGDScheduleFree": "schedule_free_sgd",
 }
+# Names of optimizers, of libraries that are not read as well.
+_OPTIMIZER = re.compile(
+    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
+    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
+)
 _FUSED = {"adamw_torch": "adamw_torch_fused"}
 # A state more: Adafactor's first moment, RMSprop's mean.
 _MORE_STATES = ("beta1", "centered")
 _NOTHING = (None, False, 0, 0.0)
+
+
+def is_optimizer_name(name: str) -> bool:
+    """Whether a class has the name of an optimizer, of a library that is read or of another."""
+    is_other = name.endswith(("Scheduler", "Config", "Arguments", "Wrapper", "LR"))
+    return _OPTIMIZER.match(name.lstrip("_")) is not None and not is_other
 
 
 def optimizer_keys(optimizers: list[Made]) -> Keys:

@@ -41,6 +41,7 @@ from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, model_keys, spreads_layers
 from memlint.formats.trainer.python.other_models import keys_of_others
+from memlint.formats.trainer.python.own_optimizer import own_optimizer
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, never, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
@@ -226,7 +227,7 @@ def _keys_of(trainer: Made, model: Value | None, loaded_with: Value | None, own:
         keys |= _as_unsloth_reads(given) if has_unsloth else given
     if checkpoints is not None and not is_on(keys.get(CHECKPOINTS)):
         keys[CHECKPOINTS] = checkpoints
-    return keys
+    return {**keys, **own_optimizer(trainer)}
 
 
 def _length_keys(trainer: Made, keys: Keys, calls: list[Made]) -> Keys:
