@@ -327,6 +327,9 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # the logits of the prompts are computed although the loss only uses completions
     scales_logits: bool = False  # the logits are divided by a temperature into a copy
+    divides_in_place: bool = False  # fused_ce: the logits are divided by a temperature, 1 or not, in their own memory
+    # fused_ce over padded sequences: their tokens' logits are copied into one tensor, and the padded ones wait.
+    joins_logits: bool = False
     # How the labels' log-probabilities are computed from the logits. "": a log-softmax of all logits. divided,
     # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
