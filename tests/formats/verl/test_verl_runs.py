@@ -277,7 +277,8 @@ def test_padded_sequences_have_an_entropy_of_operators() -> None:
     value = changed(GRPO, actor_rollout_ref__model__use_remove_padding=False)
     value["actor_rollout_ref"]["actor"] = {
         **value["actor_rollout_ref"]["actor"],
-        "entropy_coeff": 0.1, "entropy_from_logits_with_chunking": True,
+        "entropy_coeff": 0.1,
+        "entropy_from_logits_with_chunking": True,
     }
     found = read(value)
     assert (found.loss.entropy, found.rollout.log_prob_entropy) == ("whole", "whole")
