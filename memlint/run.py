@@ -408,6 +408,8 @@ class Zero(NamedTuple):
     mics_shard_size: int = -1
     gather_16bit_weights_on_model_save: bool = False
     leaf_modules: tuple[str, ...] = ()
+    # The dtype in which stage 3 keeps and reduces a bucket of gradients; "" is their own.
+    communication_dtype: str = ""
     memory_efficient_linear: bool = True  # linear layers run DeepSpeed's own autograd function (stage 3)
     shards_on_load: bool = True  # weights are divided while they load; else after each GPU has all of them (stage 3)
     gathers_for_generation: bool = True  # each GPU gathers the whole model to generate (stage 3)
