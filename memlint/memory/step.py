@@ -218,6 +218,7 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,
         softmax_keeps_dtype=_softmax_keeps_dtype(run),
+        softmax_keeps_input=() < run.stack.torch < _SOFTMAX_BY_ITS_RESULT_SINCE,
         gated_kernel=not run.stack.use_unsloth,
         dequantized_width=_dequantized_width(run),
         moves_attention=run.parallelism.sequence_parallel_size * run.parallelism.context_parallel_size > 1,
@@ -229,6 +230,10 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         norms_in_place=liger != "out_of_place",
         caches_fused_parts=run.checkpointing.mode == "none" and _caches_fused_parts(run.model.architecture),
     )
+
+
+# Before, `_softmax_backward_data` got the input, for its dtype alone (transformers 4.25.1 pytorch_utils.py:45).
+_SOFTMAX_BY_ITS_RESULT_SINCE = (1, 11)
 
 
 def caches_keys(architecture: Architecture) -> bool:

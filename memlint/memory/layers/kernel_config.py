@@ -47,6 +47,7 @@ class KernelConfig(NamedTuple):
     mask_width: int = 0  # bytes of an element of eager attention's mask; 0 = that of the residual stream
     caches_fused_parts: bool = False  # keys and values of a fused projection are copied into a cache
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
+    softmax_keeps_input: bool = False  # the backward of a softmax takes its input as well as its result
 
     def tape(self, grad: bool = True) -> Tape:
         """A new recording of operations that are computed so. `grad`: whether autograd records."""

@@ -51,3 +51,16 @@ def test_older_releases_run_eager_attention(family: str, releases: tuple[tuple[i
     sdpa = lookup.of_model_type(family).attention.sdpa
     assert not sdpa.include(before)
     assert sdpa.include(since)
+
+
+def test_before_torch_1_11_a_softmax_keeps_its_input() -> None:
+    """bert-large in fp32, 4 x 512, without checkpointing: 64 MiB of scores in each of 24 layers more (tests of
+    benchmarks/data/published_figures.jsonl, perf_train_gpu_one)."""
+    run = run_of(members()["bert"], Step("full", False, "eager"))
+    peaks = []
+    for release in ((1, 10, 1), (1, 11)):
+        found = estimate(run._replace(stack=run.stack._replace(torch=release)))
+        peaks.append(next(one.allocated_bytes for one in found.phases if one.name == "forward"))
+    attention, layers = run.model.architecture.layer_types[0].attention, len(run.model.architecture.layer_type_ids)
+    scores = 4 * run.batch.micro_batch_size * attention.heads * run.sequence.length**2
+    assert peaks[0] - peaks[1] == layers * scores
