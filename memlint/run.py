@@ -336,6 +336,9 @@ class Loss(NamedTuple):
     entropy: str = "none"  # with log-probabilities: none, compiled, whole, chunked, recomputed
     prompt_logits: bool = False  # the logits of the prompts are computed although the loss only uses completions
     scales_logits: bool = False  # the logits are divided by a temperature into a copy
+    divides_in_place: bool = False  # fused_ce: the logits are divided by a temperature, 1 or not, in their own memory
+    # fused_ce over padded sequences: their tokens' logits are copied into one tensor, and the padded ones wait.
+    joins_logits: bool = False
     # How the labels' log-probabilities are computed from the logits. "": a log-softmax of all logits. divided,
     # divided_in_place: a logsumexp of each row after division by a temperature, into a copy or in place. kernel: a
     # kernel that writes its gradient to a new tensor. With any but "", Liger's loss works on blocks of tokens and of
@@ -414,6 +417,8 @@ class Zero(NamedTuple):
     mics_shard_size: int = -1
     gather_16bit_weights_on_model_save: bool = False
     leaf_modules: tuple[str, ...] = ()
+    # The dtype in which stage 3 keeps and reduces a bucket of gradients; "" is their own.
+    communication_dtype: str = ""
     memory_efficient_linear: bool = True  # linear layers run DeepSpeed's own autograd function (stage 3)
     shards_on_load: bool = True  # weights are divided while they load; else after each GPU has all of them (stage 3)
     gathers_for_generation: bool = True  # each GPU gathers the whole model to generate (stage 3)

@@ -66,7 +66,7 @@ COVERED = {
             "formats.verl.model",
             "formats.verl.parallel",
         ),
-        *("formats.verl.composed", "formats.verl.recognise", "formats.verl.rollout"),
+        *("formats.verl.composed", "formats.verl.recognise", "formats.verl.releases", "formats.verl.rollout"),
     ),
     "tests/formats/easyr1/test_easyr1_runs.py": (
         *("formats.easyr1.format", "formats.easyr1.keys", "formats.easyr1.reading"),

@@ -1,5 +1,5 @@
-"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, Axolotl, OpenRLHF, torchtune and Qwen published, and users
-of TRL, beside memlint's interval for the same settings.
+"""Figures that maintainers of ms-swift, Unsloth, verl, TRL, PEFT, transformers, Axolotl, OpenRLHF, torchtune and Qwen
+published, and users of TRL, beside memlint's interval for the same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row
@@ -12,9 +12,8 @@ contradiction, above it is. Of Megatron memlint says a lower bound, which no fig
 the longest sequence that fits on a card, with Unsloth and with FlashAttention alone: there the figure is the card.
 
 Rows with `reserved_gib` are notebooks of Unsloth's that keep what they printed: PyTorch's peak of reserved memory,
-which is the card's without the CUDA context; `release` is the Unsloth that printed it.
-
-Rows with `allocated_gib` are of torchtune's README: PyTorch's peak of active memory.
+which is the card's without the CUDA context; `release` is the Unsloth that printed it. `allocated_gib`: the peak of its
+tensors alone, which memlint's own figure of what is beside them makes one of the card.
 
 Rows of Axolotl have `steps`: it resets PyTorch's peaks after loading (utils/bench.py), so the figure is that of the
 steps, which may need less.
@@ -51,6 +50,7 @@ from tests.comparisons.threads import GIB, MAIN, analyser_of
 
 FIGURES = Path(__file__).resolve().parents[1] / "data" / "published_figures.jsonl"
 CARD = "H200"  # larger than any figure, so that no interval is cut at the card
+SCRIPT = "train.sh"  # where a row is a command
 ROUNDING = 0.5  # GiB: most comments have whole GiB
 
 
@@ -68,11 +68,12 @@ def figures() -> Iterator[tuple[dict[str, Any], Estimate]]:
 
 
 def _estimate(row: dict[str, Any]) -> Estimate:
-    return analyser_of(row, {}, Engine(())).analyse(MAIN, fixes=False).analyses[0].estimates[0]
+    main = MAIN if MAIN in row["files"] else SCRIPT
+    return analyser_of(row, {}, Engine(())).analyse(main, fixes=False).analyses[0].estimates[0]
 
 
 def is_rl(row: dict[str, Any]) -> bool:
-    return any(key in row["files"][MAIN] for key in RL_KEYS)
+    return any(key in row["files"].get(MAIN, {}) for key in RL_KEYS)
 
 
 def judged(row: dict[str, Any], found: Estimate) -> str:
@@ -96,8 +97,8 @@ def _beside_its_card(gib: float, found: Estimate) -> str:
 
 def _fits_short_samples(row: dict[str, Any]) -> bool:
     """Whether samples far shorter than their bound explain a figure below the interval."""
-    settings = row["files"][MAIN]
-    if settings.get("sample_packing") or settings.get("packing"):
+    settings = row["files"].get(MAIN, {})
+    if not settings or settings.get("sample_packing") or settings.get("packing"):
         return False
     shorter = {key: min(SHORT, value) for key, value in settings.items() if key in LENGTHS and isinstance(value, int)}
     short = _estimate({**row, "files": {**row["files"], MAIN: {**settings, **shorter}}})

@@ -2,6 +2,7 @@
 
     python benchmarks/referee/rollout_phases.py            the cases that the closed form was made with
     python benchmarks/referee/rollout_phases.py --others   60 cases of other models, lengths and checkpointing
+    python benchmarks/referee/rollout_phases.py --padded   padded sequences, as verl's actor and its engine read them
     python benchmarks/referee/rollout_phases.py --write    the same, written to benchmarks/data/rollout_phases.jsonl
 
 Each case is a small model, a micro-batch and an entropy: log-probabilities without gradients as verl 0.9.1 computes
@@ -75,6 +76,7 @@ OTHER_SIZES = ((1, 4096, True), (3, 1536, False))
 OTHER_ENTROPIES = ("none", "whole", "recomputed")
 SIZES = ((2, 512), (4, 1024))
 ENTROPIES = ("none", "whole", "recomputed", "chunked")
+PADDED, PADDED_ENTROPIES = ("actor", "engine_0_8", "engine"), ("none", "whole", "recomputed")
 LAYERS = {"hidden_size": 1024, "num_hidden_layers": 4, "tie_word_embeddings": False, "max_position_embeddings": 8192}
 
 
@@ -97,6 +99,45 @@ def others() -> Iterator[dict[str, Any]]:
             "entropy": entropy,
             "checkpointed": checkpointed,
         }
+
+
+def padded() -> Iterator[dict[str, Any]]:
+    """Half of each sequence is its answer. verl's actor until 0.7.1, its engine in 0.8.0 and in 0.9.1."""
+    for (kind, model), rows, entropy, reads in itertools.product(MODELS[:2], (1, 4), PADDED_ENTROPIES, PADDED):
+        config = {**model, **SHAPE, **LAYERS}
+        yield {"config_class": kind, "config": config, "B": rows, "S": 1024, "entropy": entropy, "padded": reads}
+
+
+class _Joined(torch.autograd.Function):  # type: ignore[misc]
+    """`torch.cat(torch.nested.narrow(logits, 1, starts, lengths, layout=torch.jagged).unbind())`: on real tensors its
+    node keeps the padded logits, and their gradient is a new tensor. Fake tensors have no lengths to narrow by."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(logits)
+        return torch.cat([*logits])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+        return torch.empty_like(ctx.saved_tensors[0]).copy_(grads[0].view_as(ctx.saved_tensors[0]))
+
+
+def _padded_loss(model: Any, ids: torch.Tensor, case: dict[str, Any]) -> torch.Tensor:
+    """verl 0.7.1 workers/actor/dp_actor.py:283-306, 0.8.0 and 0.9.1 workers/engine/fsdp/transformer_impl.py."""
+    kind, reads = case["entropy"], case["padded"]
+    with precision.autocast(torch.bfloat16):
+        logits = model(input_ids=ids, use_cache=False).logits
+        if reads != "engine":
+            logits.div_(1.0)
+        entropy = entropy_of(kind, logits) if kind != "none" and reads != "actor" else None
+        if reads == "actor":
+            logits = logits[:, -ids.shape[1] // 2 - 1 : -1, :]
+            found = InPlaceCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]))
+        else:
+            found = InPlaceCrossEntropy.apply(_Joined.apply(logits))
+        if kind != "none" and entropy is None:
+            entropy = entropy_of(kind, logits)
+    return found if entropy is None else found + entropy.sum()
 
 
 def entropy_of(kind: str, logits: torch.Tensor) -> torch.Tensor:
@@ -144,7 +185,7 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
         model.eval()
         tracker.begin("log_probabilities")
         with torch.no_grad():
-            _loss(model, ids, case["entropy"])
+            _padded_loss(model, ids, case) if "padded" in case else _loss(model, ids, case["entropy"])
         if case["entropy"] == "chunked":
             return
         if case.get("checkpointed", True):
@@ -152,7 +193,10 @@ def simulated(case: dict[str, Any]) -> dict[str, int]:
         model.train()
         tracker.begin("forward")
         words = case.get("teacher_words", 0)
-        loss = _from_teacher(model, ids, words) if words else _loss(model, ids, case["entropy"])
+        if "padded" in case:
+            loss = _padded_loss(model, ids, case)
+        else:
+            loss = _from_teacher(model, ids, words) if words else _loss(model, ids, case["entropy"])
         tracker.begin("backward")
         loss.backward()
 
@@ -168,7 +212,7 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
         method=Method("full", stage="grpo"),
         precision=Precision("bfloat16", True, "bfloat16", False, outputs_to_fp32=False),
         batch=Batch(rows, 1),
-        sequence=Sequence(length),
+        sequence=Sequence(length, max_new_tokens=length // 2 if "padded" in case else 0),
         attention=Attention("flash_attention_2"),
         checkpointing=Checkpointing("full" if case.get("checkpointed", True) else "none", reentrant=False),
         loss=Loss(
@@ -178,6 +222,9 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
             entropy=case["entropy"],
             chunk_tokens=2048,
             upcast_logits=False,
+            scores_completions=case.get("padded") == "actor",
+            joins_logits=case.get("padded", "actor") != "actor",
+            divides_in_place=case.get("padded", "engine") != "engine",
         ),
         rollout=Rollout("vllm", log_prob_micro_batch_size=rows, log_prob_entropy=case["entropy"]),
         optimizer=Optimizer("sgd"),
@@ -190,18 +237,23 @@ def predicted(case: dict[str, Any]) -> dict[str, int]:
 def main() -> int:
     arguments = parser(__doc__)
     arguments.add_argument("--write", action="store_true", help="write the simulated figures")
+    arguments.add_argument("--padded", action="store_true", help="padded sequences, as verl reads them")
     arguments.add_argument("--others", action="store_true", help="models and settings that the closed form never saw")
     asked = arguments.parse_args()
-    figures = compare(others() if asked.others else cases(), simulated, predicted, _title)
+    chosen = next((name for name in ("others", "padded") if getattr(asked, name)), "")
+    figures = compare(_CHOSEN[chosen](), simulated, predicted, _title)
     if asked.write:
-        target = DATA.with_name("rollout_phases_others.jsonl") if asked.others else DATA
+        target = DATA.with_name(f"rollout_phases_{chosen}.jsonl") if chosen else DATA
         target.write_text(figures, encoding="utf-8")
     return 0
 
 
 def _title(case: dict[str, Any]) -> str:
     words = f"top {case['teacher_words']}" if "teacher_words" in case else case["entropy"]
-    return f"{case['config_class']:14} {case['B']}x{case['S']:<5} {words:10}"
+    return f"{case['config_class']:14} {case['B']}x{case['S']:<5} {words:10} {case.get('padded', '')}"
+
+
+_CHOSEN = {"": cases, "others": others, "padded": padded}
 
 
 if __name__ == "__main__":

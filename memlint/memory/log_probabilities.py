@@ -9,7 +9,7 @@ from __future__ import annotations
 import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.tape import Tape, Value
-from memlint.memory.loss_end import fused_kernel
+from memlint.memory.loss_end import fused_kernel, gradient_over_logits
 from memlint.memory.loss_shape import HALF, LOGITS_ROW, LOGITS_ROWS_BEYOND, SCORED, SCORED_ROW, LossShape
 
 _HALF_BYTES = 2
@@ -47,6 +47,10 @@ def log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value
 def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple[Value, Value]:
     """FlashAttention's cross entropy, which reads the logits in their dtype and writes its gradient over them. With an
     entropy beside it the gradient is a tensor of its own (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1427)."""
+    if loss.divides_in_place:
+        logits = ops.scale_in_place(tape, logits)
+    if loss.joins_logits or loss.scores_completions:
+        return _of_padded(tape, loss, logits), Value.external("scalar", FP32_BYTES)
     if loss.entropy == "none":
         found = fused_kernel(tape, loss, logits)
     else:
@@ -60,6 +64,38 @@ def fused_log_probabilities(tape: Tape, loss: LossShape, logits: Value) -> tuple
         return found, logits
     tape.drop(logits)
     return found, Value.external("scalar", FP32_BYTES)
+
+
+def _of_padded(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """The same over padded sequences.
+
+    `joins_logits`: the entropy is of all tokens; then the tokens of each sequence are copied into one tensor, while the
+    padded logits wait for the backward of that (verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1476-1522, as
+    PyTorch's nested tensors save them). Else only the answers' logits are read: a slice, which `reshape` copies unless
+    there is one sequence (verl 0.7.1 workers/actor/dp_actor.py:299, utils/torch_functional.py, logprobs_from_logits).
+    """
+    read = ops.hold(logits) if loss.joins_logits else ops.slice_of(tape, logits, SCORED)
+    entropy = _entropy(tape, loss, read) if loss.entropy != "none" and loss.joins_logits else None
+    copied = ops.hold(read) if loss.one_sequence and not loss.joins_logits else _copied(tape, loss, read)
+    found = gradient_over_logits(tape, copied)
+    tape.drop(copied)
+    if loss.entropy != "none" and entropy is None:
+        entropy = _entropy(tape, loss, read)
+    tape.drop(read, logits)
+    if entropy is None:
+        return found
+    together = ops.add(tape, found, entropy)
+    tape.drop(found, entropy)
+    return together
+
+
+def _copied(tape: Tape, loss: LossShape, logits: Value) -> Value:
+    """A copy of the logits that a fused kernel is to read."""
+    if not loss.joins_logits:
+        return ops.copy(tape, logits)
+    found = tape.new(logits.extent, logits.width)
+    tape.node((found,), (logits,), (logits,))
+    return found
 
 
 def _of_completions(tape: Tape, loss: LossShape, logits: Value) -> Value:
@@ -192,31 +228,45 @@ def _likelihood_of_chosen(tape: Tape, in_fp32: Value) -> Value:
 def _entropy(tape: Tape, loss: LossShape, logits: Value) -> Value:
     """`logsumexp(logits) - sum(softmax(logits) * logits)` (verl 0.9.1 utils/torch_functional.py, entropy_from_logits).
 
-    torch.compile makes one kernel of it, forward and backward. Else autocast computes the softmax of fp32 logits, whose
-    result is saved, and the product with the logits is an fp32 tensor. The backward has the gradients of both factors,
-    of the softmax and of the logarithm at once (benchmarks/referee/rollout_phases.py). A checkpoint computes all of it
-    again there. `unsaved` is a forward without gradients, `chunked` one that takes some rows at a time.
+    torch.compile makes one kernel of it, forward and backward. Else see `_entropy_of_operators`. A checkpoint computes
+    all of it again in the backward, where the first gradient of the logits is there unless the answers' slice is read,
+    whose kernel comes later. `unsaved` is a forward without gradients, `chunked` one that takes some rows at a time.
     """
+    if loss.entropy == "whole":
+        return _entropy_of_operators(tape, logits)
     found = tape.new("scalar", FP32_BYTES)
-    fp32 = ("logits", FP32_BYTES)
-    if loss.entropy in ("compiled", "unsaved", "chunked"):
-        tape.spike(*_UNSAVED[loss.entropy])
-        tape.node((found,), (logits,), (logits,))
-    elif loss.entropy == "recomputed":
+    fp32 = (logits.extent, FP32_BYTES)
+    if loss.entropy == "recomputed":
         tape.spike(fp32, fp32)
-        tape.node((found,), (logits,), (logits,), (fp32,) * 5)
+        added = () if loss.scores_completions else ((logits.extent, logits.width),)
+        tape.node((found,), (logits,), (logits,), (fp32,) * 6, after_temporaries=added)
     else:
-        in_fp32 = ops.cast(tape, logits, FP32_BYTES)
-        probabilities = ops.unary_by_result(tape, in_fp32)
-        tape.spike(fp32)
-        tape.node((found,), (probabilities, logits), (probabilities, logits), (fp32,) * 3)
-        tape.drop(in_fp32, probabilities)
+        tape.spike(*((extent or logits.extent, FP32_BYTES) for extent in _UNSAVED[loss.entropy]))
+        tape.node((found,), (logits,), (logits,))
     return found
 
 
-# What an entropy allocates for a moment where no gradient is needed.
-_UNSAVED = {
+def _entropy_of_operators(tape: Tape, logits: Value) -> Value:
+    """Autocast computes softmax and logsumexp of fp32 logits: the result of the one and the copy that the other read
+    are saved, and the product with the logits is an fp32 tensor. The logarithm's backward has `exp(logits - result)`
+    and its two factors while the gradient of the softmax waits (benchmarks/referee/rollout_phases.py)."""
+    fp32 = (logits.extent, FP32_BYTES)
+    in_fp32 = ops.cast(tape, logits, FP32_BYTES)
+    probabilities = ops.unary_by_result(tape, in_fp32)
+    in_fp32 = ops.replace(tape, in_fp32, ops.cast(tape, logits, FP32_BYTES))
+    logarithm, product = tape.new("scalar", FP32_BYTES), tape.new("scalar", FP32_BYTES)
+    tape.node((logarithm,), (in_fp32,), (in_fp32,), (fp32, fp32))
+    tape.drop(in_fp32)
+    tape.spike(fp32)
+    tape.node((product,), (probabilities, logits), (probabilities, logits), (fp32,))
+    found = ops.add(tape, logarithm, product)
+    tape.drop(logarithm, product, probabilities)
+    return found
+
+
+# Extents of the fp32 tensors that an entropy allocates for a moment where no gradient is needed; "": all of its logits.
+_UNSAVED: dict[str, tuple[str, ...]] = {
     "compiled": (),
-    "unsaved": (("logits", FP32_BYTES),) * 2,
-    "chunked": (("logits_chunk", FP32_BYTES),) * 3,
+    "unsaved": ("", ""),
+    "chunked": ("logits_chunk",) * 3,
 }

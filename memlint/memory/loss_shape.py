@@ -67,6 +67,9 @@ class LossShape(NamedTuple):
     scores_completions: bool = False  # as `run.Loss.scores_completions`
     entropy: str = "none"  # beside log-probabilities, as `run.Loss.entropy`
     gradient_apart: bool = False  # as `run.Loss.gradient_apart`
+    divides_in_place: bool = False  # as `run.Loss.divides_in_place`
+    joins_logits: bool = False  # as `run.Loss.joins_logits`
+    one_sequence: bool = False  # the forward has one sequence, whose slice is not copied
     # Distillation.
     divergence: str = ""  # as `run.Loss.divergence`
     labels_beside_teacher: bool = False  # as `run.Loss.labels_beside_teacher`

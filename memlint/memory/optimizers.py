@@ -235,7 +235,13 @@ def _configured(run: Run) -> _ConfiguredOptimizer:
         run.optimizer.embeddings_in_32_bits and (not version or version >= (4, 52))
     )
     rank = run.optimizer.rank or int(entry.get("rank", 0))
-    return _ConfiguredOptimizer(entry, run.optimizer, rank, embeddings_in_32_bits, run.optimizer.projects_head)
+    chosen = run.optimizer
+    if chosen.foreach is None and () < run.stack.torch < _FOREACH_BY_DEFAULT_SINCE:
+        chosen = chosen._replace(foreach=False)
+    return _ConfiguredOptimizer(entry, chosen, rank, embeddings_in_32_bits, chosen.projects_head)
+
+
+_FOREACH_BY_DEFAULT_SINCE = (2, 0)  # torch 2.0.1 optim/optimizer.py, _default_to_fused_or_foreach; 1.13.1: single
 
 
 def _trainable_tensors(units: tuple[Unit, ...]) -> Iterator[tuple[Tensor, int]]:

@@ -16,7 +16,7 @@ from memlint.memory.families.traits import Version
 from memlint.run import Run, Stack, Unknown
 
 # From these releases on nothing in this folder changes for any model. `_last_transformers_change` has transformers.
-_LAST_CHANGES: Mapping[str, Version] = {"torch": (1, 13), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
+_LAST_CHANGES: Mapping[str, Version] = {"torch": (2, 0), "trl": (0, 19), "deepspeed": (0, 19), "accelerate": (1, 11)}
 _LOADS_IN_ORDER: Version = (5, 4)  # what is quantised on the fly (card/interval.py, _loads_faster_than_it_quantises)
 _MIXERS_THAT_SETTLED = ("attention", "mla")
 

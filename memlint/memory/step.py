@@ -219,6 +219,7 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
         scan=_scan_implementation(run),
         fused_adapters=run.method.fused_adapters,
         softmax_keeps_dtype=_softmax_keeps_dtype(run),
+        softmax_keeps_input=() < run.stack.torch < _SOFTMAX_BY_ITS_RESULT_SINCE,
         gated_kernel=not run.stack.use_unsloth,
         dequantized_width=_dequantized_width(run),
         moves_attention=run.parallelism.sequence_parallel_size * run.parallelism.context_parallel_size > 1,
@@ -236,6 +237,9 @@ def kernel_config(run: Run, simulated: bool) -> KernelConfig:
 # torchao 0.9 dtypes/nf4tensor.py, get_original_weight: int64 indexes of both halves, their values in half precision,
 # and both scaled, until all are stacked.
 _UNPACKS_WITH = 8 + 2 + 2
+
+# Before, `_softmax_backward_data` got the input, for its dtype alone (transformers 4.25.1 pytorch_utils.py:45).
+_SOFTMAX_BY_ITS_RESULT_SINCE = (1, 11)
 
 
 def caches_keys(architecture: Architecture) -> bool:

@@ -62,7 +62,10 @@ def threads() -> Iterator[dict[str, Any]]:
 def analyser_of(thread: Mapping[str, Any], run: Mapping[str, Any], engine: Engine) -> FileAnalyser:
     """A analyser on one variant of a thread's files, with its cards, versions and launch file."""
     files = {**thread["files"], **run.get("files", {})}
-    contents = {name: json.dumps(_changed(value, run.get("set", {}).get(name, {}))) for name, value in files.items()}
+    contents = {
+        name: value if isinstance(value, str) else json.dumps(_changed(value, run.get("set", {}).get(name, {})))
+        for name, value in files.items()
+    }
     workspace = in_memory(contents)
     gpus = run.get("gpus", thread["gpus"])
     facts: dict[str, Any] = {

@@ -112,3 +112,11 @@ def test_every_value_knows_where_it_came_from() -> None:
 )
 def test_optimizer_options(text: Any, options: dict[str, str]) -> None:
     assert optimizer_options(text) == options
+
+
+@pytest.mark.parametrize(
+    ("release", "name"),
+    [((4, 15), "adamw_hf"), ((4, 31), "adamw_hf"), ((4, 32), "adamw_torch"), ((4, 57), "adamw_torch")],
+)
+def test_before_4_32_the_default_optimizer_is_transformers_own(release: tuple[int, ...], name: str) -> None:
+    assert run_of({}, transformers=release, torch=(2, 0)).optimizer.name == name

@@ -307,3 +307,14 @@ def test_muon_of_another_package_is_unknown_over_flat_partitions() -> None:
     found = estimate(run(optimizer__name="muon", parallelism__engine="deepspeed", parallelism__zero__stage=1))
     assert found.allocated_bytes is None
     assert "flat partitions" in found.unknown[0].reason
+
+
+@pytest.mark.parametrize(("release", "whole"), [((1, 13, 1), False), ((2, 0), True), ((), True)])
+def test_before_2_0_torch_steps_tensor_by_tensor_and_keeps_zeros_for_gradients(
+    release: tuple[int, ...], whole: bool
+) -> None:
+    """torch 2.0.1 optim/optimizer.py, _default_to_fused_or_foreach; 1.13.1 nn/modules/module.py, zero_grad."""
+    found = {one.name: one for one in estimate(run(stack__torch=release, optimizer__name="adamw_torch")).phases}
+    step, forward = found["optimizer_step"].components, found["forward"].components
+    assert (step["temporaries"] >= step["gradients"]) is whole
+    assert (forward["gradients"] == 0) is whole

@@ -18,7 +18,7 @@ from tests.comparisons.families import Step, members, run_of
 # On both sides of every bound that the estimator knows, and the newest ones.
 TRANSFORMERS = ((), (4, 45), (4, 48), (4, 51), (4, 52), (4, 57), (5, 16), (5, 17), (5, 20), (5, 23))
 OTHERS: dict[str, tuple[tuple[int, ...], ...]] = {
-    "torch": ((), (1, 12), (1, 13)),
+    "torch": ((), (1, 10), (1, 11), (1, 12), (1, 13), (2, 0)),
     "peft": ((), (0, 18), (0, 19)),
     "trl": ((), (0, 14), (0, 15), (0, 18), (0, 19)),
     "deepspeed": ((), (0, 18), (0, 19)),

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.referee.rollout_phases import predicted
 
 DATA = Path(__file__).resolve().parents[2] / "benchmarks" / "data"
-FILES = ("rollout_phases.jsonl", "rollout_phases_others.jsonl")
+FILES = ("rollout_phases.jsonl", "rollout_phases_others.jsonl", "rollout_phases_padded.jsonl")
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -24,8 +24,10 @@ def test_there_are_sixty_cases_that_the_closed_form_was_not_made_with() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_each_phase_is_the_simulated_one(name: str) -> None:
-    cases = rows(name)[::3]
+    cases = rows(name)[:: 1 if "padded" in name else 3]
     assert cases
     for case in cases:
         said = predicted(case)
-        assert {phase: said[phase] for phase in case["result"]} == pytest.approx(case["result"], rel=0.015), case
+        assert {phase: said[phase] for phase in case["result"]} == pytest.approx(
+            case["result"], rel=0.015 if "padded" not in name else 0.023
+        ), case

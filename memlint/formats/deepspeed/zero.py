@@ -5,12 +5,13 @@ Every function here belongs to a row of `keys.py`, or fills what `auto` leaves o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from memlint._record import NamedTuple
 from memlint.formats.deepspeed.config import DeepSpeedConfig
-from memlint.formats.fields import Fields, as_bool, as_number
+from memlint.formats.fields import Fields, Section, as_bool, as_number
 from memlint.formats.keys import FieldChange, Written
+from memlint.run import Origin
 
 ZERO = "zero_optimization"
 STAGE = f"{ZERO}.stage"
@@ -160,3 +161,19 @@ def _device_written(change: FieldChange, part: str) -> Written | None:
     zero = change.section.get(ZERO)
     mentions_device = isinstance(zero, dict) and any(key in zero for key in (part, "cpu_offload", "cpu_offload_params"))
     return {f"{ZERO}.{part}.device": change.value} if change.value != "none" or mentions_device else {}
+
+
+_SEQUENCES = "seq_parallel_communication_data_type"
+_REDUCED_IN = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def read_sequence_communication(fields: Fields, sections: Iterable[Section]) -> None:
+    """Where DeepSpeed itself divides sequences it reduces gradients in fp32 unless one of `sections` says another dtype
+    (deepspeed 0.19.8 runtime/engine.py, self.communication_data_type; runtime/constants.py:236)."""
+    if fields.get("parallelism.engine", "") != "deepspeed" or fields.get("parallelism.sequence_parallel_size", 1) == 1:
+        return
+    within = [inner for one in sections for inner in (one, one.below("deepspeed_config"))]
+    stated = next((one for one in within if one.value.get(_SEQUENCES) in _REDUCED_IN), None)
+    origin = stated.origin(_SEQUENCES) if stated else Origin("default", detail=f"DeepSpeed: {_SEQUENCES}")
+    name = stated.value[_SEQUENCES] if stated else "fp32"
+    fields.put("parallelism.zero.communication_dtype", _REDUCED_IN[name], origin)

@@ -14,6 +14,7 @@ from memlint._record import NamedTuple
 from memlint.architectures.names import TUNED
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
+from memlint.formats.deepspeed.zero import read_sequence_communication
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.issues import FILE_IS_AWAY
@@ -204,6 +205,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
+    read_sequence_communication(fields, sections)
     read_loading(fields, config.section.document.start)
     apply_preparation(fields, config)
     if key := trains_quantised_weights(config):

@@ -55,7 +55,10 @@ def arguments(
 
 
 def default_optimizer(versions: Mapping[str, Version]) -> str:
-    """`optim` when nothing is said: fused AdamW from torch 2.8 on (transformers 4.57.6 training_args.py:1292)."""
+    """`optim` when nothing is said: transformers' own AdamW before 4.32 (4.31.0 training_args.py:1026, 4.32.1 :1050),
+    fused AdamW from torch 2.8 on (4.57.6 :1292)."""
+    if versions.get("transformers", (5, 23)) < (4, 32):
+        return "adamw_hf"
     fused = versions.get("torch", (2, 13)) >= (2, 8) and versions.get("transformers", (5, 23)) >= (4, 57)
     return "adamw_torch_fused" if fused else "adamw_torch"
 

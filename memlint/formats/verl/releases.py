@@ -8,6 +8,7 @@ from memlint.formats.verl.config import VerlConfig
 _SINCE = (0, 4)
 _ACTOR = ("actor_rollout_ref", "actor")
 _ROLLOUT = ("actor_rollout_ref", "rollout")
+_MODEL = ("actor_rollout_ref", "model")
 _ALWAYS_SLEEPS = ((0, 3), (0, 5))
 _VLLM_SLEEPS = (0, 7)
 _KEY_UNTIL_0_4_1 = "use_fire_sampling"  # a key of the rollout from 0.3.0 to 0.4.1 trainer/config/ppo_trainer.yaml
@@ -37,6 +38,31 @@ def sleeps_in_any_case(config: VerlConfig) -> bool:
     return isinstance(rollout, dict) and _KEY_UNTIL_0_4_1 in rollout
 
 
+_ACTORS_UNTIL, _COPIES_SINCE = (0, 8), (0, 9)
+_LEGACY = ("trainer", "use_legacy_worker_impl")
+
+
+def has_actor_of_its_own(config: VerlConfig) -> bool:
+    """Whether workers/actor/dp_actor.py makes the update, as until 0.7.1 unless `trainer.use_legacy_worker_impl` is
+    `disable`. A repository's own file is as old where it has that key, from 0.6.0 on, or removes no padding, which was
+    the default until 0.6.1."""
+    sections = [section.value for section in (config.own, config.named, config.base) if section is not None]
+    written = [value_at(section, _LEGACY) for section in sections]
+    if "disable" in written:
+        return False
+    pinned = config.context.versions.get("verl", ())
+    if pinned or config.base is None:
+        return () < pinned < _ACTORS_UNTIL
+    return any(written) or value_at(config.base.value, (*_MODEL, "use_remove_padding")) is False
+
+
+def divides_in_place(config: VerlConfig) -> bool:
+    """Whether logits are divided by the temperature in their own memory: `logits.div_(temperature)` until 0.8.0 (0.7.1
+    workers/actor/dp_actor.py, 0.8.0 workers/engine/fsdp/transformer_impl.py:1112); 0.9.0 copies unless it is 1."""
+    pinned = config.context.versions.get("verl")
+    return pinned < _COPIES_SINCE if pinned else has_actor_of_its_own(config)
+
+
 # Before, workers/fsdp_workers.py (0.7.0, line 171) read the key below the actor alone.
 _ENGINES_DEGREE_SINCE = (0, 8)
 _ULYSSES = "ulysses_sequence_parallel_size"
@@ -62,4 +88,4 @@ def has_fused_kernels(config: VerlConfig) -> bool:
     return not is_before_0_4(config) and (not known or any("use_fused_kernels" in section for section in known))
 
 
-_SECTIONS = (_ACTOR, ("actor_rollout_ref", "model"))
+_SECTIONS = (_ACTOR, _MODEL)

@@ -7,11 +7,18 @@ from memlint.formats.fields import Fields, as_number
 from memlint.formats.verl.batches import ACTOR, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.families import SCALES_LOGITS
-from memlint.formats.verl.releases import has_fused_kernels, is_before_0_4, sleeps_in_any_case
+from memlint.formats.verl.releases import (
+    divides_in_place,
+    has_actor_of_its_own,
+    has_fused_kernels,
+    is_before_0_4,
+    sleeps_in_any_case,
+)
 from memlint.run import UNKNOWN, Entailed, Origin
 
 _MIB = 1 << 20
 MULTI_TURN = f"{ROLLOUT}.multi_turn.enable"
+_UNPADDED = "actor_rollout_ref.model.use_remove_padding"
 AGENT_LOOP, AGENT_LOOPS = f"{ROLLOUT}.agent.default_agent_loop", f"{ROLLOUT}.agent.agent_loop_config_path"
 
 
@@ -65,10 +72,12 @@ def read_bucket(fields: Fields, config: VerlConfig) -> None:
 
 def read_entropy(fields: Fields, config: VerlConfig) -> None:
     """When the entropy is computed: in the update where it is asked for, before the update always
-    (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves memory only where no gradient is needed. Until 0.3 each
-    update had it (0.3.0 workers/actor/dp_actor.py:286)."""
-    chunks = config.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
-    compiled = config.flag(f"{ACTOR}.use_torch_compile") and config.flag("actor_rollout_ref.model.use_remove_padding")
+    (trainer/ppo/v1/trainer_base.py:1653). In chunks it saves memory only where no gradient is needed. Padded sequences
+    have neither chunks nor a compiled kernel (transformer_impl.py:1491). Until 0.3 each update had it (0.3.0
+    workers/actor/dp_actor.py:286)."""
+    unpadded = config.flag(_UNPADDED)
+    chunks = unpadded and config.flag(f"{ACTOR}.entropy_from_logits_with_chunking")
+    compiled = unpadded and config.flag(f"{ACTOR}.use_torch_compile")
     plain = "compiled" if compiled else "whole"
     weight = config.get(f"{ACTOR}.entropy_coeff")
     asked = config.flag(f"{ACTOR}.calculate_entropy") or (weight is not UNKNOWN and (as_number(weight) or 0) != 0)
@@ -89,10 +98,24 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
         fields.put("loss.chunk_tokens", *_FUSED_CHUNK)
     else:
         fields.put("loss.kind", "fused_ce", config.origin(key))
+        _read_padded(fields, config)
     if has_fused_kernels(config) and _is_plain_head(fields.get("model.architecture", None)):
         fields.infer("planning.fuses_log_probabilities", True, "verl 0.4 and newer: `use_fused_kernels`")
         fused = Entailed((("loss.kind", "chunked"),), (("loss.chunk_tokens", _FUSED_CHUNK[0]),))
         put_entailed(fields, (fused,), _FUSED_CHUNK[1].detail)
+
+
+def _read_padded(fields: Fields, config: VerlConfig) -> None:
+    """Of padded sequences verl's actor reads the logits of the answers alone (0.7.1 workers/actor/dp_actor.py:299), and
+    its engine copies those of all tokens (0.9.1 workers/engine/fsdp/transformer_impl.py:1502)."""
+    if divides_in_place(config):
+        fields.infer("loss.divides_in_place", True, "verl until 0.8: logits.div_(temperature)")
+    if config.flag(_UNPADDED):
+        return
+    if has_actor_of_its_own(config):
+        fields.infer("loss.scores_completions", True, "verl until 0.7: logits[:, -response_length - 1 : -1]")
+    else:
+        fields.infer("loss.joins_logits", True, "verl 0.9.1 workers/engine/fsdp/transformer_impl.py:1502")
 
 
 _FUSED_CHUNK = 512, Origin("default", detail="verl: FusedLinearForPPO, chunk_size")
@@ -106,9 +129,10 @@ def _is_plain_head(architecture: object) -> bool:
 
 
 def read_temperature(fields: Fields, config: VerlConfig) -> None:
-    """Logits are divided by a temperature other than 1 into a copy (transformer_impl.py:100)."""
+    """Logits are divided by a temperature other than 1 into a copy (transformer_impl.py:100), until 0.8 in place."""
     number = as_number(config.get(f"{ROLLOUT}.temperature"))
-    fields.put("loss.scales_logits", number not in (None, 1), config.origin(f"{ROLLOUT}.temperature"))
+    copies = number not in (None, 1) and not divides_in_place(config)
+    fields.put("loss.scales_logits", copies, config.origin(f"{ROLLOUT}.temperature"))
 
 
 def read_images(fields: Fields, config: VerlConfig) -> None:

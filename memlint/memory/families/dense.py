@@ -91,7 +91,7 @@ PHI3 = Family(model_types=("phi3",), attention=AttentionTraits(sdpa=since(4, 45)
 PERSIMMON = Family(
     model_types=("persimmon",),
     classes=("Persimmon",),
-    attention=AttentionTraits(layer_norm_of_heads=True),
+    attention=AttentionTraits(sdpa=since(4, 53), layer_norm_of_heads=True),
     loss=LossTraits(in_own_dtype=before(4, 48)),
 )
 STABLELM = Family(

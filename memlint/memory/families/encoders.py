@@ -18,13 +18,23 @@ from memlint.memory.families.traits import (
 _OWN_LOSS = LossTraits(in_own_dtype=ALWAYS, shifts=False)
 # models/bert/modeling_bert.py, eager_attention_forward: softmax without a dtype, and dropout of what it gives
 _FP32_WEIGHTS = AttentionTraits(softmax_keeps_dtype=True, keeps_weights_dtype=True)
+# Releases of sdpa: `_supports_sdpa` in models/*/modeling_*.py, 4.35.2 to 5.8.0.
 BERT = Family(
-    model_types=("bert", "roberta", "xlm-roberta", "camembert", "electra", "data2vec-text", "ernie"),
-    classes=("BertLayer", "RobertaLayer", "XLMRobertaLayer", "CamembertLayer", "ElectraLayer", "Data2VecTextLayer")
-    + ("ErnieLayer",),
-    attention=_FP32_WEIGHTS,
+    model_types=("bert",),
+    classes=("BertLayer",),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 41)),
     norm=NormTraits(after_sums=True),
     loss=_OWN_LOSS,
+)
+ROBERTA = BERT._replace(
+    model_types=("roberta", "xlm-roberta", "camembert"),
+    classes=("RobertaLayer", "XLMRobertaLayer", "CamembertLayer"),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 45)),
+)
+ELECTRA = BERT._replace(
+    model_types=("electra", "data2vec-text", "ernie"),
+    classes=("ElectraLayer", "Data2VecTextLayer", "ErnieLayer"),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(5, 0)),
 )
 # models/layoutlm/modeling_layoutlm.py, eager_attention_forward: softmax in fp32, cast back; LayoutLMModel.forward:
 # `attention_mask.unsqueeze(1).unsqueeze(2)`
@@ -38,7 +48,7 @@ LAYOUTLM = Family(
 DISTILBERT = Family(
     model_types=("distilbert",),
     classes=("TransformerBlock",),
-    attention=BERT.attention._replace(drops_no_output=True),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 46), drops_no_output=True),
     norm=BERT.norm,
     loss=_OWN_LOSS,
 )
@@ -46,6 +56,7 @@ DISTILBERT = Family(
 NOMIC = BERT._replace(
     model_types=("nomic_bert", "jina_embeddings_v3"),
     classes=("NomicBertLayer", "JinaEmbeddingsV3Layer"),
+    attention=_FP32_WEIGHTS,
     norm=NormTraits(after_sums=True, holds_attention=True),
 )
 # models/gte/modeling_gte.py, GteMLP.forward
@@ -56,7 +67,7 @@ EUROBERT = Family(model_types=("eurobert",), classes=("EuroBert",), loss=LossTra
 ROBERTA_PRE_NORM = Family(
     model_types=("roberta-prelayernorm",),
     classes=("RobertaPreLayerNormLayer",),
-    attention=_FP32_WEIGHTS,
+    attention=_FP32_WEIGHTS._replace(sdpa=since(5, 0)),
     loss=_OWN_LOSS,
     computes_mlp_itself=True,
 )
@@ -64,13 +75,14 @@ ROBERTA_PRE_NORM = Family(
 XLM_ROBERTA_XL = ROBERTA_PRE_NORM._replace(
     model_types=("xlm-roberta-xl",),
     classes=("XLMRobertaXLLayer",),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 45)),
     drops_attention_alone=True,
 )
 # models/esm/modeling_esm.py, apply_rotary_pos_emb
 ESM = Family(
     model_types=("esm",),
     classes=("EsmLayer",),
-    attention=_FP32_WEIGHTS,
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 56)),
     loss=_OWN_LOSS,
     rotary=RotaryTraits(factors_in_fp32=True, casts_back=True),
 )
@@ -133,34 +145,48 @@ MPNET = Family(
 )
 # models/bart/modeling_bart.py, BartForConditionalGeneration.forward: `lm_logits + final_logits_bias`
 _WITH_BIAS = LossTraits(in_own_dtype=ALWAYS, adds_bias=True, shifts=False)
+_BART_ATTENTION = _FP32_WEIGHTS._replace(mask_before_norm=True)
 BART = Family(
-    model_types=("bart", "marian", "plbart", "blenderbot-small"),
-    classes=("BartEncoder", "BartDecoder", "Marian", "PLBart", "BlenderbotSmall"),
-    attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    model_types=("bart",),
+    classes=("BartEncoder", "BartDecoder"),
+    attention=_BART_ATTENTION._replace(sdpa=since(4, 36)),
     norm=NormTraits(after_sums=True),
     loss=_WITH_BIAS,
 )
+MARIAN = BART._replace(
+    model_types=("marian", "plbart", "blenderbot-small"),
+    classes=("Marian", "PLBart", "BlenderbotSmall"),
+    attention=_BART_ATTENTION._replace(sdpa=since(4, 53)),
+)
 MBART = Family(
-    model_types=("mbart", "pegasus", "blenderbot"),
-    classes=("MBartEncoder", "MBartDecoder", "Pegasus", "BlenderbotEncoder", "BlenderbotDecoder"),
-    attention=_FP32_WEIGHTS._replace(mask_before_norm=True),
+    model_types=("mbart",),
+    classes=("MBartEncoder", "MBartDecoder"),
+    attention=_BART_ATTENTION._replace(sdpa=since(4, 45)),
     computes_mlp_itself=True,
     loss=_WITH_BIAS,
+)
+PEGASUS = MBART._replace(
+    model_types=("pegasus", "blenderbot"),
+    classes=("Pegasus", "BlenderbotEncoder", "BlenderbotDecoder"),
+    attention=_BART_ATTENTION._replace(sdpa=since(4, 53)),
 )
 # models/florence2/modeling_florence2.py, Florence2ForConditionalGeneration.forward: the head's logits without a bias
 FLORENCE2 = Family(
     model_types=("florence2",),
-    attention=BART.attention,
+    attention=_BART_ATTENTION,
     norm=BART.norm,
     loss=LossTraits(shifts=False),
     vision=VisionTraits(passes_use_cache=True),
 )
 WHISPER = Family(
-    model_types=("m2m_100", "whisper"),
-    classes=("M2M100", "Whisper"),
-    attention=_FP32_WEIGHTS,
+    model_types=("whisper",),
+    classes=("Whisper",),
+    attention=_FP32_WEIGHTS._replace(sdpa=since(4, 36)),
     computes_mlp_itself=True,
     loss=_OWN_LOSS,
+)
+M2M100 = WHISPER._replace(
+    model_types=("m2m_100",), classes=("M2M100",), attention=_FP32_WEIGHTS._replace(sdpa=since(4, 45))
 )
 # models/t5/modeling_t5.py, T5Attention.compute_bias and forward, T5DenseActDense, T5Stack and
 # T5ForConditionalGeneration.forward; eager attention with softmax in fp32 up to 5.14
@@ -188,6 +214,8 @@ ROWS = (
     T5,
     UMT5,
     BERT,
+    ROBERTA,
+    ELECTRA,
     LAYOUTLM,
     ROFORMER,
     NOMIC,
@@ -199,6 +227,9 @@ ROWS = (
     DEBERTA,
     MPNET,
     BART,
+    MARIAN,
     MBART,
+    PEGASUS,
     WHISPER,
+    M2M100,
 )

@@ -75,7 +75,11 @@ OPENAI_GPT = Family(
     causal_buffer="layers",
     causal_buffer_in_dtype=True,
 )
-BIOGPT = Family(model_types=("biogpt",), classes=("BioGpt",), attention=AttentionTraits(softmax_keeps_dtype=True))
+BIOGPT = Family(
+    model_types=("biogpt",),
+    classes=("BioGpt",),
+    attention=AttentionTraits(sdpa=since(4, 45), softmax_keeps_dtype=True),
+)
 BLOOM = Family(
     model_types=("bloom",),
     classes=("Bloom",),

@@ -443,6 +443,7 @@ def _softmax(context: LayerContext, scores: Value) -> Value:
     softmax_input = ops.hold(scores) if reads_scores else ops.cast(tape, scores, width)
     found = tape.new(context.scores, width)
     temporaries = ((KERNEL_MEMORY + context.scores, width),) if context.kernels.kernel_memory else ()
-    tape.node((found,), (softmax_input,), (found,), temporaries)
+    saved = (found, softmax_input) if context.kernels.softmax_keeps_input else (found,)
+    tape.node((found,), (softmax_input,), saved, temporaries)
     tape.drop(softmax_input)
     return found

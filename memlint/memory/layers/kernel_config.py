@@ -48,6 +48,7 @@ class KernelConfig(NamedTuple):
     caches_fused_parts: bool = False  # keys and values of a fused projection are copied into a cache
     unpacks_with: int = 0  # bytes an element that torch operators allocate to dequantise a 4-bit weight; 0: a kernel
     bias: bool = False  # scaled dot-product attention gets a mask, which its kernel saves as an additive bias
+    softmax_keeps_input: bool = False  # the backward of a softmax takes its input as well as its result
 
     def tape(self, grad: bool = True) -> Tape:
         """A new recording of operations that are computed so. `grad`: whether autograd records."""

@@ -24,7 +24,7 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
     layerwise = optimizer.is_layerwise(run)
     data_parallel = run.parallelism.engine == "ddp"
     bucket_views = data_parallel and run.parallelism.ddp_bucket_view
-    accumulates = run.batch.gradient_accumulation_steps not in (0, 1)  # unknown counts as accumulating
+    accumulates = run.batch.gradient_accumulation_steps not in (0, 1) or _zeroes_gradients(run)  # unknown counts
     accumulated_by_autograd = not (layerwise or bucket_views)
     gradients_resident = gradients if accumulates and accumulated_by_autograd else 0
     states = tuple(
@@ -45,6 +45,12 @@ def place(run: Run, units: tuple[Unit, ...]) -> ModelState:
         host_bytes=optimizer_memory.managed + optimizer_memory.host,
         notes=MANAGED_NOTE if optimizer_memory.managed else (),
     )
+
+
+def _zeroes_gradients(run: Run) -> bool:
+    """Whether gradients stay between steps: before PyTorch 2.0 `model.zero_grad()` filled them with zeros (torch 1.13.1
+    nn/modules/module.py, `set_to_none: bool = False`)."""
+    return () < run.stack.torch < (2, 0)
 
 
 def _kbit_preparation_peak(run: Run, units: tuple[Unit, ...]) -> int:

@@ -856,3 +856,23 @@ def test_a_key_that_went_after_the_newest_trl_for_a_stated_transformers_is_there
         parsed_of(training, versions={"trl": (0, 20)})
     )
     assert "renamed-key" not in codes(parsed_of(training, versions={"transformers": (4, 42)}))
+
+
+@pytest.mark.parametrize(
+    ("engine", "config", "dtype"),
+    [
+        ({"deepspeed": "ds.json"}, {}, "float32"),
+        ({"deepspeed": "ds.json"}, {"seq_parallel_communication_data_type": "bf16"}, "bfloat16"),
+        ({"fsdp": "full_shard"}, {}, ""),
+    ],
+)
+def test_deepspeed_reduces_in_fp32_where_it_divides_sequences(
+    engine: dict[str, Any], config: dict[str, Any], dtype: str
+) -> None:
+    file = {"ds.json": {"zero_optimization": {"stage": 3}, "bf16": {"enabled": True}, **config}}
+    shared = run_of(
+        trainer.parse(document({**PLAIN, **engine, "parallelism_config": {"sp_size": 4}}), context(file, gpus=8))
+    )
+    assert shared.parallelism.zero.communication_dtype == dtype
+    alone = run_of(trainer.parse(document({**PLAIN, **engine}), context(file, gpus=8)))
+    assert alone.parallelism.zero.communication_dtype == ""

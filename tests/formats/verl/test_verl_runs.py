@@ -241,6 +241,49 @@ def test_defaults_are_those_of_the_release(release: tuple[int, ...], mode: str, 
     assert value.checkpointed is (release >= (0, 2))
 
 
+# What is said of the logits by release: divided in place, the answers' alone, joined into a copy.
+PADDED = {
+    (0, 3): (True, True, False),
+    (0, 7, 1): (True, True, False),
+    (0, 8): (True, False, True),
+    (0, 9, 1): (False, False, True),
+    (): (False, False, True),
+}
+
+
+@pytest.mark.parametrize(("release", "said"), PADDED.items())
+def test_of_padded_sequences_older_releases_read_the_answers_logits_alone(
+    release: tuple[int, ...], said: tuple[bool, ...]
+) -> None:
+    versions = {"verl": release} if release else {}
+    value = changed(GRPO, actor_rollout_ref__model__use_remove_padding=False)
+    value["actor_rollout_ref"]["rollout"] = {**ROLLOUT, "temperature": 0.7}
+    found = read(value, versions=versions).loss
+    assert (found.divides_in_place, found.scores_completions, found.joins_logits) == said
+    assert found.scales_logits is not said[0]
+    value["actor_rollout_ref"]["model"] = {**value["actor_rollout_ref"]["model"], "use_remove_padding": True}
+    joined = read(value, versions=versions).loss
+    assert (joined.divides_in_place, joined.scores_completions, joined.joins_logits) == (said[0], False, False)
+
+
+def test_the_engine_can_take_the_actors_place_before_0_8() -> None:
+    value = changed(GRPO, actor_rollout_ref__model__use_remove_padding=False)
+    value["trainer"] = {**value["trainer"], "use_legacy_worker_impl": "disable"}
+    found = read(value, versions={"verl": (0, 7)}).loss
+    assert (found.scores_completions, found.joins_logits) == (False, True)
+
+
+def test_padded_sequences_have_an_entropy_of_operators() -> None:
+    value = changed(GRPO, actor_rollout_ref__model__use_remove_padding=False)
+    value["actor_rollout_ref"]["actor"] = {
+        **value["actor_rollout_ref"]["actor"],
+        "entropy_coeff": 0.1,
+        "entropy_from_logits_with_chunking": True,
+    }
+    found = read(value)
+    assert (found.loss.entropy, found.rollout.log_prob_entropy) == ("whole", "whole")
+
+
 @pytest.mark.parametrize(("release", "is_old"), [((0, 3), True), ((0, 4, 1), False), (None, False)])
 def test_until_0_3_every_update_has_an_entropy_and_the_engine_wakes_as_a_whole(
     release: tuple[int, ...] | None, is_old: bool

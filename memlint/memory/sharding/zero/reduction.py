@@ -56,6 +56,7 @@ class ReductionSettings(NamedTuple):
     accumulates: bool = False
     wide: bool = False
     offloads: bool = False
+    reduced: int = 0  # bytes of an element in which stage 3 reduces; 0 = those of a gradient
 
 
 def replay(units: tuple[tuple[Gradient, ...], ...], settings: ReductionSettings) -> tuple[Moment, ...]:
@@ -245,13 +246,16 @@ class _Scattered(_Reduction):
         self._wait(gradient, settings.contiguous and self.filled + gradient.numel <= settings.bucket)
 
     def _finish(self) -> None:
-        """Reduces the bucket. Each rank's part is then cast where gradients accumulate in fp32 (:1937)."""
+        """Reduces the bucket; gradients of another dtype that are not in its buffer are copied (:1447). The part of
+        each rank is then cast where gradients accumulate in fp32 (:1937)."""
         settings = self.settings
         sizes = [-(-gradient.numel // settings.ranks) * settings.ranks for gradient, _ in self.bucket]
         in_place = settings.contiguous and not settings.scatters and self.filled <= settings.bucket
         alone = len(sizes) == 1 and sizes[0] == self.filled
         cast = 4 * sum(sizes) // (1 if in_place else settings.ranks) if settings.wide else 0
-        self._touch((0 if alone and not in_place else settings.element * sum(sizes)) + cast)
+        width = settings.reduced or settings.element
+        copies = width * self.filled if width != settings.element and not settings.contiguous else 0
+        self._touch((0 if alone and not in_place else width * sum(sizes)) + cast + copies)
         self.alive -= sum(stored for _, stored in self.bucket)
         self.bucket = []
         self.filled = 0

@@ -35,6 +35,7 @@ from memlint.memory.sharding.zero.trace import (
     Replay,
     replay,
 )
+from memlint.memory.storage import BYTES
 from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, with_tensors
 from memlint.run import UNKNOWN, Run, Zero
 
@@ -52,7 +53,8 @@ def at_rest(run: Run, units: tuple[Unit, ...], layout: ZeroLayout) -> ModelState
     constants = loaded - _stored_bytes(units) if packed else 0
     states = _ShardedStates(run, layout, weights.shards)
     partitions = 0 if run.offload.parameters != "none" else weights.partitioned
-    bucket = layout.element * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
+    width = BYTES.get(zero.communication_dtype, layout.element)  # IPGBucketZ3.buffer, deepspeed 0.18.5 stage3.py:616
+    bucket = width * required_setting(zero.reduce_bucket_size, "parallelism.zero.reduce_bucket_size")
     bucket = bucket if zero.contiguous_gradients and layout.trainable else 0
     secondary = _hpz_partition(run, weights, layout)
     return ModelState(
@@ -306,6 +308,7 @@ def _reduction_settings(run: Run, layout: ZeroLayout) -> ReductionSettings:
         contiguous=zero.contiguous_gradients,
         scatters=zero.reduce_scatter,
         wide=layout.accumulation > layout.element,
+        reduced=BYTES.get(zero.communication_dtype, layout.element),
     )
 
 
