@@ -137,8 +137,9 @@ ON_DEMAND = {
     "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
         *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),
     ),
-    "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
-    "formats.trainer.format": ("formats.trainer.edits",),  # fixes
+    "formats.llamafactory.v0": ("formats.llamafactory.entailed",),  # plans
+    "formats.axolotl.format": ("formats.axolotl.edits", "formats.axolotl.entailed"),  # fixes, plans
+    "formats.trainer.format": ("formats.trainer.edits", "formats.trainer.entailed"),  # fixes, plans
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
