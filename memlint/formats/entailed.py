@@ -13,7 +13,10 @@ Read = Callable[[Fields], None]
 
 
 class EntailedByFile:
-    """What follows from changes of one file. It is found when a plan first asks: most checks search no plan."""
+    """What follows from changes of one file. It is found when a plan first asks: most checks search no plan.
+
+    Equal to another one, or to a tuple, that holds the same; pickled as a tuple.
+    """
 
     __slots__ = ("_find", "_found")
 
@@ -25,6 +28,15 @@ class EntailedByFile:
         if self._found is None:
             self._found = tuple(one for one in self._find() if one is not None)
         return iter(self._found)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (tuple, EntailedByFile)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
 
 
 def entailed(fields: Fields, given: Mapping[str, Any], read: Read) -> Entailed | None:
