@@ -10,7 +10,7 @@ at start-up than frozen dataclasses (0.08 against 0.5 ms a class), which is what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar, Union
 
@@ -620,7 +620,7 @@ class Planning(NamedTuple):
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
     # What follows from a change in this file, such as the options of adapters that it has and does not use. A later one
     # decides where two speak of one field.
-    entails: tuple[Entailed, ...] = ()
+    entails: Iterable[Entailed] = ()
 
 
 class Reading(NamedTuple):

@@ -90,7 +90,8 @@ ON_DEMAND = {
     # Reports that show origins, configs that a command launches; tables of runs without a number of GPUs.
     "lint.summary": ("lint.assumptions", "memory.gpu_numbers"),
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
-    "ruleset.engine": ("ruleset.under_commands",),  # findings about a config that commands may launch
+    # findings about a config that commands may launch; a changed file
+    "ruleset.engine": ("ruleset.under_commands", "ruleset.reads"),
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
@@ -137,8 +138,9 @@ ON_DEMAND = {
     "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
         *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),
     ),
-    "formats.axolotl.format": ("formats.axolotl.edits",),  # fixes
-    "formats.trainer.format": ("formats.trainer.edits",),  # fixes
+    "formats.llamafactory.v0": ("formats.llamafactory.entailed",),  # plans
+    "formats.axolotl.format": ("formats.axolotl.edits", "formats.axolotl.entailed"),  # fixes, plans
+    "formats.trainer.format": ("formats.trainer.edits", "formats.trainer.entailed"),  # fixes, plans
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
@@ -147,7 +149,7 @@ ON_DEMAND = {
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
-        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models"),
+        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.lower_bounds"),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
     # distillation; preference and reinforcement; few training loops
@@ -159,6 +161,7 @@ ON_DEMAND = {
     "memory.layers.int8_product": ("memory.layers.float8_product",),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
     "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts
+    "memory.card.figures": ("memory.card.cached_blocks",),  # full fine-tuning on one GPU
     "memory.card.interval": (  # what few runs do
         *("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
         *("memory.host", "memory.sharding.zero.layout"),

@@ -3,13 +3,40 @@ run is the run that the written file says."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from memlint.formats.fields import Fields
 from memlint.run import Entailed, Origin
 
 Read = Callable[[Fields], None]
+
+
+class EntailedByFile:
+    """What follows from changes of one file. It is found when a plan first asks: most checks search no plan.
+
+    Equal to another one, or to a tuple, that holds the same; pickled as a tuple.
+    """
+
+    __slots__ = ("_find", "_found")
+
+    def __init__(self, find: Callable[[], Iterable[Entailed | None]]) -> None:
+        self._find = find
+        self._found: tuple[Entailed, ...] | None = None
+
+    def __iter__(self) -> Iterator[Entailed]:
+        if self._found is None:
+            self._found = tuple(one for one in self._find() if one is not None)
+        return iter(self._found)
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, (tuple, EntailedByFile)) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
 
 
 def entailed(fields: Fields, given: Mapping[str, Any], read: Read) -> Entailed | None:
@@ -24,8 +51,10 @@ def entailed(fields: Fields, given: Mapping[str, Any], read: Read) -> Entailed |
     return Entailed(tuple(given.items()), changes) if changes else None
 
 
-def put_entailed(fields: Fields, found: Iterable[Entailed | None], source: str) -> None:
-    """`source`: where the framework says so."""
-    known = tuple(one for one in found if one is not None)
-    if known:
-        fields.put("planning.entails", known, Origin("framework", detail=source))
+def put_entailed(fields: Fields, find: Callable[[Fields], Iterable[Entailed | None]], source: str) -> None:
+    """Adds what `find` finds with the fields as they are now, when it is asked for. `source`: where the framework says
+    so."""
+    earlier, now = fields.get("planning.entails", ()), Fields()
+    now.values = dict(fields.values)
+    found = EntailedByFile(lambda: (*earlier, *find(now)))
+    fields.put("planning.entails", found, Origin("framework", detail=source))

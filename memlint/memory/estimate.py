@@ -8,7 +8,6 @@ from functools import partial
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
-import memlint.memory.lower_bounds as lower_bounds
 import memlint.memory.unknown_values as unknown_values
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
@@ -115,6 +114,8 @@ def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False)
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop)
     except MissingValue as missing:
+        import memlint.memory.lower_bounds as lower_bounds
+
         found = lower_bounds.unknown(UnknownField(missing.field, _reason(run, missing)))
         if missing.field == "sequence.length" and writes_completions(run):
             return lower_bounds.with_completions_alone(run, found, estimate_uncached)
@@ -128,6 +129,8 @@ def _without_bounds(run: Run) -> Estimate:
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)))
     except MissingValue as missing:
+        import memlint.memory.lower_bounds as lower_bounds
+
         return lower_bounds.unknown(UnknownField(missing.field, missing.reason))
 
 
@@ -199,6 +202,8 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
 def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
     unknown_values.refuse(run)
     if _is_divided_into_stages(run):
+        import memlint.memory.lower_bounds as lower_bounds
+
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
     if may_stop:
@@ -207,6 +212,8 @@ def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Esti
     try:
         refuse_unmodelled(run, placed.computed)
     except MissingValue as missing:
+        import memlint.memory.lower_bounds as lower_bounds
+
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
     found = _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop)

@@ -31,7 +31,7 @@ from memlint.source.encoding import MAX_BYTES, decode
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-MAX_CACHED = 16  # entries per cache: the checked file, and companions that many files share
+MAX_CACHED = 4  # entries per cache: the checked file, and companions that many files share
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:

@@ -37,7 +37,6 @@ from memlint.ruleset.found import Found
 from memlint.ruleset.internal_error import internal_error
 from memlint.ruleset.places import Finder, location
 from memlint.ruleset.reader_findings import adapt_to_reader, with_files_of_command
-from memlint.ruleset.reads import Read, RunFacts, changed, reads
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Rule
 from memlint.ruleset.rule_fixes import FixContext, fixes_of
@@ -47,6 +46,10 @@ from memlint.ruleset.source_findings import problem_findings, template_finding
 from memlint.run import Run, Stack
 from memlint.source import in_dialect
 from memlint.source.document import Document
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from memlint.ruleset.reads import Read
 
 
 class Analysis(NamedTuple):
@@ -249,6 +252,8 @@ class Engine:
         finder = Finder(parsed, run)
         rules = self.rules.candidates(facts, parsed.format)
         if before is not None and _is_same_run(before, format_, parsed, index):
+            from memlint.ruleset.reads import RunFacts, changed
+
             differing = changed(
                 RunFacts(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
                 RunFacts(run, estimate, parsed.raw),
@@ -272,6 +277,8 @@ class Engine:
     def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:
         found = self._reads.get(rule.id)
         if found is None:
+            from memlint.ruleset.reads import reads
+
             found = self._reads[rule.id] = reads(rule)
         return not found.isdisjoint(differing)
 

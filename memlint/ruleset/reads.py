@@ -20,7 +20,8 @@ _ALL: Read = ("all",)
 _ESTIMATE: Read = ("estimate",)
 _STACK: Read = ("run", "stack")  # every finding reads this (the words "from trl 1.0 on") and the model (confidence)
 _MODEL: Read = ("run", "model")
-_PARTS = Run._fields[Run._fields.index("model") :]  # the parts of a run that rules read; those before are its place
+# The parts of a run that rules read; those before are its place, and planning is for moves.
+_PARTS = tuple(name for name in Run._fields[Run._fields.index("model") :] if name != "planning")
 
 
 def reads(rule: Rule) -> frozenset[Read]:

@@ -39,7 +39,7 @@ def comment_texts(document: Document) -> list[str]:
     return [text[start + 1 : end].strip() for start, end in _known_marks(document)]
 
 
-_MARKS = IdentityCache(4)  # by text and layout, which a document has in every dialect
+_MARKS = IdentityCache(16)  # by text and layout, which a document has in every dialect
 
 
 def _known_marks(document: Document) -> list[tuple[int, int]]:

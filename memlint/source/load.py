@@ -29,9 +29,10 @@ def load(data: bytes, path: str, syntax: str | None = None, dialect: str = "yaml
     return _documents(decoded, path, syntax, "json" if syntax in ("json", "toml") else dialect)
 
 
-# These caches are for changed texts: the edit that makes one, the laws that test it, and its check all read it.
-load_changed = lru_cache(maxsize=4)(load)
-_IN_DIALECT = IdentityCache(4)  # the names of dialects are few and always the same objects
+# These caches are for changed texts: the edit that makes one, the laws that test it, its check, and the edits of other
+# plans that begin in the same way all read it.
+load_changed = lru_cache(maxsize=16)(load)
+_IN_DIALECT = IdentityCache(16)  # the names of dialects are few and always the same objects
 
 
 def in_dialect(document: Document, dialect: str) -> Document:
@@ -93,14 +94,14 @@ def _trees(decoded: Decoded, syntax: str, dialect: str, lines: Lines) -> list[Tr
 
 
 # What git writes where two sides of a merge changed the same lines.
-_CONFLICT = re.compile(r"^<{7} .*$", re.MULTILINE)
+_CONFLICT = r"^<{7} .*$"
 
 
 def _or_conflict(trees: list[Tree], text: str, lines: Lines) -> list[Tree]:
     """The trees of a text; of one that cannot be read, and that a merge left with both sides, the one problem."""
     if not any(problem.fatal for tree in trees for problem in tree.problems):
         return trees
-    marker = _CONFLICT.search(text)
+    marker = re.search(_CONFLICT, text, re.MULTILINE)
     if marker is None:
         return trees
     message = "a merge conflict; keep one side, and delete the lines with <<<<<<<, ======= and >>>>>>>"

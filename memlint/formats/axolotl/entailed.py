@@ -14,7 +14,7 @@ from memlint.formats.axolotl.parallel import cast_by_deepspeed
 from memlint.formats.axolotl.training import read_checkpointing, read_offloading, tiles_mlps
 from memlint.formats.axolotl.unmodelled import read_linear_experts, read_packed_experts
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
-from memlint.formats.entailed import entailed, put_entailed
+from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields
 from memlint.formats.keys import Keys
 from memlint.run import Entailed, Origin
@@ -26,12 +26,7 @@ _QLORA: Mapping[str, Any] = {"adapter": "qlora", "load_in_8bit": False, "load_in
 _EVERY_LINEAR: Mapping[str, Any] = {"lora_target_linear": True, "lora_target_modules": None}
 
 
-def apply_entailed(fields: Fields, config: AxolotlConfig) -> None:
-    """Call it when all other fields are put."""
-    put_entailed(fields, _found(fields, config), "Axolotl 0.19 loaders/adapter.py, loaders/model.py")
-
-
-def _found(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | None]:
+def find_entailed(config: AxolotlConfig, fields: Fields) -> Iterator[Entailed | None]:
     kind, bits = fields.get("method.kind"), getattr(fields.get("model.quantization"), "bits", 16)
     new = kind in ("full", "freeze")
     if new:

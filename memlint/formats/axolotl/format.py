@@ -5,13 +5,13 @@ Read in axolotl 0.19.0 (utils/schemas, utils/config, loaders, core/builders).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.axolotl.checks import skips_rule
 from memlint.formats.axolotl.config import AxolotlConfig, config_of
-from memlint.formats.axolotl.entailed import apply_entailed
 from memlint.formats.axolotl.issues import axolotl_issues, has_copy
 from memlint.formats.axolotl.keys import FEATURE_KEYS, KEYS, PARALLEL_KEYS, RUN_KEYS
 from memlint.formats.axolotl.model import find_model
@@ -21,12 +21,13 @@ from memlint.formats.axolotl.releases import NAME, SCHEMA
 from memlint.formats.axolotl.training import apply_stack
 from memlint.formats.axolotl.unmodelled import apply_unmodelled_model
 from memlint.formats.base import Context, Issue, Parsed
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.own_reader import own_reader_note, rule_applies
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.without_training import apply_without_training
-from memlint.run import Run
+from memlint.run import Entailed, Run
 from memlint.source.document import Document, Path
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
@@ -49,10 +50,16 @@ def parse(document: Document, context: Context) -> Parsed:
     used += apply_engine(fields, config)
     FEATURE_KEYS.read(fields, config, config)
     apply_unmodelled_model(fields, config)
-    apply_entailed(fields, config)
+    put_entailed(fields, partial(_entailed, config), "Axolotl 0.19 loaders/adapter.py, loaders/model.py")
     if config.own.flag("inference"):
         _apply_inference(fields)
     return _finished(fields, config, used)
+
+
+def _entailed(config: AxolotlConfig, fields: Fields) -> Iterable[Entailed | None]:
+    from memlint.formats.axolotl.entailed import find_entailed  # for plans
+
+    return find_entailed(config, fields)
 
 
 def unjudged(document: Document, context: Context) -> Issue | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
-from memlint.formats.entailed import entailed, put_entailed
+from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields
 from memlint.formats.keys import Keys
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
@@ -22,13 +22,7 @@ _NOT_FROZEN = Method()
 _LORA = {**dict.fromkeys(FOR_FULL_TRAINING), "finetuning_type": "lora"}
 
 
-def apply_entailed(fields: Fields, config: LlamaFactoryConfig) -> None:
-    """Call it when all other fields are put."""
-    if config.training:
-        put_entailed(fields, _found(fields, config), "LLaMA-Factory 0.9.5 model/adapter.py")
-
-
-def _found(fields: Fields, config: LlamaFactoryConfig) -> Iterator[Entailed | None]:
+def find_entailed(config: LlamaFactoryConfig, fields: Fields) -> Iterator[Entailed | None]:
     if fields.get("method.kind") in ("full", "freeze"):
         own = config.own.but(_LORA)
         adapted = config._replace(section=own.section, own=own)

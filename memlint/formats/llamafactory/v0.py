@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from memlint.formats.base import Context, Issue, Parsed
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import read_start
 from memlint.formats.llamafactory.behaviour import BEHAVIOUR
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, config_of, default_origin
-from memlint.formats.llamafactory.entailed import apply_entailed
 from memlint.formats.llamafactory.inference import answers_requests
 from memlint.formats.llamafactory.issues import v0_issues
 from memlint.formats.llamafactory.keys import ENGINE_KEYS, INFERENCE_KEYS, KEYS, RUN_KEYS
@@ -27,7 +28,7 @@ from memlint.formats.llamafactory.parallel import (
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
 from memlint.formats.training_arguments import apply as apply_training_arguments
-from memlint.run import Origin
+from memlint.run import Entailed, Origin
 from memlint.source.document import Document
 
 NAME = "llamafactory"
@@ -51,8 +52,15 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
         apply_inference(fields, view)
         INFERENCE_KEYS.read(fields, view, view)
     read_start(fields, document, KEYS, TRAINING_ARGUMENTS)
-    apply_entailed(fields, view)
+    if view.training:
+        put_entailed(fields, partial(_entailed, view), "LLaMA-Factory 0.9.5 model/adapter.py")
     return finish(fields, view, companions, v0_issues(view, document))
+
+
+def _entailed(view: LlamaFactoryConfig, fields: Fields) -> Iterable[Entailed | None]:
+    from memlint.formats.llamafactory.entailed import find_entailed  # for plans
+
+    return find_entailed(view, fields)
 
 
 def finish(

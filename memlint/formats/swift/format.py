@@ -91,9 +91,7 @@ def _put_entailed(fields: Fields, config: SwiftConfig) -> None:
     hidden = getattr(fields.get("model.architecture", None), "hidden_size", 0)
     if hidden and (word is None or (isinstance(word, str) and shipped_deepspeed(word) is not None)):
         buckets = [entailed_by_word(hidden, stage) for stage in (2, 3)]
-        put_entailed(
-            fields, (*fields.get("planning.entails", ()), *buckets), "ms-swift 4.6.0 config/zero2.json, zero3.json"
-        )
+        put_entailed(fields, lambda _: buckets, "ms-swift 4.6.0 config/zero2.json, zero3.json")
 
 
 # Beside `all-linear`, what adds routers and embeddings (4.6.0 megatron/utils/utils.py:120, 123): no module's name.

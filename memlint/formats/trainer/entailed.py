@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
-from memlint.formats.entailed import entailed, put_entailed
+from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields
 from memlint.formats.keys import Keys
 from memlint.formats.trainer.config import TrainerConfig
@@ -29,12 +29,8 @@ _PREPARED = ("model.quantization.upcast_rest_to_fp32", "model.quantization.vocab
 _UNDER_ZERO3 = {"method.kind": "lora", "parallelism.zero.stage": 3, "checkpointing.mode": "full"}
 
 
-def apply_entailed(fields: Fields, config: TrainerConfig) -> None:
-    """Call it when all other fields are put. TRL alone makes adapters of these keys."""
-    put_entailed(fields, _found(fields, config), "trl 1.16 trainer/model_config.py, trainer/sft_trainer.py")
-
-
-def _found(fields: Fields, config: TrainerConfig) -> Iterator[Entailed | None]:
+def find_entailed(config: TrainerConfig, fields: Fields) -> Iterator[Entailed | None]:
+    """TRL alone makes adapters of these keys."""
     kind = fields.get("method.kind")
     if config.trl and kind == "full":
         args = config.args.but({"use_peft": True})

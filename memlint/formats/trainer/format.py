@@ -6,7 +6,8 @@ TrainingArguments, TRL's configurations, PEFT and model keys beside a script's o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -15,6 +16,7 @@ from memlint.architectures.names import TUNED
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.deepspeed.zero import read_sequence_communication
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, Section, as_bool, root
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.issues import FILE_IS_AWAY
@@ -22,7 +24,6 @@ from memlint.formats.keys import read_start
 from memlint.formats.own_reader import rule_applies
 from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
-from memlint.formats.trainer.entailed import apply_entailed
 from memlint.formats.trainer.families import ONLY_IN_TRANSFORMERS_5
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
 from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
@@ -58,7 +59,7 @@ from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
 from memlint.formats.vision_towers import apply_towers
 from memlint.formats.without_training import apply_without_training
-from memlint.run import Origin, Run
+from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document, Path, Start
 
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "rule_applies", "skips_rule", "unjudged"]
@@ -214,11 +215,17 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)
     _data_parallel_size(fields)
-    apply_entailed(fields, config)
+    put_entailed(fields, partial(_entailed, config), "trl 1.16 trainer/model_config.py, trainer/sft_trainer.py")
     if only_evaluates(config):
         predicts = config.is_on("do_predict") or _trainer_call(config) == "predict"
         _apply_evaluation(fields, predicts and not config.is_on("prediction_loss_only"))
     return sections
+
+
+def _entailed(config: TrainerConfig, fields: Fields) -> Iterable[Entailed | None]:
+    from memlint.formats.trainer.entailed import find_entailed  # for plans
+
+    return find_entailed(config, fields)
 
 
 def _read_program(fields: Fields, start: Start | None) -> None:

@@ -102,7 +102,7 @@ def read_loss(fields: Fields, config: VerlConfig) -> None:
     if has_fused_kernels(config) and _is_plain_head(fields.get("model.architecture", None)):
         fields.infer("planning.fuses_log_probabilities", True, "verl 0.4 and newer: `use_fused_kernels`")
         fused = Entailed((("loss.kind", "chunked"),), (("loss.chunk_tokens", _FUSED_CHUNK[0]),))
-        put_entailed(fields, (fused,), _FUSED_CHUNK[1].detail)
+        put_entailed(fields, lambda _: (fused,), _FUSED_CHUNK[1].detail)
 
 
 def _read_padded(fields: Fields, config: VerlConfig) -> None:

@@ -6,7 +6,6 @@ import memlint.hardware as hardware
 import memlint.memory.card.allocator_overhead as overhead
 import memlint.memory.card.device as device
 from memlint.memory.autograd.walk import Walk
-from memlint.memory.card.cached_blocks import beyond_step
 from memlint.memory.phases import phases_of
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Run
@@ -40,6 +39,8 @@ def step_reserve(
     batch and its masks."""
     if overhead.overhead_class(run) != "full":
         return {}
+    from memlint.memory.card.cached_blocks import beyond_step
+
     at_step = next(phase.allocated_bytes for phase in found if phase.name == "optimizer_step")
     others = max(phase.allocated_bytes for phase in found if phase.name not in PHASES_APART or phase.name == "forward")
     walked = max(phase.allocated_bytes for phase in phases_of(state, walk, inputs) if phase.name in _WALKED)
