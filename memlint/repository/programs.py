@@ -29,8 +29,15 @@ if TYPE_CHECKING:
 PYTHON = (".py", ".ipynb")
 SCRIPTS = (*SHELL, ".mk", ".just")
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile", "justfile", "Justfile")
-# Keys of SkyPilot tasks, Kubernetes manifests and GitHub workflows, at their root.
-_COMMAND_KEYS = (("run", "resources"), ("run", "setup"), ("jobs", "on"), ("jobs", True), ("kind", "spec"))
+# Keys of SkyPilot tasks, Kubernetes manifests, Docker Compose files and GitHub workflows, at their root.
+_COMMAND_KEYS = (
+    ("run", "resources"),
+    ("run", "setup"),
+    ("jobs", "on"),
+    ("jobs", True),
+    ("kind", "spec"),
+    ("services",),
+)
 
 
 def is_script(path: str) -> bool:

@@ -25,6 +25,10 @@ MOST_PARTS = 64
 _VARIABLE = re.compile(r"(?m)^(?:export +)?([A-Za-z_]\w*)[ \t]*(\?=|:=|::=|=)[ \t]*([^\n#]*)")
 _RECIPE = re.compile(r"(?m)^(?:\t| {2,4}(?=\S))((?:[^\n\\]|\\.|\\\n)*)\n?")
 _TARGET = re.compile(r"(?m)^[\w./%$(){}@-][^\n=]*:(?!=)[^\n]*\n")
+# `train gpus="4" *args: build`: a recipe of a justfile, with parameters (just's manual, "Recipe Parameters").
+_PARAMETER = r"""[+*$]?[A-Za-z_][\w-]*(?:=(?:"[^"\n]*"|'[^'\n]*'|[\w./-]+))?"""
+_JUST_RECIPE = re.compile(rf"(?m)^@?[A-Za-z_][\w-]*((?:[ \t]+{_PARAMETER})*)[ \t]*:(?!=)[^\n]*\n")
+_DEFAULT = re.compile(r"""[+*$]?([A-Za-z_]\w*)=("[^"\n]*"|'[^'\n]*'|[\w./-]+)""")
 _REFERENCE = re.compile(r"\$\(([A-Za-z_]\w*)\)|\{\{ *([A-Za-z_]\w*) *\}\}")
 _GPU_KEYS = ("nvidia.com/gpu", "amd.com/gpu")
 
@@ -38,13 +42,22 @@ class Part(NamedTuple):
 
 def recipes(path: str, text: str) -> Iterator[Part]:
     """A script for each target of a Makefile or justfile, with the file's variables in front."""
+    is_just = posixpath.basename(path).lower().endswith(("justfile", ".just"))
     variables = [part for match in _VARIABLE.finditer(text) for part in _assignment(path, match)]
-    targets = list(_TARGET.finditer(text))
+    targets = list((_JUST_RECIPE if is_just else _TARGET).finditer(text))
     for index, target in enumerate(targets[:MOST_PARTS]):
         end = targets[index + 1].start() if index + 1 < len(targets) else len(text)
         lines = [part for match in _RECIPE.finditer(text, target.end(), end) for part in _line(path, text, match)]
         if lines:
-            yield Part((*variables, *lines))
+            yield Part((*variables, *(_defaults(path, target) if is_just else ()), *lines))
+
+
+def _defaults(path: str, recipe: re.Match[str]) -> Iterator[Piece]:
+    """The parameters of a justfile's recipe that have a default, as shell code."""
+    for match in _DEFAULT.finditer(recipe.string, *recipe.span(1)):
+        yield Piece(f"{match[1]}=")
+        yield Piece(match[2], Where(path, *match.span(2)))
+        yield Piece("\n")
 
 
 def _assignment(path: str, match: re.Match[str]) -> Text:
@@ -79,7 +92,8 @@ def _pieces(path: str, text: str, start: int) -> Text:
 
 
 def commands_in_yaml(document: Document) -> Iterator[Part]:
-    """The scripts in SkyPilot tasks, Kubernetes jobs and GitHub workflows: `run:`, and `command:` with `args:`."""
+    """The scripts in SkyPilot tasks, Kubernetes jobs, Docker Compose services and GitHub workflows: `run:`, and
+    `command:` with `args:`."""
     yield from _in_yaml(document, document.value, (), _Around(), 0)
 
 
@@ -103,15 +117,17 @@ def _in_yaml(document: Document, value: Any, path: Path, around: _Around, depth:
     if not isinstance(value, dict):
         return
     around = _with_nodes(around, value)
-    own = {**around.variables, **_environment(value.get("envs")), **_environment(value.get("env"))}
+    own = dict(around.variables)
+    for key in ("envs", "env", "environment"):
+        own |= _environment(value.get(key))
     around = around._replace(variables=own, **_selected_card(document, value, path))
     if isinstance(value.get("run"), str):
         text = _exported(own) + _block(document, (*path, "run"), value["run"])
         yield Part(text, _sky_job(document, value, path))
-    words = [*_words(document, path, "command", value), *_words(document, path, "args", value)]
+    words = [word for key in ("entrypoint", "command", "args") for word in _words(document, path, key, value)]
     if words:
         text = _exported(own) + tuple(piece for word in words for piece in word)
-        gpus = _kubernetes_gpus(value)
+        gpus = _kubernetes_gpus(value) or _compose_gpus(value)
         nodes = around.nodes
         yield Part(text, Job(nodes, gpus, nodes, 1, around.card, around.card_at) if gpus else None)
     for key, one in value.items():
@@ -179,8 +195,11 @@ def _block(document: Document, path: Path, value: str) -> Text:
 
 
 def _words(document: Document, path: Path, key: str, value: Mapping[str, Any]) -> list[Text]:
-    """`command: [torchrun, train.py, ...]`, each item as a quoted word with its place."""
+    """`command: [torchrun, train.py, ...]`, each item as a quoted word with its place; a text of Docker Compose's
+    (`command: torchrun train.py`) as it is."""
     items = value.get(key)
+    if isinstance(items, str) and not {"image", "build"}.isdisjoint(value):
+        return [(*_block(document, (*path, key), items), Piece(" "))]
     if not isinstance(items, list) or not all(isinstance(one, (str, int, float)) for one in items):
         return []
     found: list[Text] = []
@@ -259,6 +278,18 @@ def _kubernetes_gpus(value: Mapping[str, Any]) -> int:
             if isinstance(count, (int, str)) and str(count).isdigit():
                 return int(count)
     return 0
+
+
+def _compose_gpus(value: Mapping[str, Any]) -> int:
+    """A service's `deploy: {resources: {reservations: {devices: [{count: 2}]}}}` (docs.docker.com, "Run Docker Compose
+    services with GPU access"); 0 for `count: all`."""
+    found: Any = value.get("deploy")
+    for key in ("resources", "reservations", "devices"):
+        found = found.get(key) if isinstance(found, dict) else None
+    devices = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    named = [one.get("device_ids") for one in devices]
+    counts = [len(ids) if isinstance(ids, list) else one.get("count") for ids, one in zip(named, devices)]
+    return sum(counts) if counts and all(isinstance(one, int) for one in counts) else 0
 
 
 def holds_recipes(path: str) -> bool:

@@ -384,12 +384,21 @@ SKY += "    --per_device_train_batch_size $B\n"
 WORDS = ", ".join(f'"{word}"' for word in FLAGS.split())
 JOB = "apiVersion: batch/v1\nkind: Job\nspec:\n  containers:\n  - command: [python, train.py]\n"
 JOB += f'    args: [{WORDS}, "--per_device_train_batch_size", "2"]\n    resources: {{limits: {{nvidia.com/gpu: 8}}}}\n'
+COMPOSE = "services:\n  train:\n    image: x\n    environment: {B: 2}\n"
+COMPOSE += f"    command: accelerate launch train.py {FLAGS} --per_device_train_batch_size $B\n"
+COMPOSE += "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 4, capabilities: [gpu]}]}}}\n"
+JUST = f'batch := "2"\ntrain gpus="3" *more:\n    torchrun --nproc_per_node {{{{gpus}}}} train.py {FLAGS} \\\n'
+JUST += "      --per_device_train_batch_size {{batch}}\n"
 FLOW = "on: push\njobs:\n  t:\n    env: {B: 2}\n    steps:\n"
 FLOW += f"    - run: python train.py {FLAGS} --per_device_train_batch_size $B\n"
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "gpus"), [("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)]
+    ("path", "text", "gpus"),
+    [
+        *(("Makefile", MAKEFILE, 2), ("a.yaml", SKY, 8), ("b.yaml", JOB, 8), ("c.yml", FLOW, 0)),
+        *(("compose.yaml", COMPOSE, 4), ("justfile", JUST, 3)),
+    ],
 )
 def test_commands_in_other_files(path: str, text: str, gpus: int) -> None:
     document = one(text, path)
