@@ -113,6 +113,7 @@ class StartedProgram(NamedTuple):
     # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
     # its launcher may decide.
     engine: str = ""
+    whole_copies: bool = False  # in Python: it tells DeepSpeed of no GPUs that share a copy of the model
     # In Python: it gives its trainer a reference model, which then stays beside the trained one whatever its arguments
     # say.
     gives_reference: bool = False

@@ -104,7 +104,8 @@ def parse(document: Document, context: Context) -> Parsed:
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
     reported = (one for one in fields.issues if one.code not in FILE_IS_AWAY or not may_lack)
-    issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
+    of_arguments = () if is_loop(document.start) else (*trainer_issues(config), *conflicts(config))
+    issues = (*of_arguments, *reported, *own_file_issues(document))
     completed_by = "" if adapter_key(found.config) else completing_script(document, context)
     return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places, completed_by)
 

@@ -117,6 +117,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         quantized_preparation=_preparation(loop.prepares_quantized, script.text),
         frozen=loop.frozen,
         engine="" if may_shard else loop.engine,
+        whole_copies=loop.whole_copies,
         loads_before_engine=loop.loads_before_engine,
     )
     return [PythonRun("", "", loop.keys, loop.source, program)]
