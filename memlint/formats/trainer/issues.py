@@ -54,7 +54,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
-    of_trainer = (*_no_release(config), *_outdated_arguments(config))
+    of_trainer = (*_no_release(config), *_outdated_arguments(config), *refused_arguments(config))
     told = {(name,) for issue in of_trainer for name in issue.pointer}
     judged = (_with_severity_here(issue, config) for issue in found if issue.pointer[:1] not in told)
     kept = _once(
@@ -294,12 +294,6 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     document, never = config.section.document, _never_taken(config)
     found = document.start.program.outdated if document.start is not None and _is_script(document) else ()
     for one in found:
-        if not one.last:
-            message = f"{one.trainer} takes no `{one.names[0]}`: {one.instead}"
-            is_argument = one.names[0] in document.value
-            at = one.names if is_argument else (one.trainer, *one.names)  # the whole call has the place of the latter
-            yield Issue("unknown-key", message, document.path, at)
-            continue
         if never is not None and one.framework == never.framework:
             continue  # whatever it gives instead, no release takes all of it
         stated = config.stated.get(one.framework)
@@ -309,6 +303,19 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
         message = f"{one.trainer} takes no {names} since {one.framework} {one.since}: {one.instead}"
         severity = "warning" if stated is not None else "info"
         yield Issue("renamed-key", message, document.path, (one.trainer, *one.names), severity)  # at the call
+
+
+def refused_arguments(config: TrainerConfig) -> Iterator[Issue]:
+    """What classes of transformers, TRL and PEFT refuse in a Python script. A release that takes it may be in use."""
+    document = config.section.document
+    found = document.start.program.refused if document.start is not None and _is_script(document) else ()
+    for one in found:
+        stated = config.stated.get(one.library)
+        if one.library in config.context.at_commits or (stated is not None and stated < one.since):
+            continue
+        severity = "warning" if one.since and stated is None else one.severity
+        at = (one.name,) if one.name in document.value and one.code == "unknown-key" else (one.called, one.name)
+        yield Issue(one.code, one.message, document.path, at, severity)
 
 
 def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:

@@ -42,7 +42,8 @@ from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
 from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, model_keys, spreads_layers
 from memlint.formats.trainer.python.other_models import keys_of_others
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
-from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, never, newest, no_release, outdated
+from memlint.formats.trainer.python.refused import refused_arguments
+from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
     argument_values,
@@ -119,6 +120,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         engine="" if may_shard else loop.engine,
         whole_copies=loop.whole_copies,
         loads_before_engine=loop.loads_before_engine,
+        refused=refused_arguments(calls, script.text),
     )
     return [PythonRun("", "", loop.keys, loop.source, program)]
 
@@ -190,7 +192,8 @@ def _with_releases(
     gone = outdated(trainer, framework)
     return program._replace(
         newest=newest(trainer, framework, arguments, calls, gone),
-        outdated=(*gone, *never(trainer, arguments)),
+        outdated=gone,
+        refused=refused_arguments(calls, text),
         no_release=no_release(trainer, arguments),
     )
 
