@@ -265,9 +265,10 @@ def _no_release(config: TrainerConfig) -> Iterator[Issue]:
     if found is None:
         return
     last, first = (".".join(map(str, one)) for one in (found.last, found.first))
+    newer = "and" if found.newer == found.older else f"{found.newer} takes"
     message = (
-        f"no release of {found.framework} takes both: {found.older} has `{found.gone}` until {last}, and "
-        f"{found.newer} has `{found.new}` since {first}"
+        f"{found.older} takes `{found.gone}` up to {found.framework} {last}, {newer} `{found.new}` from {first} on: "
+        "no release takes both"
     )
     severity = "warning" if _follows(found.last, found.first) else "error"
     yield Issue("no-release", message, config.section.document.path, (found.older, found.gone), severity)
