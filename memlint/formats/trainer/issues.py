@@ -349,10 +349,15 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 
 
 def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
-    """Flags of a command that the program that it starts does not define."""
+    """Flags of a command that the program that it starts does not define, or that begin several of its flags."""
     section, start = config.section, config.section.document.start
-    if start is None or not start.accepted.refused:
+    if start is None:
         return
+    for key, begun in start.accepted.ambiguous.items():
+        flag, program = flag_of(section.document, key), start.program.entry
+        others = ", ".join(f"`--{name}`" for name in begun[:3]) + (" and others" if len(begun) > 3 else "")
+        message = f"`{flag}` may stand for {others}: the parser of {program} refuses a flag that is cut so short"
+        yield section.issue("unknown-key", message, key, on_key=True)
     gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
     taken = start.accepted.defined if start.accepted.is_own else (*start.accepted.defined, *known)
     for key in section.value:

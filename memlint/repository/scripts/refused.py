@@ -7,8 +7,9 @@ classes of transformers, TRL and PEFT accepts their fields, here those of every 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import keys_of
@@ -37,6 +38,28 @@ def refused_flags(command: LaunchCommand, program: TrainingProgram, only_in: str
     known = frozenset(takes(program))
     given = (one for one in options(command.arguments)[0] if not only_in or _stands_in(one, only_in))
     return frozenset(one.name for one in given if _is_refused(one, program, known))
+
+
+def ambiguous_flags(
+    command: LaunchCommand, program: TrainingProgram, only_in: str = ""
+) -> Mapping[str, tuple[str, ...]]:
+    """The flags of the command that begin several of the program's, with those: argparse exits. None of a program whose
+    definition is incomplete; of TrainingArguments the fields of transformers 5.23 count."""
+    if not program.is_complete:
+        return {}
+    parses_class = program.parses != "argparse" and not _CLASSES.isdisjoint(program.classes)
+    of_class = TRAINING_ARGUMENTS if parses_class else frozenset()
+    certain, known = sorted({*program.flags, *of_class}), frozenset(takes(program))
+    found = {}
+    for one in options(command.arguments)[0]:
+        begun = tuple(name for name in certain if name.startswith(one.name))
+        is_here = _is_named(one) and (not only_in or _stands_in(one, only_in))
+        if is_here and len(begun) > 1 and one.name not in known:
+            found[one.name] = begun
+    return found
+
+
+_CLASSES = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments", *OWN))
 
 
 def _stands_in(option: Option, path: str) -> bool:
