@@ -17,7 +17,7 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
-from memlint.source.layout import value_text
+from memlint.source.layout import written_text
 from memlint.source.placeholders import is_placeholder
 
 MAX_REFERENCE = 4096  # PATH_MAX on Linux
@@ -178,7 +178,7 @@ def issue(missing: MissingFile, document: Document, pointer: Path) -> Issue:
 
 def _as_written(missing: MissingFile, document: Document, pointer: Path) -> str:
     """The message with the reference as the file has it: a script writes `$CFG/ds.json`, and reads `${1}/ds.json`."""
-    written = value_text(document, pointer) if document.syntax == "shell" else ""
+    written = written_text(document, pointer).strip("'\"") if document.syntax == "shell" else ""
     if not written or "`" in written or written.count("\n"):
         return missing.message
     return f"`{_short(written)}`{missing.message[missing.message.rindex('`') + 1 :]}"

@@ -87,11 +87,11 @@ def key_text(document: Document, path: Path) -> str:
     return "" if entry is None or entry[0] < 0 else document.text[entry[0] : entry[1]]
 
 
-def value_text(document: Document, path: Path) -> str:
-    """The value at `path` as it is written, without quotes; "" where the text has none."""
+def written_text(document: Document, path: Path) -> str:
+    """The value at `path` as it is written, quotes and all; "" where the text has none."""
     places = document.places
     entry = find(places.root, path) if isinstance(places, Places) else None
-    return "" if entry is None else document.text[entry[2] : entry[3]].strip("'\"")
+    return "" if entry is None else document.text[entry[2] : entry[3]]
 
 
 def members(document: Document, path: Path) -> dict[Path, Span]:

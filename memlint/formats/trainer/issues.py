@@ -26,6 +26,7 @@ from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED, ends_the_run
 from memlint.source.document import Document, NoRelease
 from memlint.source.flags import flag_of
+from memlint.source.layout import written_text
 
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _PARSER_CODES = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
@@ -165,6 +166,8 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     if isinstance(value, str) and issue.code == "wrong-type":
         if as_number(value) is None:
             return refused_text(issue, value, config)
+        if _is_quoted_in_python(issue, config.section.document):
+            return _text_in_call(issue, value, config.section.document)
         is_command = config.section.document.start is not None  # argparse converts every flag
         return None if is_command or _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
@@ -224,6 +227,27 @@ def _converts(config: TrainerConfig) -> bool:
     return bool(config.trl) and "TrlParser" in config.context.repository.argument_parsers()
 
 
+def _is_quoted_in_python(issue: Issue, document: Document) -> bool:
+    """Whether a script writes the text itself: `TrainingArguments(save_steps="500")`."""
+    return document.syntax == "python" and written_text(document, issue.pointer)[:1] in ("'", '"')
+
+
+_IN_LORA_CONFIG = {"lora_r": "r"}  # key -> the argument of LoraConfig
+# Read where several processes train, or by nothing (transformers 5.23.0 training_args.py).
+_MAY_NOT_BE_READ = frozenset({"ddp_timeout", "ddp_bucket_cap_mb", "local_rank"})
+
+
+def _text_in_call(issue: Issue, value: str, document: Document) -> Issue | None:
+    """No class converts its arguments: each numeric one of TrainingArguments as text ended a training of two steps
+    (transformers 5.23.0; the comparisons are those of 4.30)."""
+    key = _IN_LORA_CONFIG.get(str(issue.pointer[-1]), str(issue.pointer[-1]))
+    if key in _MAY_NOT_BE_READ:
+        return None
+    when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
+    message = f"`{key}={written_text(document, issue.pointer)[:40]}` is text, not a number: the run fails {when}"
+    return issue._replace(message=f"{message}; write `{_dotted(value, as_number(value))}`")
+
+
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
     """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
     (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
@@ -241,9 +265,13 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue |
         passes_on = "a script that loads the file with PyYAML passes it on", " (TrlParser converts it)"
     if config.section.document.syntax == "python":
         passes_on = "the script passes it on", ""
+    written = written_text(config.section.document, issue.pointer)
+    is_quoted = written[:1] in ("'", '"')
+    said = (
+        f"`{key}: {written}` is text, as it stands in quotes" if is_quoted else f"`{key}: {value}` is text in YAML 1.1"
+    )
     message = (
-        f"`{key}: {value}` is text in YAML 1.1, not a number: {passes_on[0]} and "
-        f"the run fails {when}{passes_on[1]}; write `{_dotted(value, number)}`"
+        f"{said}, not a number: {passes_on[0]} and the run fails {when}{passes_on[1]}; write `{_dotted(value, number)}`"
     )
     severity = "error" if by_parser else "warning"
     return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))

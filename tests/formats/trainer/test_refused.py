@@ -123,6 +123,30 @@ def test_a_task_type_that_an_older_release_takes_is_not_told() -> None:
     assert said(adapter=", task_type='CAUSAL_LLM'", versions={"peft": "0.13"}) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"config": ", save_steps='500'"},
+            "`save_steps='500'` is text, not a number: the run fails when the arguments",
+        ),
+        (
+            {"config": ", learning_rate='1e-5'"},
+            "`learning_rate='1e-5'` is text, not a number: the run fails when it is",
+        ),
+        ({"config": ", max_grad_norm='1.0'"}, "`max_grad_norm='1.0'` is text, not a number: the run fails when it is"),
+        ({"adapter": ", lora_dropout='0.1'"}, "`lora_dropout='0.1'` is text, not a number: the run fails when it is"),
+        ({"config": ", num_train_epochs=float('3')"}, ""),
+        ({"config": ", ddp_timeout='1800'"}, ""),  # read by several processes alone
+        ({"config": ", run_name='5'"}, ""),
+    ],
+)
+def test_a_number_in_quotes_ends_the_run(given: dict[str, str], message: str) -> None:
+    """transformers 5.23.0: every numeric argument as text, two steps of training."""
+    found = [words for _, words in said(**given) if "is text" in words]
+    assert [words[: len(message)] for words in found] == ([message] if message else [])
+
+
 def test_a_loop_of_its_own_is_told_of_its_adapter() -> None:
     loop = (
         "import torch\nfrom peft import LoraConfig, get_peft_model\nfrom transformers import AutoModelForCausalLM\n"
