@@ -17,6 +17,7 @@ from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.schema.suggest import nearest, slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.argument_words import word_issues
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
@@ -67,6 +68,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
             *(issue for issue in judged if issue is not None),
             *_typos(config, known),
             *meant_issues(config),
+            *word_issues(config),
         )
     )
     kept = tuple(_of_script(issue, section.document) for issue in kept if not _is_programs_own(issue, section.document))

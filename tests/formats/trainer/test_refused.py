@@ -164,3 +164,22 @@ def test_the_table_has_what_each_class_takes() -> None:
     assert {"num_generations", "vllm_device"} <= set(NAMES["GRPOConfig"].split())
     assert {"r", "lora_alpha", "task_type", "use_dora", "megatron_config"} <= set(NAMES["LoraConfig"].split())
     assert "DPOTrainer" not in NAMES  # of which a release takes any name
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        ("target_modules='q_proj,v_proj'", "`target_modules: q_proj,v_proj` is one pattern, which no module matches"),
+        ("target_modules='q_proj v_proj'", "`target_modules: q_proj v_proj` is one pattern"),
+        (r"target_modules=r'.*\.(q_proj|v_proj)'", ""),
+        ("target_modules='all-linear'", ""),
+        ("init_lora_weights='loftq'", "`loftq` needs a `loftq_config` beside it"),
+        ("init_lora_weights='loftq', loftq_config=config", ""),
+        ("lora_bias=True, use_dora=True", "`lora_bias` and `use_dora` are refused together"),
+        ("lora_bias=True, init_lora_weights='gaussian'", "`lora_bias` is refused with `init_lora_weights` other than"),
+        ("lora_bias=True", ""),
+    ],
+)
+def test_pairs_and_patterns_that_peft_refuses(adapter: str, message: str) -> None:
+    found = [words for _, words in said(adapter=f", {adapter}") if "PEFT raises" in words]
+    assert [words[: len(message)] for words in found] == ([message] if message else [])

@@ -13,7 +13,7 @@ from memlint.formats.trainer.python.python_run import TRL
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, handed_to_library
 from memlint.formats.versions import Version
 from memlint.source.document import RefusedArgument, Span
-from memlint.source.python.values import External, Items, Known, Made, Value, source_of
+from memlint.source.python.values import External, Items, Known, Made, Value, is_on, source_of
 
 _LIBRARIES = ("transformers", "trl", "peft")
 _TRAINING_ARGUMENTS = "TrainingArguments"
@@ -113,7 +113,7 @@ def _values(made: Made) -> Iterator[RefusedArgument]:
         return
     checks: tuple[Callable[[Made], RefusedArgument | None], ...] = (_task,)
     if made.last in _OF_LORA:
-        checks += (_bias, _start, _layers, _pattern)
+        checks += (_bias, _start, _layers, _pattern, _targets, _loftq, _lora_bias)
     for check in checks:
         found = check(made)
         if found is not None:
@@ -178,6 +178,42 @@ def _pattern(made: Made) -> RefusedArgument | None:
         return None  # told above
     message = "`layers_pattern` needs `layers_to_transform` beside it: PEFT raises ValueError"
     return _refused(made, "layers_pattern", message, _SINCE_TASKS)
+
+
+# Words between commas or blanks: no name of a module has either, and PEFT takes one text for one pattern.
+_SEVERAL_NAMES = re.compile(r"\w[\w.]*(?:(?:\s*,\s*|\s+)\w[\w.]*)+")
+
+
+def _targets(made: Made) -> RefusedArgument | None:
+    """peft 0.3 to 0.21.2 tuners/lora, _check_target_module_exists: `re.fullmatch` of the whole name."""
+    value = made.arguments.get("target_modules")
+    if not isinstance(value, Known) or not isinstance(value.value, str) or not _SEVERAL_NAMES.fullmatch(value.value):
+        return None
+    message = f"`target_modules: {value.value[:60]}` is one pattern, which no module matches: write a list"
+    return _refused(made, "target_modules", f"{message}; PEFT raises ValueError")
+
+
+def _loftq(made: Made) -> RefusedArgument | None:
+    """peft 0.5 to 0.21.2 tuners/lora/config.py, __post_init__."""
+    value = made.arguments.get("init_lora_weights")
+    is_loftq = isinstance(value, Known) and value.value == "loftq"
+    if not is_loftq or "loftq_config" in made.arguments or made.is_open:
+        return None
+    return _refused(made, "init_lora_weights", "`loftq` needs a `loftq_config` beside it: PEFT raises ValueError")
+
+
+def _lora_bias(made: Made) -> RefusedArgument | None:
+    """peft 0.14.0 to 0.21.2 tuners/lora/config.py, __post_init__."""
+    given = made.arguments
+    if not is_on(given.get("lora_bias")):
+        return None
+    start = given.get("init_lora_weights")
+    if is_on(given.get("use_dora")):
+        return _refused(made, "lora_bias", "`lora_bias` and `use_dora` are refused together: PEFT raises ValueError")
+    if isinstance(start, Known) and not isinstance(start.value, bool):
+        message = "`lora_bias` is refused with `init_lora_weights` other than True and False: PEFT raises ValueError"
+        return _refused(made, "lora_bias", message)
+    return None
 
 
 def _is_text(value: Value | None) -> bool:
