@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.python.argument_names import NAMES
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import keys_of
@@ -59,7 +60,8 @@ def ambiguous_flags(
     return found
 
 
-_CLASSES = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments", *OWN))
+_ARGUMENTS = "TrainingArguments"
+_CLASSES = frozenset((_ARGUMENTS, "Seq2SeqTrainingArguments", *OWN))
 
 
 def _stands_in(option: Option, path: str) -> bool:
@@ -69,9 +71,13 @@ def _stands_in(option: Option, path: str) -> bool:
 def takes(program: TrainingProgram) -> Iterator[str]:
     """The names of all flags that the program takes."""
     yield from ("help", *program.flags)
-    if program.parses != "argparse":
-        yield from keys_of("trainer")
-        yield from _GONE
+    if program.parses == "argparse":
+        return
+    if program.classes and program.classes <= NAMES.keys():  # every release of them was read
+        yield from " ".join((NAMES[_ARGUMENTS], *(NAMES[name] for name in program.classes))).split()
+        return
+    yield from keys_of("trainer")
+    yield from _GONE
 
 
 def _is_refused(option: Option, program: TrainingProgram, known: Collection[str]) -> bool:

@@ -73,6 +73,18 @@ def test_a_flag_that_begins_several_is_refused(program: str, flag: str, begun: s
     assert [message.partition("may stand for ")[2][: len(begun)] for message in said] == ([begun] if begun else [])
 
 
+@pytest.mark.parametrize("flag", ["batch_size 4", "num_epochs 2", "max_seq_length 512", "num_generations 8"])
+def test_a_flag_of_other_classes_is_refused(flag: str) -> None:
+    """TrainingArguments alone are parsed: TRL's arguments are none of its flags, nor are names of no release."""
+    (found,) = refused(CLASSES, f"{FLAGS} --{flag}")
+    assert found.message.startswith(f"unknown flag `--{flag.split()[0]}`")
+
+
+@pytest.mark.parametrize("flag", ["group_by_length true", "evaluation_strategy no", "no_cuda true", "logging_dir a"])
+def test_a_flag_of_an_older_release_is_taken(flag: str) -> None:
+    assert refused(CLASSES, f"{FLAGS} --{flag}") == []
+
+
 def test_the_name_of_a_flag_is_known_beside_an_unknown_value() -> None:
     (found,) = refused(CLASSES, f"{FLAGS} --gradient_acumulation_steps=$STEPS")
     assert "did you mean `--gradient_accumulation_steps`" in found.message
