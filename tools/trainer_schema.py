@@ -42,12 +42,14 @@ OTHER_VALUE = frozenset({"group_by_length", "use_flash_attention_2"})
 
 # What the annotation does not say. torch 2.13 optim/adamw.py:54-63 refuses a negative rate, epsilon or decay and a beta
 # outside of [0, 1); peft 0.21.2 tuners/lora/layer.py a rank below 1; torch nn/modules/dropout.py a share above 1;
-# numpy a seed outside of 32 bits.
+# numpy a seed outside of 32 bits; utils/data/dataloader.py an empty batch and negative workers. An accumulation of 0 is
+# divided by (transformers 5.23.0 trainer.py).
 LIMITS: dict[str, Schema] = {
     **{name: {"minimum": 0} for name in ("learning_rate", "adam_epsilon", "weight_decay")},
     **{name: {"minimum": 0, "exclusiveMaximum": 1} for name in ("adam_beta1", "adam_beta2")},
     "lora_dropout": {"minimum": 0, "maximum": 1},
-    "lora_r": {"minimum": 1},
+    **{name: {"minimum": 1} for name in ("lora_r", "per_device_train_batch_size", "gradient_accumulation_steps")},
+    "dataloader_num_workers": {"minimum": 0},
     "seed": {"minimum": 0, "maximum": 2**32 - 1},
 }
 # The numbers are what a run writes down of its levels.

@@ -17,6 +17,7 @@ from memlint._record import NamedTuple
 from memlint.formats.base import Issue, MissingFile
 from memlint.formats.issues import ISSUES
 from memlint.source.document import Document, Path
+from memlint.source.layout import written_text
 from memlint.source.placeholders import is_placeholder
 
 MAX_REFERENCE = 4096  # PATH_MAX on Linux
@@ -177,7 +178,7 @@ def _leads_to(parents: dict[str, str], start: str, target: str) -> bool:
     return False
 
 
-def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
+def issue(missing: MissingFile, document: Document, pointer: Path) -> Issue:
     """The issue about a reference that could not be followed, with the paths that were tried beside the named one."""
     others = [one for one in missing.tried if f"`{one}`" not in missing.message]
     tried = others[:_MOST_TRIED]
@@ -187,7 +188,16 @@ def issue(missing: MissingFile, path: str, pointer: Path) -> Issue:
     severity = ISSUES[code].severity
     if missing.code == "missing" and not missing.is_certain:
         severity = "warning"
-    return Issue(code, missing.message + where, path, pointer, severity)
+    message = _as_written(missing, document, pointer) if missing.code == "placeholder" else missing.message
+    return Issue(code, message + where, document.path, pointer, severity)
+
+
+def _as_written(missing: MissingFile, document: Document, pointer: Path) -> str:
+    """The message with the reference as the file has it: a script writes `$CFG/ds.json`, and reads `${1}/ds.json`."""
+    written = written_text(document, pointer).strip("'\"") if document.syntax == "shell" else ""
+    if not written or "`" in written or written.count("\n"):
+        return missing.message
+    return f"`{_short(written)}`{missing.message[missing.message.rindex('`') + 1 :]}"
 
 
 def _short(reference: str) -> str:

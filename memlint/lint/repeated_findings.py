@@ -58,9 +58,9 @@ def _first_of_each_script_value(group: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _supersedes(finding: Finding, other: Finding) -> bool:
-    """Whether `finding` makes `other` superfluous: its message is that of `other` with more after it, or it is more
-    severe at the same location. Equal messages are two mistakes on one line: both stay."""
-    if finding.message != other.message and finding.message.startswith(other.message):
-        return True
-    is_same_place = finding.location == other.location
-    return is_same_place and SEVERITIES.index(finding.severity) > SEVERITIES.index(other.severity)
+    """Whether `finding` makes `other` superfluous: it is more severe at the same location, or its message is that of
+    `other` with more after it, and it is no less severe. Equal messages are two mistakes on one line: both stay."""
+    more_severe = SEVERITIES.index(finding.severity) - SEVERITIES.index(other.severity)
+    if more_severe and finding.location == other.location:
+        return more_severe > 0
+    return more_severe >= 0 and finding.message != other.message and finding.message.startswith(other.message)

@@ -30,7 +30,7 @@ MOST_NEAR = 8  # how many programs that name a config's folder are searched with
 _CONTINUED = re.compile(r"\\\r?\n")
 _SCRIPT = re.compile(r"[\w./-]+\.py\b|(?:(?<=-m )|(?<=--module ))[\w.]+")
 _WORD = re.compile(r"[\w.-]+")
-_JOINED = rb"""(?:join\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
+_JOINED = rb"""(?:join(?:path)?\([^()\n]*,|/)\s*["']%b["']"""  # `os.path.join(folder, "config.yaml")`
 _OPEN = re.compile(r"[{*%]")
 _UPWARDS = re.compile(r"^(?:\.{0,2}/)+")
 _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)\b")

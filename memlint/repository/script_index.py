@@ -22,7 +22,7 @@ MOST_KEPT = 64  # configs: the checked one, its changes by fixes, and those that
 _OPEN = re.compile(r"[{*%]")
 _FILE_IN_FOLDER = re.compile(rb"""["'][^"'\n]{1,200}["']\s*[,/]\s*["']([\w.-]+\.(?:ya?ml|json|toml))["']""")
 _FOLDER_IN_FOLDER = re.compile(rb"""(?<=[\w.-])["'] / ["'](?=[\w-]+["'])""")  # `root / "games" / "configs"`
-_JOIN = re.compile(rb"\bjoin\([^()\n]{1,200}\)")
+_JOIN = re.compile(rb"\bjoin(?:path)?\([^()\n]{1,200}\)")
 _NEXT_FOLDER = re.compile(rb"""(?<=[\w.-])["'],\s*["'](?=[\w-]+["'])""")  # `join(root, "configs", "games")`
 _MOST_OF_DOCSTRING = 16_384  # bytes of a script that may hold its docstring
 _NAMES_FILE = re.compile(r"\.(?:ya?ml|json|toml)\b")

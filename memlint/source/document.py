@@ -69,6 +69,24 @@ class OutdatedArguments(NamedTuple):
     instead: str
 
 
+class RefusedArgument(NamedTuple):
+    """An argument of a call of the class `called` that `library` refuses, since the release `since`; (): in all that
+    were read. `code`, `message`, `severity`: as in `formats.base.Issue`.
+
+    `path`, `at`: the file and the range of the value, or of the whole call where the value stands elsewhere.
+    """
+
+    called: str
+    name: str
+    code: str
+    message: str
+    severity: str
+    path: str
+    at: Span | None
+    library: str = ""
+    since: tuple[int, ...] = ()
+
+
 class NoRelease(NamedTuple):
     """Two arguments of one call that no release of `framework` takes together: `gone`, which the class `older` has
     until `last`, and `new`, which the class `newer` has from `first` on."""
@@ -103,6 +121,7 @@ class StartedProgram(NamedTuple):
     # says so: (0, 15), "tokenizer".
     newest: Mapping[str, tuple[tuple[int, ...], str]] = {}
     outdated: tuple[OutdatedArguments, ...] = ()  # in Python: what newer releases of the trainer do not take
+    refused: tuple[RefusedArgument, ...] = ()  # in Python: what classes of transformers, TRL and PEFT refuse
     no_release: NoRelease | None = None  # in Python: what no release of the trainer takes together
     # In Python, how the script prepares quantised weights for training: "" (not at all), peft (embeddings, norms and
     # head in fp32), or qlora (then adapters, embeddings and head in bf16 again).
@@ -113,6 +132,7 @@ class StartedProgram(NamedTuple):
     # In Python, of a loop that sets up no other engine: "ddp" (DistributedDataParallel), "single" (nothing); "" where
     # its launcher may decide.
     engine: str = ""
+    whole_copies: bool = False  # in Python: it tells DeepSpeed of no GPUs that share a copy of the model
     # In Python: it gives its trainer a reference model, which then stays beside the trained one whatever its arguments
     # say.
     gives_reference: bool = False
@@ -199,6 +219,7 @@ class AcceptedArguments(NamedTuple):
     switches: frozenset[str] = frozenset()  # flags that take no value
     dashed: frozenset[str] = frozenset()  # flags that it defines with hyphens
     refused: frozenset[str] = frozenset()  # flags of the command that it refuses
+    ambiguous: Mapping[str, tuple[str, ...]] = {}  # those that begin several of its flags, with these
     names: Mapping[str, str] = {}  # argument -> its flag or key in the file, if that has a different name
     spelled: Callable[[str], str] | None = None  # rewrites a message for a command whose flags have hyphens
     accepts: frozenset[str] = frozenset()  # in Python: the arguments that the call may have

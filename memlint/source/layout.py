@@ -87,6 +87,13 @@ def key_text(document: Document, path: Path) -> str:
     return "" if entry is None or entry[0] < 0 else document.text[entry[0] : entry[1]]
 
 
+def written_text(document: Document, path: Path) -> str:
+    """The value at `path` as it is written, quotes and all; "" where the text has none."""
+    places = document.places
+    entry = find(places.root, path) if isinstance(places, Places) else None
+    return "" if entry is None else document.text[entry[2] : entry[3]]
+
+
 def members(document: Document, path: Path) -> dict[Path, Span]:
     """The paths of the keys in the mapping at `path`, each with the span of its key, in the order of the text."""
     places = document.places

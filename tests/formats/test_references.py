@@ -7,6 +7,7 @@ import posixpath
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlint.api.calls import check
 from memlint.formats.base import MissingFile
 from memlint.formats.references import Files, candidates, inside, issue, reader, resolve
 from memlint.source import load
@@ -124,7 +125,7 @@ def test_a_pointer_of_git_lfs_is_no_content() -> None:
 def test_the_issue_lists_what_was_tried() -> None:
     missing = resolve("ds.json", CONFIG, ROOT, ROOT, files(set()))
     assert isinstance(missing, MissingFile)
-    told = issue(missing, CONFIG, ("deepspeed",))
+    told = issue(missing, load(b"deepspeed: a", CONFIG)[0], ("deepspeed",))
     assert told.code == "missing-reference" and told.pointer == ("deepspeed",)
     for place in missing.tried:
         assert place in told.message
@@ -132,6 +133,18 @@ def test_the_issue_lists_what_was_tried() -> None:
 
 def test_a_message_names_three_of_the_paths_that_were_tried() -> None:
     missing = MissingFile("missing", "no file `zero.json`", tuple(f"{name}/zero.json" for name in "abcde"))
-    found = issue(missing, "train.yaml", ("deepspeed",)).message
+    found = issue(missing, load(b"deepspeed: a", "train.yaml")[0], ("deepspeed",)).message
     assert found == "no file `zero.json`; tried a/zero.json, b/zero.json, c/zero.json and 2 more"
-    assert issue(missing._replace(tried=("a/z",)), "train.yaml", ()).message == "no file `zero.json`; tried a/z"
+    (config,) = load(b"deepspeed: a", "train.yaml")
+    assert issue(missing._replace(tried=("a/z",)), config, ()).message == "no file `zero.json`; tried a/z"
+
+
+def test_what_something_fills_in_is_named_as_a_script_writes_it() -> None:
+    train = (
+        "from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments\n"
+        "(args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(AutoModelForCausalLM.from_pretrained('Qwen/Qwen2.5-7B'), args).train()\n"
+    )
+    script = "C=$1\ntorchrun --nproc_per_node 8 train.py --deepspeed $C/ds_$2.json --per_device_train_batch_size 1\n"
+    found = check(script, path="run.sh", files={"train.py": train, "run.sh": script}, fixes=False).findings
+    assert [one.message for one in found if one.rule == "REF008"] == ["`$C/ds_$2.json` is filled in by something else"]

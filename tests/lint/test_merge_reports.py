@@ -50,6 +50,13 @@ def test_what_another_finding_says_in_full_is_not_said_twice() -> None:
     assert said == [(3, "no weights (9 GiB)"), (3, "other"), (4, "no weights")]
 
 
+def test_of_two_findings_that_outdo_each_other_the_more_severe_one_is_told() -> None:
+    grave = finding("z.json", 3, "no product")
+    longer = finding("z.json", 3, "no product unless copies are divided")._replace(severity="warning")
+    reports = [FileReport("z.json", "deepspeed", (longer,)), FileReport("a.sh", "trainer", (grave,))]
+    assert [item for one in merge_reports(reports) for item in one.findings] == [grave]
+
+
 def test_one_mistake_twice_in_a_line_is_told() -> None:
     """JSON on one line: both trailing commas are errors, though they are told in the same words."""
     twice = tuple(

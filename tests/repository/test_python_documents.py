@@ -817,12 +817,12 @@ def track(folder: Path) -> None:
         subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True)
 
 
-@pytest.mark.parametrize(("slip", "named"), [("max_lenght", ["max_length"]), ("reward_func", [])])
-def test_a_script_is_told_of_arguments_that_its_class_has(tmp_path: Path, slip: str, named: list[str]) -> None:
+@pytest.mark.parametrize(("slip", "named"), [("max_lenght", "max_length"), ("reward_func", "")])
+def test_a_script_is_told_of_arguments_that_its_class_has(tmp_path: Path, slip: str, named: str) -> None:
     script = SFT.replace("per_device_train_batch_size", f"{slip}=1, per_device_train_batch_size")
     write(tmp_path, {"a.py": script.replace("max_length", slip) if named else script})
-    said = [item["message"] for item in checked(tmp_path, ".")["findings"] if item["rule"] == "CFG001"]
-    assert [message.split("`")[3] for message in said] == named
+    (said,) = [item["message"] for item in checked(tmp_path, ".")["findings"] if item["rule"] == "CFG001"]
+    assert said.startswith(f"SFTConfig takes no `{slip}`") and said.split("`")[3::2] == [named][: bool(named)]
 
 
 OUTDATED = (
@@ -1143,3 +1143,34 @@ def test_files_alike_that_give_a_script_no_run_are_not_followed_again(monkeypatc
     assert len(followed) == configs.MAX_VAIN
     (run,) = workspace.config_runs("own.yaml")
     assert run.value["per_device_train_batch_size"] == 64
+
+
+TWO_BELOW = """\
+import os, sys, yaml
+from pathlib import Path
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+{}
+model = AutoModelForCausalLM.from_pretrained(cfg["model"]["name"])
+Trainer(model, TrainingArguments("o", **cfg["train"]["args"])).train()
+"""
+ROOT = "ROOT = Path(__file__).resolve().parents[1]\n"
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        f"{ROOT}cfg = yaml.safe_load((ROOT / 'configs' / 'exp' / 'a.yaml').read_text())",
+        f"{ROOT}name = 'a'\ncfg = yaml.safe_load(open(ROOT / 'configs' / 'exp' / f'{{name}}.yaml'))",
+        f"{ROOT}cfg = yaml.safe_load(ROOT.joinpath('configs', 'exp', 'a.yaml').open())",
+        f"{ROOT}EXP = ROOT.joinpath('configs').joinpath('exp')\ncfg = yaml.safe_load(open(EXP / 'a.yaml'))",
+        "cfg = yaml.safe_load(open(os.path.join(os.path.dirname(__file__), '..', 'configs', 'exp', 'a.yaml')))",
+    ],
+)
+def test_a_file_two_folders_below_a_root_with_keys_two_levels_down(tmp_path: Path, reads: str) -> None:
+    config = "model:\n  name: Qwen/Qwen2.5-0.5B\ntrain:\n  args:\n    per_device_train_batch_size: 3\n"
+    files = {"src/train.py": TWO_BELOW.format(reads), "configs/exp/a.yaml": config}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (run,) = checked(tmp_path, ".")["runs"]
+    assert (run["path"], "3 x ?" in run["summary"]) == ("configs/exp/a.yaml", True)

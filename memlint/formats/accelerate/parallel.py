@@ -24,7 +24,7 @@ def _deepspeed_file(section: Section, context: Context) -> Section | Issue | Non
         return None
     found = context.read(reference, section.document.path)
     if isinstance(found, MissingFile):
-        return reference_issue(found, section.document.path, (*config.pointer, "deepspeed_config_file"))
+        return reference_issue(found, section.document, (*config.pointer, "deepspeed_config_file"))
     if not isinstance(found.value, dict):
         return config.issue("wrong-companion", f"`{reference}` is no DeepSpeed configuration", "deepspeed_config_file")
     return root(as_read(found), "companion")
@@ -92,7 +92,7 @@ def _lacks_its_file(fields: Fields, section: Section, context: Context) -> bool:
         return False
     found = context.read(reference, section.document.path)
     if isinstance(found, MissingFile):
-        fields.issues.append(reference_issue(found, section.document.path, ("config_file",)))
+        fields.issues.append(reference_issue(found, section.document, ("config_file",)))
     elif isinstance(found.value, dict) and "distributed_type" not in found.value:
         message = f"`{reference}` is no launch file: it has no `distributed_type`, and accelerate raises ValueError"
         fields.issues.append(section.issue("wrong-companion", message, "config_file"))

@@ -134,7 +134,7 @@ def _shipped_with_axolotl(
     fields: Fields, config: AxolotlConfig, name: str, missing: MissingFile
 ) -> tuple[UsedSection, ...]:
     """The DeepSpeed file that `axolotl fetch deepspeed_configs` would write at this path."""
-    absent = reference_issue(missing, config.section.document.path, (*config.section.pointer, "deepspeed"))
+    absent = reference_issue(missing, config.section.document, (*config.section.pointer, "deepspeed"))
     value = shipped_deepspeed(name) if missing.code in ("missing", "outside") else None
     if value is None:
         fields.issues.append(_as_shipped_before_0_4(absent) if _SHIPPED_BEFORE_0_4.search(name) else absent)

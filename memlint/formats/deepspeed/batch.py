@@ -30,17 +30,16 @@ _SIZES = ("per_device_train_batch_size", "gradient_accumulation_steps")
 
 
 def check_batch(fields: Fields, view: DeepSpeedConfig) -> None:
-    """Sizes that do not multiply in a lone file. With training arguments, differences from them are refused.
-
-    A training loop of its own has no training arguments to compare with, nor has a command that shows none.
+    """Sizes that do not multiply in a lone file, or in that of a training loop of a program's own. With training
+    arguments, differences from them are refused; a command may show none.
     """
-    if view.arguments is None:
+    start = view.arguments.section.document.start if view.arguments is not None else None
+    if view.arguments is None or (start is not None and start.program.framework == "torch"):
         _inconsistent(fields, view)
         return
     command = view.arguments.section
-    start = command.document.start
     shows_none = command.value.keys().isdisjoint(view.arguments.defaults)
-    if start is not None and (start.program.framework == "torch" or shows_none or "ppo_epochs" in command.value):
+    if start is not None and (shows_none or "ppo_epochs" in command.value):
         return  # `ppo_epochs`: the PPOTrainer of TRL until 0.11 is no Trainer of transformers
     for key, argument in MATCHED.items():
         _compare(fields, view, view.arguments, key, argument)
@@ -92,31 +91,45 @@ def _inconsistent(fields: Fields, view: DeepSpeedConfig) -> None:
     """
     world, total = fields.get("parallelism.world_size", None), view.integer(TOTAL)
     given = [(key, size) for key in (MICRO, STEPS) if (size := view.integer(key))]
-    if not (given and total) or any(view.is_auto(key) for key in (MICRO, STEPS)):
+    if not total or any(view.is_auto(key) for key in (MICRO, STEPS)):
         return
+    if not given and not _has_whole_copies(view):
+        return  # a file for inference has the total alone as well
     whole, copies = 1, _copies(view, world)
     for _, size in given:
         whole *= size
     words = " * ".join(f"{key} {size}" for key, size in given)
-    even = total == whole * copies if len(given) == 2 else copies and total % (whole * copies) == 0
+    is_whole = len(given) == 2
+    even = total == whole * copies if is_whole else copies and total % (whole * copies) == 0
     if total % whole:
         message = f"`{TOTAL}: {total}` is no multiple of {words}: DeepSpeed refuses it"
         fields.issues.append(view.section.issue("conflict", message, TOTAL))
     elif copies and not even:
-        fields.issues.append(_too_many(view, total, whole, copies, words, len(given) == 2))
+        words = f"{words} * {copies} GPUs" if words else f"{copies} GPUs"
+        shared = _shared(total, whole, copies, is_whole) if not _has_whole_copies(view) else ""
+        fields.issues.append(_not_the_product(view, total, words, is_whole, shared))
 
 
-def _too_many(view: DeepSpeedConfig, total: int, whole: int, copies: int, words: str, both: bool) -> Issue:
-    """`copies` of the model do not give `total`. Fewer may, where a script divides each copy over several GPUs."""
-    message = (
-        f"`{TOTAL}: {total}` is {'not' if both else 'no multiple of'} {words} * {copies} GPUs: DeepSpeed refuses it"
-    )
-    shared = whole * copies // total if both else 0
-    possible = (whole * copies) % total == 0 and shared > 1 if both else copies > 1
-    if possible:
-        over = f"{shared} GPUs" if both else "several GPUs"
-        message += f" unless the script divides each copy of the model over {over}"
-    return view.section.issue("conflict", message, TOTAL, severity="warning" if possible else "error")
+def _has_whole_copies(view: DeepSpeedConfig) -> bool:
+    """Whether the program is seen to divide no copy of the model."""
+    start = view.arguments.section.document.start if view.arguments is not None else None
+    return start is not None and start.program.whole_copies
+
+
+def _shared(total: int, whole: int, copies: int, is_whole: bool) -> str:
+    """Over what a script may divide each copy of the model so that the sizes multiply; "" where it cannot."""
+    if not is_whole:
+        return "several GPUs" if copies > 1 else ""
+    shared = whole * copies // total
+    return f"{shared} GPUs" if (whole * copies) % total == 0 and shared > 1 else ""
+
+
+def _not_the_product(view: DeepSpeedConfig, total: int, words: str, is_whole: bool, shared: str) -> Issue:
+    """`words`: the other sizes and the GPUs. Fewer copies may give `total`, each divided over `shared`."""
+    message = f"`{TOTAL}: {total}` is {'not' if is_whole else 'no multiple of'} {words}: DeepSpeed refuses it"
+    if shared:
+        message += f" unless the script divides each copy of the model over {shared}"
+    return view.section.issue("conflict", message, TOTAL, severity="warning" if shared else "error")
 
 
 def _copies(view: DeepSpeedConfig, world: Any) -> int:

@@ -102,7 +102,7 @@ def _apply_fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, 
     if isinstance(config.hf.get("fsdp_config"), str):
         document = config.context.read(config.hf.get("fsdp_config"), config.section.document.path)
         if isinstance(document, MissingFile):
-            fields.issues.append(reference_issue(document, config.section.document.path, ("fsdp_config",)))
+            fields.issues.append(reference_issue(document, config.section.document, ("fsdp_config",)))
         else:
             section, found = root(document, "companion"), (Companion("fsdp", document, document.value),)
     transformers = config.versions["transformers"]
@@ -169,7 +169,7 @@ def _from_json_text(section: Section, text: str, pointer: Path) -> Companion | N
 def _from_file(fields: Fields, section: Section, name: str, read: Any, pointer: Path) -> Companion | None:
     found = _read(name, section.document.path, read)
     if isinstance(found, MissingFile):
-        return _from_shipped_file(fields, section, name, reference_issue(found, section.document.path, pointer))
+        return _from_shipped_file(fields, section, name, reference_issue(found, section.document, pointer))
     from memlint.formats.engine_files import deepspeed_file
 
     if not isinstance(found.value, dict) or deepspeed_file.recognise(found).confidence == "no":

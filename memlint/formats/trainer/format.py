@@ -26,7 +26,7 @@ from memlint.formats.trainer.behaviour import behaviour
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.families import ONLY_IN_TRANSFORMERS_5
 from memlint.formats.trainer.frozen_parts import read_frozen_parts
-from memlint.formats.trainer.issues import conflicts, own_file_issues, trainer_issues
+from memlint.formats.trainer.issues import conflicts, own_file_issues, refused_arguments, trainer_issues
 from memlint.formats.trainer.keys import KEYS, OWN_KEYS
 from memlint.formats.trainer.loss import apply_loss
 from memlint.formats.trainer.method import adapter_key
@@ -111,7 +111,12 @@ def parse(document: Document, context: Context) -> Parsed:
     run = fields.run(NAME, document.path, found.related, purpose)._replace(readings=readings)
     may_lack = is_record(document.value) or _is_started_elsewhere(document)
     reported = (one for one in fields.issues if one.code not in FILE_IS_AWAY or not may_lack)
-    issues = (*trainer_issues(config), *conflicts(config), *reported, *own_file_issues(document))
+    of_trainer = (*trainer_issues(config), *conflicts(config))
+    issues = (
+        *(refused_arguments(config) if is_loop(document.start) else of_trainer),
+        *reported,
+        *own_file_issues(document),
+    )
     completed_by = "" if adapter_key(found.config) else completing_script(document, context)
     return Parsed(NAME, (run,), issues, (document, *found.companions), found.raw, found.places, completed_by)
 

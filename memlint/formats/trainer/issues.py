@@ -17,6 +17,7 @@ from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.schema.suggest import nearest, slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.argument_words import word_issues
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
 from memlint.formats.trainer.quantized import REFUSED, trains_quantised_weights
@@ -26,6 +27,7 @@ from memlint.formats.trainer.releases import newest_trl_for
 from memlint.formats.training_arguments.nulls import ENDS_THE_RUN, ENUMERATED, ends_the_run
 from memlint.source.document import Document, NoRelease
 from memlint.source.flags import flag_of
+from memlint.source.layout import written_text
 
 # What is said of a file that HfArgumentParser or TrlParser reads.
 _PARSER_CODES = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
@@ -54,7 +56,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
     found = schema_issues(section.value, section.document.path, SCHEMA, config.stated)
     found = tuple(issue for issue in found if not _is_newer_than_stated(issue, config))
     known = compiled_schema(SCHEMA).schema["properties"]
-    of_trainer = (*_no_release(config), *_outdated_arguments(config))
+    of_trainer = (*_no_release(config), *_outdated_arguments(config), *refused_arguments(config))
     told = {(name,) for issue in of_trainer for name in issue.pointer}
     judged = (_with_severity_here(issue, config) for issue in found if issue.pointer[:1] not in told)
     kept = _once(
@@ -66,6 +68,7 @@ def trainer_issues(config: TrainerConfig) -> tuple[Issue, ...]:
             *(issue for issue in judged if issue is not None),
             *_typos(config, known),
             *meant_issues(config),
+            *word_issues(config),
         )
     )
     kept = tuple(_of_script(issue, section.document) for issue in kept if not _is_programs_own(issue, section.document))
@@ -165,6 +168,8 @@ def _with_severity_here(issue: Issue, config: TrainerConfig) -> Issue | None:
     if isinstance(value, str) and issue.code == "wrong-type":
         if as_number(value) is None:
             return refused_text(issue, value, config)
+        if _is_quoted_in_python(issue, config.section.document):
+            return _text_in_call(issue, value, config.section.document)
         is_command = config.section.document.start is not None  # argparse converts every flag
         return None if is_command or _converts(config) else _text_for_number(issue, value, config)
     if issue.code == "wrong-type" and config.trl:
@@ -224,6 +229,27 @@ def _converts(config: TrainerConfig) -> bool:
     return bool(config.trl) and "TrlParser" in config.context.repository.argument_parsers()
 
 
+def _is_quoted_in_python(issue: Issue, document: Document) -> bool:
+    """Whether a script writes the text itself: `TrainingArguments(save_steps="500")`."""
+    return document.syntax == "python" and written_text(document, issue.pointer)[:1] in ("'", '"')
+
+
+_IN_LORA_CONFIG = {"lora_r": "r"}  # key -> the argument of LoraConfig
+# Read where several processes train, or by nothing (transformers 5.23.0 training_args.py).
+_MAY_NOT_BE_READ = frozenset({"ddp_timeout", "ddp_bucket_cap_mb", "local_rank"})
+
+
+def _text_in_call(issue: Issue, value: str, document: Document) -> Issue | None:
+    """No class converts its arguments: each numeric one of TrainingArguments as text ended a training of two steps
+    (transformers 5.23.0; the comparisons are those of 4.30)."""
+    key = _IN_LORA_CONFIG.get(str(issue.pointer[-1]), str(issue.pointer[-1]))
+    if key in _MAY_NOT_BE_READ:
+        return None
+    when = "when the arguments are built" if key in _FAILS_AT_ONCE else "when it is used"
+    message = f"`{key}={written_text(document, issue.pointer)[:40]}` is text, not a number: the run fails {when}"
+    return issue._replace(message=f"{message}; write `{_dotted(value, as_number(value))}`")
+
+
 def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue | None:
     """YAML 1.1 has no `1e-5`. HfArgumentParser.parse_yaml_file hands the text on and the run fails in the optimizer
     (or at once, where the argument is compared); TrlParser makes it the parser's default, which argparse converts."""
@@ -241,9 +267,13 @@ def _text_for_number(issue: Issue, value: str, config: TrainerConfig) -> Issue |
         passes_on = "a script that loads the file with PyYAML passes it on", " (TrlParser converts it)"
     if config.section.document.syntax == "python":
         passes_on = "the script passes it on", ""
+    written = written_text(config.section.document, issue.pointer)
+    is_quoted = written[:1] in ("'", '"')
+    said = (
+        f"`{key}: {written}` is text, as it stands in quotes" if is_quoted else f"`{key}: {value}` is text in YAML 1.1"
+    )
     message = (
-        f"`{key}: {value}` is text in YAML 1.1, not a number: {passes_on[0]} and "
-        f"the run fails {when}{passes_on[1]}; write `{_dotted(value, number)}`"
+        f"{said}, not a number: {passes_on[0]} and the run fails {when}{passes_on[1]}; write `{_dotted(value, number)}`"
     )
     severity = "error" if by_parser else "warning"
     return issue._replace(code="string-number", message=message, severity=severity, suggestion=_dotted(value, number))
@@ -265,9 +295,10 @@ def _no_release(config: TrainerConfig) -> Iterator[Issue]:
     if found is None:
         return
     last, first = (".".join(map(str, one)) for one in (found.last, found.first))
+    newer = "and" if found.newer == found.older else f"{found.newer} takes"
     message = (
-        f"no release of {found.framework} takes both: {found.older} has `{found.gone}` until {last}, and "
-        f"{found.newer} has `{found.new}` since {first}"
+        f"{found.older} takes `{found.gone}` up to {found.framework} {last}, {newer} `{found.new}` from {first} on: "
+        "no release takes both"
     )
     severity = "warning" if _follows(found.last, found.first) else "error"
     yield Issue("no-release", message, config.section.document.path, (found.older, found.gone), severity)
@@ -294,12 +325,6 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     document, never = config.section.document, _never_taken(config)
     found = document.start.program.outdated if document.start is not None and _is_script(document) else ()
     for one in found:
-        if not one.last:
-            message = f"{one.trainer} takes no `{one.names[0]}`: {one.instead}"
-            is_argument = one.names[0] in document.value
-            at = one.names if is_argument else (one.trainer, *one.names)  # the whole call has the place of the latter
-            yield Issue("unknown-key", message, document.path, at)
-            continue
         if never is not None and one.framework == never.framework:
             continue  # whatever it gives instead, no release takes all of it
         stated = config.stated.get(one.framework)
@@ -309,6 +334,19 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
         message = f"{one.trainer} takes no {names} since {one.framework} {one.since}: {one.instead}"
         severity = "warning" if stated is not None else "info"
         yield Issue("renamed-key", message, document.path, (one.trainer, *one.names), severity)  # at the call
+
+
+def refused_arguments(config: TrainerConfig) -> Iterator[Issue]:
+    """What classes of transformers, TRL and PEFT refuse in a Python script. A release that takes it may be in use."""
+    document = config.section.document
+    found = document.start.program.refused if document.start is not None and _is_script(document) else ()
+    for one in found:
+        stated = config.stated.get(one.library)
+        if one.library in config.context.at_commits or (stated is not None and stated < one.since):
+            continue
+        severity = "warning" if one.since and stated is None else one.severity
+        at = (one.name,) if one.name in document.value and one.code == "unknown-key" else (one.called, one.name)
+        yield Issue(one.code, one.message, document.path, at, severity)
 
 
 def _old_strategy(config: TrainerConfig) -> Iterator[Issue]:
@@ -341,10 +379,15 @@ def _typos(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
 
 
 def _refused(config: TrainerConfig, known: dict[str, Any]) -> Iterator[Issue]:
-    """Flags of a command that the program that it starts does not define."""
+    """Flags of a command that the program that it starts does not define, or that begin several of its flags."""
     section, start = config.section, config.section.document.start
-    if start is None or not start.accepted.refused:
+    if start is None:
         return
+    for key, begun in start.accepted.ambiguous.items():
+        flag, program = flag_of(section.document, key), start.program.entry
+        others = ", ".join(f"`--{name}`" for name in begun[:3]) + (" and others" if len(begun) > 3 else "")
+        message = f"`{flag}` may stand for {others}: the parser of {program} refuses a flag that is cut so short"
+        yield section.issue("unknown-key", message, key, on_key=True)
     gone = {name for name, schema in known.items() if "x-memlint-removed-in" in schema}
     taken = start.accepted.defined if start.accepted.is_own else (*start.accepted.defined, *known)
     for key in section.value:

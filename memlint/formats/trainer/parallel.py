@@ -176,7 +176,7 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
     found = config.context.read(value, config.section.document.path)
     if isinstance(found, MissingFile):
         pointer = (*config.section.pointer, "deepspeed")
-        fields.issues.append(reference_issue(found, config.section.document.path, pointer))
+        fields.issues.append(reference_issue(found, config.section.document, pointer))
         fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
         fields.unknown("parallelism.zero.stage", f"{found.message}: the DeepSpeed file says it")
         return None
@@ -206,7 +206,7 @@ def _fsdp_section(fields: Fields, config: TrainerConfig) -> Section:
         found = config.context.read(value, config.section.document.path)
         if isinstance(found, MissingFile):
             pointer = (*config.section.pointer, "fsdp_config")
-            fields.issues.append(reference_issue(found, config.section.document.path, pointer))
+            fields.issues.append(reference_issue(found, config.section.document, pointer))
         elif isinstance(found.value, dict):
             return root(found, "companion")
     return config.section.below("fsdp_config")

@@ -97,11 +97,9 @@ _TARGETS = ("lora_target_modules", "target_modules", "lora_target")  # one key's
 # Rules about what the Trainer, TRL and accelerate make of their arguments: a loop of a program's own has none of them,
 # and DeepSpeed itself leaves `auto` out (deepspeed 0.19.8 runtime/config_utils.py:58).
 _TRAINER_RULES = (
-    *("CFG", "EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP004", "DSP011", "DSP016", "ACC009", "ACC011"),
+    *("EVA", "TRN", "TRL", "DSP001", "DSP002", "DSP003", "DSP004", "DSP011", "DSP016", "ACC009", "ACC011"),
     *("FSD009", "FSD013", "FSD014", "PAR005", "PAR013", "OFF003", "OPT004", "OPT009", "OPT011", "OPT012", "SAV"),
 )
-# Rules about configuration files with keys of the repository's own, whatever trains with them.
-_OWN_FILE_RULES = frozenset({"CFG014", "CFG015"})
 # Rules about arguments together: a file that is not here may hold those that a command lacks.
 _RULES_ABOUT_SEVERAL_ARGUMENTS = ("EVA", "SAV", "TRL", "TRN")
 # Rules about a key without effect: that key, and the one that decides.
@@ -151,8 +149,8 @@ def is_record(value: Any) -> bool:
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """Whether `rule` says nothing of this document."""
     start = document.start
-    if start is not None and start.program.framework == "torch" and rule.startswith(_TRAINER_RULES):
-        return rule not in _OWN_FILE_RULES
+    if is_loop(start) and rule.startswith(_TRAINER_RULES):
+        return True
     if start is not None and rule.startswith(_RULES_ABOUT_SEVERAL_ARGUMENTS) and _lacks_a_file(start):
         return True
     if rule in _CONSTRUCTOR_RULES and start is not None and start.accepted.set_later:

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from memlint.formats.base import Context, Issue
+from memlint.formats.base import Issue
 from memlint.formats.fields import Section, value_at
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.recognise import SCHEMA
+from memlint.formats.verl.refused import refused_sizes
 from memlint.source.layout import key_text
 
 _VERL_PROGRAMS = "verl.trainer."  # main_ppo, fsdp_sft_trainer, sft_trainer
@@ -25,35 +26,7 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
     reported = (issue for issue in found if _is_reported(issue, config))
-    return (*reported, *_misspelled_overrides(config, fragment), *_small_batches(config))
-
-
-_TRAINER = "verl.trainer.main_ppo"
-_BATCH, _MINI_BATCH = ("data", "train_batch_size"), ("actor_rollout_ref", "actor", "ppo_mini_batch_size")
-
-
-def _small_batches(config: VerlConfig) -> Iterator[Issue]:
-    """An update of more prompts than a step has, which verl's own trainer refuses (0.3 trainer/ppo/ray_trainer.py:350,
-    0.7 workers/config/actor.py:224). Both are the command's own; a fork's defaults are not known."""
-    start, section = config.own.document.start, config.own
-    if start is None or start.program.entry != _TRAINER or config.flag("actor_rollout_ref.actor.use_dynamic_bsz"):
-        return
-    if not _compares_batches(config.context):
-        return
-    prompts, update = (value_at(section.value, path) for path in (_BATCH, _MINI_BATCH))
-    if type(prompts) is int and type(update) is int and prompts < update:
-        message = f"`ppo_mini_batch_size: {update}` is more than the {prompts} prompts of a step: verl refuses to start"
-        yield Issue("conflict", message, section.document.path, _MINI_BATCH)
-
-
-def _compares_batches(context: Context) -> bool:
-    """Whether verl is of 0.3 or later; 0.2 compares nothing. A copy in the repository tells by a function of that
-    release (0.3.0 trainer/ppo/ray_trainer.py, which 0.2.0 lacks)."""
-    pinned = context.versions.get("verl")
-    if pinned:
-        return pinned >= (0, 3)
-    functions = context.repository.own_functions("verl/trainer/ppo")
-    return not functions or "_check_resource_available" in functions
+    return (*reported, *_misspelled_overrides(config, fragment), *refused_sizes(config))
 
 
 def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:

@@ -26,6 +26,7 @@ from memlint.source.document import (
     Machine,
     Path,
     Problem,
+    Span,
     Start,
     StartedProgram,
     ValueSources,
@@ -364,6 +365,8 @@ def document_of(
     placed = _Placed(home, root)
     for key, value in run.keys.items():
         placed.put(key, value)
+    for one in run.program.refused:
+        placed.mark((one.called, one.name), one.at if one.path == home else None)
     call = run.arguments_call if home == path and is_here else None
     sources = ValueSources(
         placed.unknown,
@@ -457,6 +460,13 @@ class _Placed:
             self.unknown[key,] = _reason(value)  # without a value: a placeholder would enable the engine
             return
         self.values[key], self.entries[key] = self._plain((key,), value, self._root)
+
+    def mark(self, path: tuple[str, str], span: Span | None) -> None:
+        """Gives an argument a place that is no key."""
+        start, end = (span.start, span.end) if span is not None else self._root
+        above = self.entries.setdefault(path[0], (*self._root, *self._root, False, {}))
+        if isinstance(above[5], dict):
+            above[5][path[1]] = (start, end, start, end, False, None)
 
     def _plain(self, path: Path, value: Value, around: tuple[int, int]) -> tuple[Any, Entry]:
         """(plain value, its place), with a placeholder for an unknown value."""

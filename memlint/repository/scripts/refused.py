@@ -7,8 +7,10 @@ classes of transformers, TRL and PEFT accepts their fields, here those of every 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
+from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.python.argument_names import NAMES
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import keys_of
@@ -39,6 +41,29 @@ def refused_flags(command: LaunchCommand, program: TrainingProgram, only_in: str
     return frozenset(one.name for one in given if _is_refused(one, program, known))
 
 
+def ambiguous_flags(
+    command: LaunchCommand, program: TrainingProgram, only_in: str = ""
+) -> Mapping[str, tuple[str, ...]]:
+    """The flags of the command that begin several of the program's, with those: argparse exits. None of a program whose
+    definition is incomplete; of TrainingArguments the fields of transformers 5.23 count."""
+    if not program.is_complete:
+        return {}
+    parses_class = program.parses != "argparse" and not _CLASSES.isdisjoint(program.classes)
+    of_class = TRAINING_ARGUMENTS if parses_class else frozenset()
+    certain, known = sorted({*program.flags, *of_class}), frozenset(takes(program))
+    found = {}
+    for one in options(command.arguments)[0]:
+        begun = tuple(name for name in certain if name.startswith(one.name))
+        is_here = _is_named(one) and (not only_in or _stands_in(one, only_in))
+        if is_here and len(begun) > 1 and one.name not in known:
+            found[one.name] = begun
+    return found
+
+
+_ARGUMENTS = "TrainingArguments"
+_CLASSES = frozenset((_ARGUMENTS, "Seq2SeqTrainingArguments", *OWN))
+
+
 def _stands_in(option: Option, path: str) -> bool:
     return option.flag.at is not None and option.flag.at.path == path
 
@@ -46,9 +71,13 @@ def _stands_in(option: Option, path: str) -> bool:
 def takes(program: TrainingProgram) -> Iterator[str]:
     """The names of all flags that the program takes."""
     yield from ("help", *program.flags)
-    if program.parses != "argparse":
-        yield from keys_of("trainer")
-        yield from _GONE
+    if program.parses == "argparse":
+        return
+    if program.classes and program.classes <= NAMES.keys():  # every release of them was read
+        yield from " ".join((NAMES[_ARGUMENTS], *(NAMES[name] for name in program.classes))).split()
+        return
+    yield from keys_of("trainer")
+    yield from _GONE
 
 
 def _is_refused(option: Option, program: TrainingProgram, known: Collection[str]) -> bool:

@@ -15,7 +15,7 @@ from memlint.repository.scripts.files import NamedFiles
 from memlint.repository.scripts.known_programs import WHOLE_PROGRAMS, takes_overrides, task_of
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
-from memlint.repository.scripts.refused import refused_flags
+from memlint.repository.scripts.refused import ambiguous_flags, refused_flags
 from memlint.repository.scripts.slurm import Job
 from memlint.repository.scripts.spelling import spelled
 from memlint.repository.scripts.translate import flag_names
@@ -142,6 +142,7 @@ def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions, only_in),
         by_override=takes_overrides(launched),
+        ambiguous=ambiguous_flags(launched, definitions, only_in),
         overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),
         names=flag_names(launched, definitions),
         spelled=spelled(launched, definitions, keys_of(format_name)),

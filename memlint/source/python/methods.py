@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 
 from memlint.source.python import operations
@@ -16,6 +17,8 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
     if isinstance(owner, Known) and isinstance(owner.value, str):
         if name in ("resolve", "absolute", "expanduser", "as_posix", "__str__"):  # a path
             return owner
+        if name == "joinpath":
+            return _joined(owner, given.positional)
         if name in ("exists", "is_file"):
             return is_there(reader, owner, given)
         if name in ("read_text", "open", "read_bytes"):
@@ -42,6 +45,13 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         if name in _COPIES:
             return _copy_with(reader, owner, given)
     return None
+
+
+def _joined(path: Value, parts: tuple[Value, ...]) -> Value:
+    """`path.joinpath("configs", name)`."""
+    for part in parts:
+        path = operations.binary(ast.Div(), path, part)
+    return path
 
 
 _ITSELF = frozenset(("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float"))  # of torch.nn.Module

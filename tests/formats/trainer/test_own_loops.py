@@ -191,6 +191,50 @@ def test_a_loop_takes_from_deepspeeds_file_what_the_engine_does() -> None:
     assert (whole.verdict, whole.run.parallelism.zero.stage, whole.run.batch.micro_batch_size) == ("fits", 2, 4)
 
 
+SIZES = {"train_batch_size": 32, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}
+BY_FLAG = DEEPSPEED.replace(
+    "import deepspeed, torch\n",
+    "import argparse, deepspeed, torch\n"
+    "args = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args()\n",
+).replace('config="ds.json"', "args=args")
+IN_CODE = DEEPSPEED.replace('"ds.json"', repr(SIZES))
+FLAGS = " --deepspeed --deepspeed_config ds.json"
+
+
+@pytest.mark.parametrize(
+    ("code", "flags", "sizes", "gpus", "message"),
+    [
+        (DEEPSPEED, "", SIZES, 8, "not train_micro_batch_size_per_gpu 2 * gradient_accumulation_steps 4 * 8 GPUs"),
+        (BY_FLAG, FLAGS, SIZES, 8, "not train_micro_batch_size_per_gpu 2 * gradient_accumulation_steps 4 * 8 GPUs"),
+        (IN_CODE, "", {}, 8, "not train_micro_batch_size_per_gpu 2 * gradient_accumulation_steps 4 * 8 GPUs"),
+        (DEEPSPEED, "", {"train_batch_size": 12}, 8, "no multiple of 8 GPUs"),
+        (DEEPSPEED, "", {"train_batch_size": 12}, 4, ""),
+        (DEEPSPEED, "", SIZES, 4, ""),
+        (DEEPSPEED, "", {**SIZES, "gradient_accumulation_steps": "auto"}, 8, ""),
+        (DEEPSPEED.replace("config=", "mpu=mpu, config="), "", SIZES, 8, "unless the script divides each copy"),
+        (DEEPSPEED.replace("config=", "mpu=mpu, config="), "", {"train_batch_size": 12}, 8, ""),
+        (IN_CODE.replace("'train_batch_size': 32", "'train_batch_size': 8 * world"), "", {}, 8, ""),
+    ],
+)
+def test_batch_sizes_that_deepspeed_refuses_in_a_loop(
+    code: str, flags: str, sizes: dict[str, Any], gpus: int, message: str
+) -> None:
+    """deepspeed 0.19.8 runtime/config.py:602, _batch_assertion."""
+    command = f"deepspeed --num_gpus {gpus} train.py{flags}\n"
+    files = {"ds.json": json.dumps(sizes), "run.sh": command, "train.py": code}
+    said = check(files["run.sh"], path="run.sh", files=files, isolated=True).findings
+    found = [one for one in said if one.rule == "CFG008"]
+    assert len(found) == bool(message)
+    assert all(message in one.message for one in found)
+    assert {one.severity for one in found} <= {"warning" if "unless" in message else "error"}
+
+
+def test_a_launcher_of_an_unknown_number_of_gpus_shows_no_wrong_product() -> None:
+    files = {"ds.json": json.dumps(SIZES), "run.sh": "deepspeed train.py\n", "train.py": DEEPSPEED}
+    found = check(files["run.sh"], path="run.sh", files=files, isolated=True).findings
+    assert [one.rule for one in found if one.rule.startswith("CFG")] == []
+
+
 @pytest.mark.parametrize(
     ("before_it", "stage", "divides"),
     [

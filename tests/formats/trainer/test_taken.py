@@ -26,14 +26,14 @@ def said(config: str = "", trainer: str = "", first: str = "") -> dict[str, tupl
             ", max_length=512",
             ", dataset_text_field='text'",
             "error",
-            "until 0.12, and SFTConfig has `max_length` since 0.16",
+            "up to trl 0.12, SFTConfig takes `max_length` from 0.16 on: no",
         ),
-        (", max_length=512", ", tokenizer=tok", "warning", "SFTTrainer has `tokenizer` until 0.15"),
+        (", max_length=512", ", tokenizer=tok", "warning", "SFTTrainer takes `tokenizer` up to trl 0.15, SFT"),
         (
             ", max_seq_length=512, loss_type='nll'",
             "",
             "error",
-            "`max_seq_length` until 0.19, and SFTConfig has `loss_type`",
+            "`max_seq_length` up to trl 0.19, and `loss_type` from",
         ),
     ],
 )

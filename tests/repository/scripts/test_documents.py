@@ -976,8 +976,12 @@ def test_outdated_names_are_judged_where_they_are_written(flags: str, program: s
 
 
 TAKES_ARGUMENTS = """\
+from dataclasses import dataclass
 from transformers import HfArgumentParser, Trainer, TrainingArguments
-(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+@dataclass
+class ModelArguments:
+    model_name_or_path: str = ""
+model, args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
 Trainer(args=args).train()
 """
 ABSENT = f"accelerate launch --config_file conf/zero3.yaml --num_processes 8 train.py {FLAGS}"

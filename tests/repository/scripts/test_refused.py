@@ -50,6 +50,41 @@ def test_a_flag_that_no_class_defines_is_an_error_at_the_flag() -> None:
     assert text[start:].startswith("--gradient_acumulation_steps")
 
 
+SEVERAL = OWN.replace('"--batch_size"', '"--batch_norm")\nparser.add_argument("--batch_size"')
+
+
+@pytest.mark.parametrize(
+    ("program", "flag", "begun"),
+    [
+        (CLASSES, "--gradient_checkpoint", "`--gradient_checkpointing`, `--gradient_checkpointing_kwargs`:"),
+        (CLASSES, "--per_device 2", "`--per_device_eval_batch_size`, `--per_device_train_batch_size`:"),
+        (CLASSES, "--gradient_checkpointing", ""),
+        (CLASSES, "--save_stra no", ""),
+        (SEVERAL, "--batch 2", "`--batch_norm`, `--batch_size`:"),
+        (SEVERAL, "--batch_s 2", ""),
+        (OWN, "--batch 2", ""),
+        (SEVERAL.replace("parse_args()", "parse_args(own())"), "--batch 2", ""),
+    ],
+)
+def test_a_flag_that_begins_several_is_refused(program: str, flag: str, begun: str) -> None:
+    """argparse exits: "ambiguous option: --batch could match --batch_norm, --batch_size"."""
+    found = analysed(f"torchrun --nproc_per_node 1 train.py {FLAGS} {flag}\n", {"train.py": program}).findings
+    said = [one.message for one in found if "may stand for" in one.message]
+    assert [message.partition("may stand for ")[2][: len(begun)] for message in said] == ([begun] if begun else [])
+
+
+@pytest.mark.parametrize("flag", ["batch_size 4", "num_epochs 2", "max_seq_length 512", "num_generations 8"])
+def test_a_flag_of_other_classes_is_refused(flag: str) -> None:
+    """TrainingArguments alone are parsed: TRL's arguments are none of its flags, nor are names of no release."""
+    (found,) = refused(CLASSES, f"{FLAGS} --{flag}")
+    assert found.message.startswith(f"unknown flag `--{flag.split()[0]}`")
+
+
+@pytest.mark.parametrize("flag", ["group_by_length true", "evaluation_strategy no", "no_cuda true", "logging_dir a"])
+def test_a_flag_of_an_older_release_is_taken(flag: str) -> None:
+    assert refused(CLASSES, f"{FLAGS} --{flag}") == []
+
+
 def test_the_name_of_a_flag_is_known_beside_an_unknown_value() -> None:
     (found,) = refused(CLASSES, f"{FLAGS} --gradient_acumulation_steps=$STEPS")
     assert "did you mean `--gradient_accumulation_steps`" in found.message

@@ -16,6 +16,7 @@ from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.config_files import load, value_of_document
 from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
+from memlint.source.python.standard_library import LIBRARIES as STANDARD_LIBRARY
 from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
     Class,
@@ -108,15 +109,37 @@ def _prepare(reader: Reader, given: Call) -> Value | None:
 
 def _engine(reader: Reader, given: Call) -> Value:
     """`engine, optimizer, loader, scheduler = deepspeed.initialize(...)`."""
-    config = given.named.get("config") or given.named.get("config_params")
+    config = _engine_config(given)
     path = config.value if isinstance(config, Known) else None
     document = reader.find(path) if isinstance(path, str) else None
     read = value_of_document(document) if document is not None else None
-    named = {**given.named, **({CONFIG_READ: read} if isinstance(read, Table) else {})}
-    reader.observe(Made(given.name, given.positional, named, given.source))
+    named = {**given.named, **({"config": config} if config is not None else {})}
+    named |= {CONFIG_READ: read} if isinstance(read, Table) else {}
+    reader.observe(Made(given.name, given.positional, named, given.source, None, given.is_open))
     model = given.argument(1, "model") or Undetermined("the engine's model", given.source)
     others: list[Value] = [Undetermined(f"DeepSpeed's {name}", given.source) for name in ("optimizer", "loader")]
     return Items([model, *others, Undetermined("DeepSpeed's scheduler", given.source)], given.source)
+
+
+def _engine_config(given: Call) -> Value | None:
+    """The configuration of `deepspeed.initialize`: its argument, else `args.deepspeed_config` (deepspeed 0.19.8
+    __init__.py:529)."""
+    config = given.argument(10, "config") or given.named.get("config_params")
+    args = given.argument(0, "args")
+    if config is not None or not isinstance(args, (Table, Instance)):
+        return config
+    found = (args.values if isinstance(args, Table) else args.attributes).get("deepspeed_config")
+    return None if isinstance(found, Known) and found.value is None else found
+
+
+def _adds_engine_flags(reader: Reader, given: Call) -> Value | None:
+    """`deepspeed.add_config_arguments(parser)` adds flags, gives back the parser (deepspeed 0.19.8 __init__.py:611)."""
+    parser = _same(reader, given)
+    add = STANDARD_LIBRARY[".add_argument"]
+    if isinstance(parser, Made):
+        add(reader, Call("", (Known("--deepspeed"),), {"action": Known("store_true")}, given.source, owner=parser))
+        add(reader, Call("", (Known("--deepspeed_config"),), {}, given.source, owner=parser))
+    return parser
 
 
 TRAINS = "trains"  # the name of what is observed where a trainer's `train` is called; `base`: the trainer
@@ -555,7 +578,7 @@ LIBRARIES: Mapping[str, Library] = {
     ".fully_shard": _fully_shard,
     ".apply_activation_checkpointing": _apply_checkpointing,
     **dict.fromkeys(("functools.partial", "partial"), _partial),
-    "deepspeed.add_config_arguments": _same,  # gives back the parser (deepspeed 0.19.8 __init__.py)
+    "deepspeed.add_config_arguments": _adds_engine_flags,
     **dict.fromkeys((".HfArgumentParser", ".TrlParser", ".H4ArgumentParser"), _argument_parser),
     **dict.fromkeys(("class transformers.HfArgumentParser", "class trl.TrlParser"), _argument_parser),
     **dict.fromkeys((".parse_args_into_dataclasses", ".parse_args_and_config", ".parse"), _parsed),

@@ -66,6 +66,7 @@ class Loop(NamedTuple):
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
+    whole_copies: bool = False  # `StartedProgram.whole_copies`
     loads_before_engine: bool = False  # `StartedProgram.loads_before_engine`
 
 
@@ -101,6 +102,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
         prepares_quantized=is_prepared(seen, trained),
         frozen=frozen,
         engine=_own_engine(seen, trained),
+        whole_copies=bool(engines) and all(_has_whole_copies(made, trained) for made in engines),
         loads_before_engine=loads_before_engine(trained, seen),
     )
 
@@ -310,6 +312,19 @@ def _engine(seen: list[Made], engines: list[Made]) -> Keys:
 def _config_of(engine: Made) -> Value | None:
     """The configuration that `deepspeed.initialize` gets."""
     return engine.arguments.get("config") or engine.arguments.get("config_params")
+
+
+def _has_whole_copies(engine: Made, trained: Made) -> bool:
+    """Whether each GPU holds a copy of the model that trains: `mpu`, `mesh_param` and a PipelineModule divide it
+    (deepspeed 0.19.8 __init__.py:537-590)."""
+    given = (_owner(value) for value in _first(engine, "model"))
+    divides = any(_is_given(engine, name) for name in ("mpu", "mesh_param")) or len(engine.positional) > _AT_MPU
+    if divides or engine.is_open:
+        return False
+    return any(one is trained for one in given) or any(value is trained for value in engine.positional[1:2])
+
+
+_AT_MPU = 7  # the position of `mpu` among the arguments of deepspeed.initialize
 
 
 def _said_by_engine(engines: list[Made], *names: str) -> Value | None:

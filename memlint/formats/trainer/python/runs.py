@@ -43,7 +43,8 @@ from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, mo
 from memlint.formats.trainer.python.other_models import keys_of_others
 from memlint.formats.trainer.python.own_optimizer import own_optimizer
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
-from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, never, newest, no_release, outdated
+from memlint.formats.trainer.python.refused import refused_arguments
+from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
     argument_values,
@@ -118,7 +119,9 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         quantized_preparation=_preparation(loop.prepares_quantized, script.text),
         frozen=loop.frozen,
         engine="" if may_shard else loop.engine,
+        whole_copies=loop.whole_copies,
         loads_before_engine=loop.loads_before_engine,
+        refused=refused_arguments(calls, script.text),
     )
     return [PythonRun("", "", loop.keys, loop.source, program)]
 
@@ -200,7 +203,8 @@ def _with_releases(
     gone = outdated(trainer, framework)
     return program._replace(
         newest=newest(trainer, framework, arguments, calls, gone),
-        outdated=(*gone, *never(trainer, arguments)),
+        outdated=gone,
+        refused=refused_arguments(calls, text),
         no_release=no_release(trainer, arguments),
     )
 

@@ -1,13 +1,13 @@
-"""Which releases take what a script gives a trainer and its configuration: what newer ones refuse, what none takes."""
+"""Which releases take what a script gives a trainer and its configuration: what newer ones refuse, what none takes
+together."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.meant import OTHER_NAMES
 from memlint.formats.trainer.python.argument_releases import RELEASES
 from memlint.formats.trainer.python.libraries import FLAGS
 from memlint.formats.versions import Version, last_with
@@ -52,7 +52,7 @@ def _version(text: str) -> Version:
 
 def outdated(trainer: Made, framework: str) -> tuple[OutdatedArguments, ...]:
     """What a trainer is given that newer releases do not take. A class of the repository may take more by itself."""
-    given, known = _argument_names(trainer), _of_class(trainer.last)
+    given, known = handed_to_library(trainer), _of_class(trainer.last)
     found = []
     last = _TOKENIZER_OF_TRANSFORMERS if framework == "transformers" else known.get("tokenizer", _ALWAYS).last
     if last and "tokenizer" in given:
@@ -67,48 +67,6 @@ def outdated(trainer: Made, framework: str) -> tuple[OutdatedArguments, ...]:
 
 
 _INSTEAD = "use `processing_class`"
-# Classes of transformers and TRL that derive from TrainingArguments alone. Those of PPO and RLOO have a `batch_size`.
-_CONFIGURATIONS = frozenset(
-    ("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "DPOConfig", "GRPOConfig", "KTOConfig")
-    + ("ORPOConfig", "CPOConfig", "RewardConfig")
-)
-_TRAINERS = frozenset(
-    ("Trainer", "Seq2SeqTrainer", "SFTTrainer", "DPOTrainer", "GRPOTrainer", "KTOTrainer", "ORPOTrainer", "CPOTrainer")
-    + ("RewardTrainer",)
-)
-# Names that no release of these trainers has for what they take.
-_OF_TRAINERS: Mapping[str, str] = {
-    **dict.fromkeys(("config", "training_args", "training_arguments", "training_config", "arguments"), "args"),
-    **dict.fromkeys(("lora_config", "peft_cfg"), "peft_config"),
-    "train_data": "train_dataset",
-    "eval_data": "eval_dataset",
-}
-_OF_LORA: Mapping[str, str] = {
-    **dict.fromkeys(("rank", "lora_r", "lora_rank"), "r"),
-    "alpha": "lora_alpha",
-    "dropout": "lora_dropout",
-    "lora_target_modules": "target_modules",
-}
-
-
-def never(trainer: Made, arguments: Value | None) -> tuple[OutdatedArguments, ...]:
-    """What a trainer, its configuration and its adapter's are given under another name than all releases have."""
-    found: list[OutdatedArguments] = []
-    if trainer.last in _TRAINERS:
-        found += _never(trainer, _argument_names(trainer), _OF_TRAINERS)
-    if isinstance(arguments, Made) and arguments.last in _CONFIGURATIONS:
-        found += _never(arguments, _certain(arguments), OTHER_NAMES)
-    adapter = trainer.arguments.get("peft_config")
-    if isinstance(adapter, Made) and adapter.last == "LoraConfig":
-        found += _never(adapter, _certain(adapter), _OF_LORA)
-    return tuple(found)
-
-
-def _never(called: Made, given: frozenset[str], names: Mapping[str, str]) -> Iterator[OutdatedArguments]:
-    library = called.name.partition(".")[0]
-    for name in sorted(given & names.keys()) if library in ("trl", "transformers", "peft") else ():
-        instead = f"use `{names[name]}` (Python raises TypeError)"
-        yield OutdatedArguments(called.last, library, (), "", (name,), instead)
 
 
 def _next(last: Version) -> str:
@@ -119,13 +77,13 @@ def _configuration(trainer: Made) -> str:
     return f"{trainer.last.removesuffix('Trainer')}Config"
 
 
-def _argument_names(trainer: Made) -> frozenset[str]:
+def handed_to_library(trainer: Made) -> frozenset[str]:
     """The names of what TRL's or transformers' own class is certainly given."""
-    own, given = trainer.attributes.get(HANDED_ON), _certain(trainer)
+    own, given = trainer.attributes.get(HANDED_ON), certain_arguments(trainer)
     return given & {str(plain(name)) for name in own.values} if isinstance(own, Items) else given
 
 
-def _certain(made: Made) -> frozenset[str]:
+def certain_arguments(made: Made) -> frozenset[str]:
     """The names of the arguments that a call certainly has. One that only some branches set may be there for the
     releases that take it: `kwargs = {"tokenizer": tok} if is_old() else {"processing_class": tok}`."""
     return frozenset(name for name, value in made.arguments.items() if not _is_of_some_branches(value))
@@ -139,13 +97,13 @@ def _of_configuration(arguments: Value | None) -> Iterator[tuple[str, str, Taken
     """The class, the argument and its releases, of each that a call of a class of TRL has."""
     if isinstance(arguments, Made) and arguments.name.startswith("trl"):
         known = _of_class(arguments.last)
-        yield from ((arguments.last, name, known[name]) for name in sorted(known.keys() & _certain(arguments)))
+        yield from ((arguments.last, name, known[name]) for name in sorted(known.keys() & certain_arguments(arguments)))
 
 
 def no_release(trainer: Made, arguments: Value | None) -> NoRelease | None:
     """What a trainer and its arguments are given that no release takes together."""
     known = _of_class(trainer.last)
-    of_trainer = ((trainer.last, name, known[name]) for name in sorted(_argument_names(trainer)) if name in known)
+    of_trainer = ((trainer.last, name, known[name]) for name in sorted(handed_to_library(trainer)) if name in known)
     found = [*of_trainer, *_of_configuration(arguments)]
     gone = min((one for one in found if one[2].last), key=lambda one: one[2].last, default=None)
     new = max((one for one in found if one[2].first), key=lambda one: one[2].first, default=None)
