@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.formats.fields import as_int
 from memlint.hardware.catalog import instance
 from memlint.repository.scripts.slurm import Job
 from memlint.source.document import Document, Path
@@ -288,8 +289,8 @@ def _compose_gpus(value: Mapping[str, Any]) -> int:
         found = found.get(key) if isinstance(found, dict) else None
     devices = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     named = [one.get("device_ids") for one in devices]
-    counts = [len(ids) if isinstance(ids, list) else one.get("count") for ids, one in zip(named, devices)]
-    return sum(counts) if counts and all(isinstance(one, int) for one in counts) else 0
+    counts = [len(ids) if isinstance(ids, list) else as_int(one.get("count")) for ids, one in zip(named, devices)]
+    return 0 if None in counts else sum(filter(None, counts))
 
 
 def holds_recipes(path: str) -> bool:
