@@ -74,6 +74,7 @@ class _Forward:
         self._found = [first(self._step, units[0], state.units[0])]
         self._step = self._step._replace(width=self._width)
         self._input_requires_grad = input_requires_grad or self._embeds_with_gradient("decoder")
+        self._source_requires_grad = False
         self._shares_keys = shared_keys.shares_keys(step.architecture)
         self._kinds: dict[tuple[int, int], _LayerKind] = {}
 
@@ -93,6 +94,9 @@ class _Forward:
         in_encoder = self._whole.architecture.encoder_decoder and self._step.tokens is not self._whole.tokens
         if in_encoder and decodes(self._step, type_id):
             self._begin_decoder()
+        if self._source_requires_grad and not _trains(unit):
+            # The gradient of the source passes frozen layers. Of the first, attention to itself needs none.
+            self._input_requires_grad = True
         kind = self._kind(type_id, unit)
         for part_run, part in _split_every_n(self._step, unit):
             part_state = unit_state if part is unit else _state_of_one(unit_state, unit, part)
@@ -102,8 +106,8 @@ class _Forward:
     def _begin_decoder(self) -> None:
         self._found.append(encoder_end_segment(self._whole, self._units, self._state, self._width))
         self._step = self._whole._replace(width=self._width)
-        # Cross-attention reads the source, so that its gradient makes all that comes after need one.
-        self._input_requires_grad = self._input_requires_grad or self._embeds_with_gradient("encoder")
+        self._source_requires_grad = self._input_requires_grad
+        self._input_requires_grad = self._embeds_with_gradient("encoder")
 
     def _kind(self, type_id: int, unit: Unit) -> _LayerKind:
         key = (type_id, id(unit.tensors))

@@ -19,7 +19,7 @@ from memlint.run import UNKNOWN, Reading, Run
 _PARTS = Run._fields[Run._fields.index("method") : Run._fields.index("hardware")]
 _SCALARS = ("bool", "int", "float", "str")  # what is left open of lists is asked where it is read
 _RECORDS = ("Zero", "Fsdp")
-_NOT_SCALAR = ("value_model", "rank_pattern", "layers_to_transform", "exclude_modules", "target_parameters")
+_NOT_SCALAR = ("value_model", "rank_pattern", "layers_to_transform", "exclude_modules")
 _MOST_FLAGS = 2  # four readings
 
 

@@ -86,7 +86,10 @@ def values(value: Any, *names: str, **more: Any) -> list[Any]:
         # LLaMA-Factory, Trainer, torchtune
         ({"model_name_or_path": "m", "stage": "sft", "finetuning_type": "lora", "do_train": True}, "llamafactory"),
         ({"model_name_or_path": "m", "output_dir": "o", "bf16": True, "per_device_train_batch_size": 1}, "trainer"),
-        ({"model": {"_component_": "torchtune.models.llama3"}, "batch_size": 2, "optimizer": {}, "dataset": {}}, ""),
+        (
+            {"model": {"_component_": "torchtune.models.llama3"}, "batch_size": 2, "optimizer": {}, "dataset": {}},
+            "torchtune",
+        ),
         ({"base_model": "m"}, ""),
         # a run's results, of a program of the repository
         (

@@ -40,7 +40,6 @@ def test_where_adapters_are(arguments: str, trained: int) -> None:
         ("layers_to_transform", "method.layers_to_transform"),
         ("rank_pattern", "method.rank_pattern"),
         ("exclude_modules", "method.exclude_modules"),
-        ("target_parameters", "method.target_parameters"),
     ],
 )
 def test_what_the_script_computes_is_unknown(argument: str, field: str) -> None:
