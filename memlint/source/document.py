@@ -144,6 +144,7 @@ class StartedProgram(NamedTuple):
     cuts_nothing: bool = False  # in Python: texts are cut to no length that the script says
     fills_length: bool = False  # in Python: all texts are padded to the length, or a long one is cut into blocks
     spreads_layers: bool = False  # in Python: `device_map` distributes the model's layers over all visible GPUs
+    device_map: str = ""  # in Python: the word with which it does so whatever is asked for
     # In Python: it loads its model before DeepSpeed's configuration is known, which ZeRO-3 needs to divide what loads.
     loads_before_engine: bool = False
     # In Python, what the script calls of its trainer, whatever the flags of its arguments say: train, evaluate or

@@ -40,6 +40,7 @@ from memlint.formats.trainer.parallel import (
     leave_precision_open,
     read_loading,
     read_spread_layers,
+    refused_device_map,
 )
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights, under_zero3
 from memlint.formats.trainer.reader import (
@@ -211,6 +212,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
     sections = apply_engine(fields, config, companions)
+    fields.issues.extend(refused_device_map(fields, config))
     read_sequence_communication(fields, sections)
     read_loading(fields, config.section.document.start)
     apply_preparation(fields, config)

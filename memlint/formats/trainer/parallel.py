@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
-from memlint.formats.base import Context, MissingFile
+from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_deepspeed, recognises
 from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, interpolated, root
 from memlint.formats.references import issue as reference_issue
@@ -151,6 +151,22 @@ def spreads_layers(start: Start | None) -> bool:
     """Whether one process puts its model's layers on all GPUs: launchers of several refuse such a model (accelerate
     1.15 accelerator.py, prepare_model: "in any distributed mode")."""
     return start is not None and start.program.spreads_layers and start.launcher in _ONE_PROCESS
+
+
+_REFUSES_SPREAD_LAYERS = (0, 22)
+
+
+def refused_device_map(fields: Fields, config: TrainerConfig) -> Iterator[Issue]:
+    """A model whose layers are on all GPUs, in several processes (accelerate 0.22.0 and 1.15.0 accelerator.py,
+    prepare_model and verify_device_map)."""
+    start, world = config.section.document.start, fields.get("parallelism.world_size")
+    if start is None or not start.program.device_map or start.launcher in _ONE_PROCESS or is_loop(start):
+        return
+    release = config.context.versions.get("accelerate")
+    if isinstance(world, int) and world > 1 and (not release or release >= _REFUSES_SPREAD_LAYERS):
+        word = f'`device_map="{start.program.device_map}"` of {start.program.entry}'
+        message = f"{word} puts the model's layers on all GPUs: accelerate raises ValueError in {world} processes"
+        yield config.section.issue("conflict", message)
 
 
 def read_spread_layers(fields: Fields) -> Iterator[Reading]:

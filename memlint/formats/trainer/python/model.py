@@ -242,10 +242,22 @@ _SPREAD = frozenset({"auto", "balanced", "balanced_low_0", "sequential"})
 
 def spreads_layers(model: Value) -> bool:
     """Whether a model may be loaded with a `device_map` that puts its layers on all GPUs that the script sees."""
-    loaded = [origin_of(one) for one in alternatives(model)]
-    maps = [one.arguments["device_map"] for one in loaded if isinstance(one, Made) and "device_map" in one.arguments]
-    words = (word for given in maps for word in alternatives(given))
-    return any(isinstance(word, Known) and word.value in _SPREAD for word in words)
+    return any(_device_maps(model))
+
+
+def spreading_device_map(model: Value) -> str:
+    """The word of such a `device_map` where the model is loaded with one in any case."""
+    words = list(_device_maps(model))
+    return words[0] if words and all(words) else ""
+
+
+def _device_maps(model: Value) -> Iterator[str]:
+    """The word for each way in which the model may be loaded; "" for one that does not spread its layers."""
+    for one in alternatives(model):
+        loaded = origin_of(one)
+        given = loaded.arguments.get("device_map") if isinstance(loaded, Made) else None
+        for word in alternatives(given) if given is not None else (None,):
+            yield str(word.value) if isinstance(word, Known) and word.value in _SPREAD else ""
 
 
 # What loads the class that a checkpoint's config names, or is patched in: `AutoModelForCausalLM`, `FastLanguageModel`.

@@ -39,7 +39,14 @@ from memlint.formats.trainer.python.libraries import (
 )
 from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
-from memlint.formats.trainer.python.model import STANDBY, Keys, adapter_keys, model_keys, spreads_layers
+from memlint.formats.trainer.python.model import (
+    STANDBY,
+    Keys,
+    adapter_keys,
+    model_keys,
+    spreading_device_map,
+    spreads_layers,
+)
 from memlint.formats.trainer.python.other_models import keys_of_others
 from memlint.formats.trainer.python.own_optimizer import own_optimizer
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
@@ -168,6 +175,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         cuts_nothing=_cuts_nothing(trainer, calls),
         fills_length=trainer.last in TRANSFORMERS and fills(calls),
         spreads_layers=model is not None and spreads_layers(_by_name(model, loaded_with)),
+        device_map=spreading_device_map(model) if model is not None else "",
         loads_before_engine=model is not None and loads_before_engine(model, calls),
         trainer_call=_call_of(trainer, calls),
     )

@@ -1,0 +1,41 @@
+"""A program that spreads its model's layers over all GPUs, started in several processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from memlint.api.calls import check
+
+PROGRAM = """\
+import os
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+device_map = "auto"
+{condition}
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B", torch_dtype=torch.bfloat16, device_map=device_map)
+Trainer(model=model, args=args, train_dataset=None).train()
+"""
+ONE_FOR_EACH = 'if int(os.environ.get("WORLD_SIZE", 1)) != 1:\n    device_map = {"": int(os.environ["LOCAL_RANK"])}'
+
+
+@pytest.mark.parametrize(
+    ("launcher", "condition", "versions", "refused"),
+    [
+        ("torchrun --nproc_per_node 4", "", {}, True),
+        ("accelerate launch --num_processes 2", "", {}, True),
+        ("torchrun --nproc_per_node 4", "", {"accelerate": "0.21"}, False),
+        ("torchrun --nproc_per_node 4", ONE_FOR_EACH, {}, False),
+        ("torchrun --nproc_per_node 1", "", {}, False),
+        ("torchrun --nproc_per_node $N", "", {}, False),
+        ("python", "", {}, False),
+    ],
+)
+def test_accelerate_refuses_such_a_model_in_several_processes(
+    launcher: str, condition: str, versions: dict[str, str], refused: bool
+) -> None:
+    command = f"{launcher} train.py --output_dir out --bf16 --per_device_train_batch_size 1\n"
+    files = {"train.py": PROGRAM.format(condition=condition)}
+    found = check(command, path="run.sh", files=files, versions=versions, isolated=True)
+    said = [one.message for one in found.findings if one.severity == "error"]
+    assert [message.startswith('`device_map="auto"` of train.py') for message in said] == [True] * refused
