@@ -145,6 +145,7 @@ ON_DEMAND = {
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes
     "formats.torchtune.format": ("formats.torchtune.edits",),  # fixes
+    "formats.torchtune.config": ("formats.torchtune.shipped",),  # where a command names a config of torchtune's own
     "formats.swift.format": ("formats.swift.edits",),  # fixes
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do

@@ -41,7 +41,8 @@ def parse(document: Document, context: Context) -> Parsed:
     _fill(fields, config)
     run = fields.run(NAME, document.path, tuple(one.path for one in below))
     issues = schema_issues(value, document.path, SCHEMA, context.versions)
-    raw, places = {"config": value}, {"config": (document.path, ())}
+    raw = {"config": value, "torchtune": config.merged()}
+    places = {"config": (document.path, ())}
     every = (*issues, *torchtune_issues(fields, config), *fields.issues)
     return Parsed(NAME, (run,), every, (document, *below), raw, places)
 

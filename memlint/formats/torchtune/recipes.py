@@ -19,13 +19,14 @@ _GPUS = re.compile(r"--nproc[_-]per[_-]node[= ](\d{1,3})\b")
 _NODES = re.compile(r"--nnodes[= ](\d{1,3})\b")
 _WORD = re.compile(r"[^a-z0-9]+")
 # Keys that recipes for several GPUs alone read (0.6.1 recipes/*_distributed.py, main).
-_OF_SEVERAL = (
+OF_SEVERAL = (
     *("fsdp_cpu_offload", "fsdp_reshard_after_forward", "custom_sharded_layers", "tensor_parallel_dim"),
     *("tensor_parallel_plan", "fsdp_sharding_strategy", "data_parallel_shard_dim", "context_parallel_dim"),
 )
 _STAGES = {"dpo": "dpo", "ppo": "ppo", "grpo": "grpo", "kd": "kd", "knowledge": "kd", "qat": "qat"}
-NEWEST = (0, 6, 1)
-_UNRELEASED = (0, 7)
+Release = tuple[int, ...]
+NEWEST: Release = (0, 6, 1)
+_UNRELEASED: Release = (0, 7)
 
 
 class Recipe(NamedTuple):
@@ -65,7 +66,7 @@ def _of_name(name: str, sections: Sequence[Mapping[str, Any]], said_by: str) -> 
         return Recipe(name, stage, False, said_by=said_by)
     if "distributed" in words or "fsdp" in words:
         return Recipe(name, stage, True, said_by=said_by)
-    key = next((key for key in _OF_SEVERAL if any(key in one for one in sections)), "")
+    key = next((key for key in OF_SEVERAL if any(key in one for one in sections)), "")
     if key:
         return Recipe(name, stage, True, said_by=f"the key `{key}`")
     return Recipe(name, stage)
@@ -83,7 +84,7 @@ def _stage_of(sections: Sequence[Mapping[str, Any]]) -> str:
     return "qat" if any("quantizer" in one for one in sections) else "sft"
 
 
-def release_of(sections: Sequence[Mapping[str, Any]], context: Context) -> tuple[int, ...]:
+def release_of(sections: Sequence[Mapping[str, Any]], context: Context) -> Release:
     """The release that somebody states; else what the components tell: `torchtune.utils` had them until 0.2, and the
     loss that takes the head is of the main branch alone."""
     stated = context.versions.get("torchtune", ())

@@ -149,8 +149,7 @@ def read_length(fields: Fields, config: TuneConfig) -> None:
 
 def packs(config: TuneConfig) -> Any:
     """`packed` of the data set; of several, whether one of them says so."""
-    files = (one.value for one in (config.own, config.named) if one is not None)
-    dataset = next((found for one in files if (found := one.get("dataset"))), None)
+    dataset = next((found for one in config.sections() if (found := one.get("dataset"))), None)
     if isinstance(dataset, list):
         return any(as_bool(value_at(one, ("packed",))) for one in dataset)
     value = config.get(PACKED)

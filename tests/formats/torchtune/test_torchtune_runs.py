@@ -426,8 +426,8 @@ def test_commands_that_train_nothing_make_no_run() -> None:
     assert [one.start.format for one in commands(script)] in ([], ["", ""])
 
 
-def test_a_config_of_torchtunes_own_is_not_guessed() -> None:
-    (one,) = commands("tune run full_finetune_single_device --config llama3_2/3B_full_single_device batch_size=4\n")
+def test_a_config_that_no_release_has_is_not_guessed() -> None:
+    (one,) = commands("tune run full_finetune_single_device --config llama9/3B_full_single_device batch_size=4\n")
     run = run_of(torchtune.parse(one, known()))
     assert run.batch.micro_batch_size == 4 and run.model.architecture is UNKNOWN
     assert "torchtune's own" in run.origins["model.architecture"].detail
