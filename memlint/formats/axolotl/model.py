@@ -30,6 +30,14 @@ _SAME_TENSORS = {
     "kernels-community/vllm-flash-attn3": "flash_attention_3",
 }
 ADAPTERS = ("lora", "qlora")
+# Set on the model's config before it is made (0.12.2 loaders/utils.py:188, utils/schemas/deprecated.py:62).
+_OVERRIDES = ("overrides_of_model_config", "model_config")
+# Entries of a config.json that say how large a model is.
+_SIZES = frozenset(
+    ("vocab_size", "hidden_size", "intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size")
+    + ("num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "q_lora_rank", "kv_lora_rank")
+    + ("num_local_experts", "num_experts", "n_routed_experts", "n_shared_experts", "first_k_dense_replace")
+)
 
 
 def find_model(config: AxolotlConfig) -> AxolotlConfig:
@@ -38,8 +46,18 @@ def find_model(config: AxolotlConfig) -> AxolotlConfig:
     if not name:
         reason = "`base_model` is a placeholder" if "base_model" in config.placeholders else "no `base_model`"
         return config._replace(model_origin=Origin("unknown", detail=reason))
+    resized = _resized(config)
+    if resized:
+        return config._replace(model_origin=Origin("unknown", detail=resized))
     architecture, origin = named_model(config.context, name, config.section.document.path)
     return config._replace(architecture=architecture, model_name=name, model_origin=origin)
+
+
+def _resized(config: AxolotlConfig) -> str:
+    """Which sizes of the model that it names the file overrides, in words; "" where it keeps them."""
+    given = (config.section.value.get(name) for name in _OVERRIDES)
+    keys = ", ".join(f"`{key}`" for one in given if isinstance(one, dict) for key in one if key in _SIZES)
+    return f"the file sets {keys} of the model's config anew" if keys else ""
 
 
 def read_model(fields: Fields, config: AxolotlConfig) -> None:
@@ -49,7 +67,7 @@ def read_model(fields: Fields, config: AxolotlConfig) -> None:
         origin = config.own.origin("base_model") if written else STATED_MODEL
         fields.put("model.name", config.model_name, origin)
     else:
-        fields.unknown("model.name", "the file names no model (`base_model`); give --model")
+        fields.unknown("model.name", _resized(config) or "the file names no model (`base_model`); give --model")
     architecture = config.architecture
     fields.put("model.architecture", UNKNOWN if architecture is None else architecture, config.model_origin)
 

@@ -9,7 +9,7 @@ from memlint.formats.base import Context, Issue
 from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
-from memlint.formats.llamafactory.releases import with_libraries, with_release_of_program
+from memlint.formats.llamafactory.releases import takes_attention_as_flag, with_libraries, with_release_of_program
 from memlint.formats.llamafactory.templates import template_issues
 from memlint.formats.own_reader import own_reader_note
 from memlint.formats.schema.validate import compiled_schema, schema_issues
@@ -90,6 +90,7 @@ def v0_issues(view: LlamaFactoryConfig, document: Document) -> tuple[Issue, ...]
         for issue in found
         if not _is_declared(view, issue)
         and not _is_another_methods(view, issue)
+        and not _is_a_flag(view, issue)
         and not (view.splits_sequences and _is_a_forks(view, issue))
     )
     return (*_foreign_keys(view, kept), *_newer_keys(view), *unresolved, *template_issues(view))
@@ -163,6 +164,12 @@ def _is_another_methods(view: LlamaFactoryConfig, issue: Issue) -> bool:
     (0.9.5 hparams/finetuning_args.py:568 doubles it for `lora_alpha`, model/adapter.py:235 reads it for LoRA)."""
     adapters = view.section.value.get("finetuning_type", "lora")
     return issue.pointer == ("lora_rank",) and issue.code == "bad-value" and adapters in ("full", "freeze")
+
+
+def _is_a_flag(view: LlamaFactoryConfig, issue: Issue) -> bool:
+    """Whether it is about an argument that now takes a word and was a truth value in the release in use."""
+    is_attention = issue.pointer == ("flash_attn",) and isinstance(view.section.value["flash_attn"], bool)
+    return is_attention and takes_attention_as_flag(view.section.document, view.context)
 
 
 def _with_severity(view: LlamaFactoryConfig, issue: Issue) -> Issue:

@@ -74,6 +74,16 @@ def with_release_of_program(document: Document, context: Context) -> Context:
     )
 
 
+_SINCE_NAMED_ATTENTION: Version = (0, 7)
+
+
+def takes_attention_as_flag(document: Document, context: Context) -> bool:
+    """Whether `flash_attn` is a truth value: until its kernels got names, in 0.7.0 the latest, whose programs may be of
+    an older commit (056d2d956 llmtuner/hparams/model_args.py, ModelArguments)."""
+    program = posixpath.basename(document.start.program.entry) if document.start is not None else ""
+    return program in _OLD_PROGRAMS or () < context.versions.get("llamafactory", ()) < _SINCE_NAMED_ATTENTION
+
+
 def _in_a_name(document: Document) -> Version:
     """The release in the name of the folder that a command works in, of its program's, or of the file's own."""
     program = document.start.program if document.start is not None else None

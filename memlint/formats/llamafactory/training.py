@@ -10,6 +10,7 @@ from memlint.formats.fields import Fields, as_bool
 from memlint.formats.keys import CanWrite, FieldChange, Read, When, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, default_origin
 from memlint.formats.llamafactory.inference import SERVERS, answers_requests, has_server
+from memlint.formats.llamafactory.releases import takes_attention_as_flag
 from memlint.run import UNKNOWN, Origin
 
 
@@ -97,7 +98,7 @@ ATTENTION: Mapping[str, str] = {
 
 def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
     """configure_attn_implementation (model_utils/attention.py:31)."""
-    requested = config.own.word("flash_attn")
+    requested = _requested_attention(config)
     origin = config.own.origin("flash_attn")
     if "flash_attn" in config.unresolved:
         fields.unknown("attention.implementation", "`flash_attn` is an interpolation")
@@ -115,6 +116,13 @@ def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
         fields.infer("attention.implementation", "eager", "LLaMA-Factory forces eager attention for Youtu-VL")
     else:
         _plain_attention(fields, requested, origin)
+
+
+def _requested_attention(config: LlamaFactoryConfig) -> str:
+    value = config.own.get("flash_attn")
+    if isinstance(value, bool) and takes_attention_as_flag(config.section.document, config.context):
+        return "fa2" if value else "auto"
+    return config.own.word("flash_attn")
 
 
 def _plain_attention(fields: Fields, requested: str, origin: Origin) -> None:

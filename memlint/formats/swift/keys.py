@@ -5,7 +5,7 @@ swift/rlhf_trainers). `passes` names the Trainer's or TRL's argument that a key 
 from __future__ import annotations
 
 from memlint.formats.distillation import Distillation, apply_distillation
-from memlint.formats.fields import Fields
+from memlint.formats.fields import Fields, as_int
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.frozen_parameters import read_frozen_parameters
@@ -129,6 +129,8 @@ def _read_as_release_2(fields: Fields, config: SwiftConfig) -> None:
     of each model's own unless it is given other ones (2.6.1 llm/utils/argument.py: SftArguments)."""
     if config.written("max_length") is None:
         fields.put("sequence.length", 2048, Origin("default", detail=f"{_RELEASE_2} max_length"))
+    if config.section.value.get("per_device_eval_batch_size") is None:
+        _evaluate_as_release_2(fields, config)
     targets = set(str(config.raw("target_modules") or "DEFAULT").split(","))
     if fields.get("method.kind") != "lora":
         return
@@ -136,6 +138,18 @@ def _read_as_release_2(fields: Fields, config: SwiftConfig) -> None:
         fields.unknown("method.targets", f"{_RELEASE_2}: LoRA's targets are those of the model's own list")
     elif "ALL" in targets:
         fields.put("method.targets", ("all-linear",), config.origin("target_modules"))
+
+
+def _evaluate_as_release_2(fields: Fields, config: SwiftConfig) -> None:
+    """`eval_batch_size`, else one sequence where it generates, else the training batch (2.6.1 SftArguments)."""
+    size = as_int(config.section.value.get("eval_batch_size"))
+    if size is not None:
+        fields.put("evaluation.batch_size", size, config.section.origin("eval_batch_size"))
+    elif config.section.value.get("predict_with_generate"):
+        fields.infer("evaluation.batch_size", 1, f"{_RELEASE_2} eval_batch_size with predict_with_generate")
+    else:
+        reason = f"{_RELEASE_2} eval_batch_size: the training batch"
+        fields.infer("evaluation.batch_size", fields.get("batch.micro_batch_size"), reason)
 
 
 def read_sharing(fields: Fields, config: SwiftConfig) -> None:

@@ -320,6 +320,11 @@ def _follows(last: tuple[int, ...], first: tuple[int, ...]) -> bool:
     return first == (*last[:-1], last[-1] + 1) or (last, first) == ((0, 29), (1, 0))
 
 
+def _is_of(stated: tuple[int, ...], last: tuple[int, ...]) -> bool:
+    """Whether a stated release is `last` or an older one; 4.57.3 is of 4.57."""
+    return stated[: len(last)] <= last
+
+
 def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
     """What a Python script gives its trainer and the release in use does not take, or the newest if none is known."""
     document, never = config.section.document, _never_taken(config)
@@ -328,7 +333,7 @@ def _outdated_arguments(config: TrainerConfig) -> Iterator[Issue]:
         if never is not None and one.framework == never.framework:
             continue  # whatever it gives instead, no release takes all of it
         stated = config.stated.get(one.framework)
-        if one.framework in config.context.at_commits or (stated is not None and stated <= one.last):
+        if one.framework in config.context.at_commits or (stated is not None and _is_of(stated, one.last)):
             continue
         names = " and no ".join(f"`{name}`" for name in one.names)
         message = f"{one.trainer} takes no {names} since {one.framework} {one.since}: {one.instead}"

@@ -91,7 +91,8 @@ def unread(file: Document, runs: Sequence[Document], words: Set[str]) -> Mapping
             continue
         for key, at in leaves.items():
             says = not isinstance(value[key], (dict, list)) and value[key] not in (None, False, "", 0)
-            if says and at is not None and str(key) not in words and DECIDES.match(str(key)):
+            is_read = str(key) in words or f"{key}_enable" in words  # `model.gradient_checkpointing_enable()`
+            if says and at is not None and not is_read and DECIDES.match(str(key)):
                 found[".".join(map(str, (*path, key)))] = at.value
     return found
 

@@ -959,3 +959,17 @@ def test_inference_trains_nothing() -> None:
 def test_tf32_is_read(written: Any, tf32: bool) -> None:
     """core/builders/base.py:272; `auto` asks the card and raises nowhere (utils/schemas/config.py:1839)."""
     assert values({**PLAIN, "tf32": written}, "precision.tf32")[0] is tf32
+
+
+@pytest.mark.parametrize("key", ["overrides_of_model_config", "model_config"])
+@pytest.mark.parametrize(
+    ("entries", "is_known"),
+    [({"hidden_size": 1024, "num_hidden_layers": 16}, False), ({"output_router_logits": True}, True)],
+)
+def test_a_model_that_the_file_resizes_is_not_the_one_that_it_names(
+    key: str, entries: dict[str, Any], is_known: bool
+) -> None:
+    """axolotl 0.12.2 loaders/utils.py:188; its name says nothing of its size either."""
+    model = parsed_of({**PLAIN, key: entries}).runs[0].model
+    assert (model.architecture is not UNKNOWN) is is_known
+    assert (model.name is not UNKNOWN) is is_known

@@ -60,3 +60,14 @@ def test_a_key_that_the_folders_release_takes_is_not_called_old() -> None:
 
     assert "CFG005" in rules("LLaMA-Factory/my.yaml")
     assert "CFG005" not in rules("LLaMA-Factory-0.8.2/my.yaml")
+
+
+@pytest.mark.parametrize(("program", "is_refused"), [("src/train_bash.py", False), ("src/train.py", True)])
+def test_attention_was_a_flag_while_the_program_had_its_old_name(program: str, is_refused: bool) -> None:
+    """llmtuner/hparams/model_args.py at 056d2d956: `flash_attn: bool`."""
+    flags = "--stage sft --do_train --model_name_or_path a/b --dataset d --template default --output_dir o"
+    workspace = in_memory({"go.sh": f"python {program} {flags} --flash_attn --finetuning_type full\n"})
+    (document,) = workspace.documents("go.sh")
+    analysed = Engine(tuple(shipped())).analyse(document, workspace.context())
+    assert ("CFG003" in {one.rule for one in analysed.findings}) is is_refused
+    assert is_refused or analysed.parsed.runs[0].attention.implementation == "flash_attention_2"

@@ -344,6 +344,20 @@ def test_commands_of_release_2_mean_what_it_made_of_them() -> None:
     assert (run.sequence.length, run.model.weights_dtype, run.parallelism.zero.stage) == (2048, "bfloat16", 3)
 
 
+@pytest.mark.parametrize(
+    ("said", "rows"),
+    [
+        ("", 4),
+        ("--eval_batch_size 2", 2),
+        ("--predict_with_generate true", 1),
+        ("--per_device_eval_batch_size 3", 3),
+    ],
+)
+def test_release_2_evaluates_with_the_training_batch(said: str, rows: int) -> None:
+    """ms-swift 2.6.1 llm/utils/argument.py:1103; the Trainer's 8 came with 3.0."""
+    assert launched(f"{RELEASE_2} --sft_type lora --batch_size 4 {said}").evaluation.batch_size == rows
+
+
 @pytest.mark.parametrize(("said", "targets"), [("", UNKNOWN), ("ALL", ("all-linear",)), ("q_proj", ("q_proj",))])
 def test_release_2_had_targets_of_each_models_own(said: str, targets: object) -> None:
     flag = f" --lora_target_modules {said}" if said else ""

@@ -91,3 +91,15 @@ def test_trls_ppo_counts_by_epochs(trainer: str, is_said: bool) -> None:
     )
     found = memlint.check(script, path="train.py", fixes=False).findings
     assert any(one.rule == "TRN003" for one in found) is is_said
+
+
+@pytest.mark.parametrize(("release", "is_told"), [("4.57", False), ("4.57.3", False), ("5.0", True), ("5.1.2", True)])
+def test_a_stated_release_with_a_patch_number_is_of_its_minor_release(release: str, is_told: bool) -> None:
+    """Trainer took `tokenizer` up to transformers 4.57.6."""
+    text = (
+        "from transformers import Trainer, TrainingArguments\n"
+        "args = TrainingArguments(output_dir='o')\n"
+        "Trainer(model='Qwen/Qwen2.5-0.5B', args=args, train_dataset=data, tokenizer=tok).train()\n"
+    )
+    found = memlint.check(text, path="train.py", fixes=False, versions={"transformers": release}).findings
+    assert ("CFG005" in {one.rule for one in found}) is is_told
