@@ -7,7 +7,7 @@ what transformers counts for the same configuration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
@@ -195,6 +195,14 @@ def layer_path(architecture: Architecture, index: int) -> str:
         if index >= first:
             return f"{architecture.stack.replace('encoder', 'decoder')}.{index - first}"
     return f"{architecture.stack}.{index}"
+
+
+def layer_weights(architecture: Architecture) -> Iterator[tuple[str, Weight]]:
+    """The weights of all layers, in the model's order, each with its parameter's whole name."""
+    for index, kind in enumerate(architecture.layer_type_ids):
+        path = layer_path(architecture, index)
+        for weight in architecture.layer_types[kind].weights:
+            yield f"{path}.{weight.name}", weight
 
 
 def layer_parameters(layer: DecoderLayer) -> int:

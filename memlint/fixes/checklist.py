@@ -50,7 +50,7 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
     found: list[Tried] = []
     current = search.start
     # A loss that compares the samples of a batch is another one for fewer of them, so that this comes last.
-    order = (*ORDER[1:], ORDER[0]) if search.run.method.compares_samples else ORDER
+    order = sorted(ORDER, key=lambda group: group == "batch") if search.run.method.compares_samples else ORDER
     for group in (*order, *order):  # what saves nothing at first may once another peak is gone
         after = _with_strongest(search, done, group)
         if after is None:

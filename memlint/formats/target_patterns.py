@@ -33,6 +33,12 @@ def put_pattern(fields: Fields, pattern: str, origin: Origin, architecture: Any)
         fields.infer(f"method.freeze_{part}", True, "the pattern is taken to name the language model's layers")
 
 
+def ranks_by_module(value: Any) -> tuple[tuple[str, int], ...]:
+    """`rank_pattern` of LoraConfig: a rank by a module's name, or by the end of one; other values are left out."""
+    ranks = value.items() if isinstance(value, dict) else ()
+    return tuple((str(name), rank) for name, rank in ranks if isinstance(rank, int))
+
+
 # Idefics and SmolVLM call it `text_model` (models/smolvlm/modeling_smolvlm.py:445).
 _STACKS = ("model.layers", "model.language_model.layers", "language_model.model.layers", "model.text_model.layers")
 

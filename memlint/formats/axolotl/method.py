@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import memlint.formats.axolotl.families as families
-from memlint.architectures.model import layer_path
+from memlint.architectures.model import layer_weights
 from memlint.formats.axolotl.config import AxolotlConfig, default_origin, uses_fsdp
 from memlint.formats.axolotl.model import ADAPTERS, loaded
 from memlint.formats.fields import Fields, as_bool, as_words
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.name_patterns import bounded_pattern
-from memlint.formats.target_patterns import put_pattern
+from memlint.formats.target_patterns import put_pattern, ranks_by_module
 
 
 def trains_adapters(config: AxolotlConfig) -> bool:
@@ -57,7 +57,7 @@ def read_layers(fields: Fields, config: AxolotlConfig) -> None:
 
 def read_rank_pattern(fields: Fields, config: AxolotlConfig) -> None:
     """`lora_rank_pattern`: ranks of single modules."""
-    pattern = tuple((name, rank) for name, rank in config.mapping("lora_rank_pattern").items() if isinstance(rank, int))
+    pattern = ranks_by_module(config.mapping("lora_rank_pattern"))
     if pattern:
         config.put(fields, "method.rank_pattern", "lora_rank_pattern", pattern)
 
@@ -145,11 +145,7 @@ def _matches_a_parameter(text: str, architecture: Any) -> bool:
     kinds = getattr(architecture, "layer_types", ())
     if compiled is None or not kinds:
         return True
-    inside = (
-        f"{layer_path(architecture, at)}.{weight.name}"
-        for at, kind in enumerate(architecture.layer_type_ids)
-        for weight in kinds[kind].weights
-    )
+    inside = (name for name, _ in layer_weights(architecture))
     outside = (weight.name for weight in architecture.non_layer_weights)
     return any(map(compiled.search, (*outside, *inside)))
 

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from memlint.architectures.model import Architecture, Weight, layer_path
+from memlint.architectures.model import Architecture, Weight, layer_weights
 from memlint.formats.fields import Fields, as_words
 from memlint.formats.name_patterns import bounded_pattern
 from memlint.formats.swift.config import SwiftConfig
@@ -75,9 +75,7 @@ def _in_order(architecture: Architecture) -> Iterator[tuple[str, int]]:
     outside = architecture.non_layer_weights
     embeddings = [weight for weight in outside if weight.kind in ("embedding", "position")]
     yield from ((weight.name, _numel(weight)) for weight in embeddings)
-    for index, kind in enumerate(architecture.layer_type_ids):
-        for weight in architecture.layer_types[kind].weights:
-            yield f"{layer_path(architecture, index)}.{weight.name}", _numel(weight)
+    yield from ((name, _numel(weight)) for name, weight in layer_weights(architecture))
     yield from ((weight.name, _numel(weight)) for weight in outside if weight not in embeddings)
 
 

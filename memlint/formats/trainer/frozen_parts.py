@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
-from memlint.architectures.model import Architecture, layer_path
+from memlint.architectures.model import Architecture, layer_weights
 from memlint.formats.fields import Fields
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.run import Origin
@@ -156,6 +156,4 @@ def _of_layers(part: re.Match[str], count: int) -> str | None:
 def _names(architecture: Architecture) -> Iterator[str]:
     """The names of all parameters."""
     yield from (weight.name for weight in architecture.non_layer_weights)
-    for index, kind in enumerate(architecture.layer_type_ids):
-        for weight in architecture.layer_types[kind].weights:
-            yield f"{layer_path(architecture, index)}.{weight.name}"
+    yield from (name for name, _ in layer_weights(architecture))

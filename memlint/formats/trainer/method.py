@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_words, interpolated
-from memlint.formats.target_patterns import put_targets
+from memlint.formats.target_patterns import put_targets, ranks_by_module
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.families import DEFAULT_LORA_TARGETS, MOST_LORA_TARGETS
 from memlint.run import Origin
@@ -112,11 +112,9 @@ def read_layers(fields: Fields, config: TrainerConfig) -> None:
 
 
 def read_rank_pattern(fields: Fields, config: TrainerConfig) -> None:
-    """`rank_pattern` of LoraConfig: a rank by a module's name, or by the end of one."""
+    """`lora_rank_pattern`: ranks of single modules."""
     key = "lora_rank_pattern"
-    given = config.section.value.get(key)
-    ranks = given.items() if isinstance(given, dict) else ()
-    pattern = tuple((str(name), rank) for name, rank in ranks if isinstance(rank, int))
+    pattern = ranks_by_module(config.section.value.get(key))
     if pattern:
         fields.put("method.rank_pattern", pattern, config.section.origin(key))
 

@@ -89,21 +89,28 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _without_none(deepspeed, launcher)
-    if _wants_fsdp(config) and PLUGIN in config.section.below("fsdp_config").value:
-        fsdp.apply_fsdp(fields, _plugin_options(config, launcher), config.section.origin("fsdp"))
-        return _without_none(launcher)
-    if _wants_fsdp(config) and is_loop(config.section.document.start):
-        apply_own_fsdp(fields, config.section.below("fsdp_config"), config.section.origin("fsdp"))
-        return ()
     if _wants_fsdp(config):
-        fsdp.apply_fsdp(fields, _fsdp_options(config, _fsdp_section(fields, config)), config.section.origin("fsdp"))
-        return _without_none(launcher)
+        return _fsdp_of_the_program(fields, config, launcher)
     named = None
     if launcher is not None and not _gives_plugin(config.section.document.start):
         named = launch_file.apply_accelerate(fields, launcher, config.args, config.context, config.architecture)
     if "parallelism.engine" not in fields.values:
         _single_or_ddp(fields, config.section.document.start)
     return _without_none(named, launcher)
+
+
+def _fsdp_of_the_program(fields: Fields, config: TrainerConfig, launcher: Section | None) -> tuple[Section, ...]:
+    """Put the FSDP of the arguments, of accelerate's plug-in in a loop, or of torch itself there."""
+    section, origin = config.section.below("fsdp_config"), config.section.origin("fsdp")
+    if PLUGIN in section.value:
+        options = _plugin_options(section, launcher)
+    elif is_loop(config.section.document.start):
+        apply_own_fsdp(fields, section, origin)
+        return ()
+    else:
+        options = _fsdp_options(config, _fsdp_section(fields, config))
+    fsdp.apply_fsdp(fields, options, origin)
+    return _without_none(launcher)
 
 
 def _gives_plugin(start: Start | None) -> bool:
@@ -228,11 +235,11 @@ def _fsdp_section(fields: Fields, config: TrainerConfig) -> Section:
     return config.section.below("fsdp_config")
 
 
-def _plugin_options(config: TrainerConfig, launcher: Section | None) -> fsdp.FsdpOptions:
+def _plugin_options(section: Section, launcher: Section | None) -> fsdp.FsdpOptions:
     """Options of accelerate's plug-in in a program; what it leaves open is the launcher's."""
     said = launcher.below("fsdp_config").value if launcher is not None else {}
     defaults = {**fsdp.LAUNCH_DEFAULTS, **{str(key).removeprefix("fsdp_"): value for key, value in said.items()}}
-    return fsdp.FsdpOptions(config.section.below("fsdp_config"), defaults, "accelerate's launcher")
+    return fsdp.FsdpOptions(section, defaults, "accelerate's launcher")
 
 
 def _fsdp_options(config: TrainerConfig, section: Section) -> fsdp.FsdpOptions:

@@ -83,22 +83,7 @@ def documents(
     """
     if not may_launch(text, repository.installed) and not path.endswith(".ipynb"):
         return ()
-    job = slurm.job(text)
-    visible = gpus or (job.gpus if job is not None and job.gpus else None)
-    folder = _start_folder(path, text, repository)
-    variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}
-    found: list[Document] = []
-    has_others = False
-    for part in _parts(path, text):
-        asked = part.job or job
-        on_node = visible or (part.job.gpus if part.job is not None else 0)
-        telling = TELLING if asked is None else None  # a job's cards are those of all scripts that it runs
-        around = Surroundings(repository.read, repository.find, variables, on_node or None, telling, follows_scripts)
-        follower = Interpreter(path, around)
-        follower.follow(text, folder, source=None if part.text is None else Source(part.text))
-        reader = _Reader(path, text, repository, display or path, asked, follower.asked_for_gpus)
-        found += reader.all(follower.invocations)
-        has_others = has_others or reader.has_launches_of_others
+    found, has_others = _launches(path, text, repository, display or path, gpus, follows_scripts)
     count = len(found)
     # Whoever places an edit asks for the same texts again: the script as it is, and with an edit that is tried further.
     again = partial(_reread, path=path, repository=repository, display=display, gpus=gpus, follows_scripts=has_others)
@@ -116,6 +101,29 @@ def documents(
         for index, document in enumerate(found)
         if document.start is not None
     )
+
+
+def _launches(
+    path: str, text: str, repository: Repository, display: str, gpus: int | None, follows_scripts: bool
+) -> tuple[list[Document], bool]:
+    """The launches, and whether some are of other scripts that this one runs."""
+    job = slurm.job(text)
+    visible = gpus or (job.gpus if job is not None and job.gpus else None)
+    folder = _start_folder(path, text, repository)
+    variables = {**(job.variables if job else {}), **dict.fromkeys(_SUBMITTED_IN, folder)}
+    found: list[Document] = []
+    has_others = False
+    for part in _parts(path, text):
+        asked = part.job or job
+        on_node = visible or (part.job.gpus if part.job is not None else 0)
+        telling = TELLING if asked is None else None  # a job's cards are those of all scripts that it runs
+        around = Surroundings(repository.read, repository.find, variables, on_node or None, telling, follows_scripts)
+        follower = Interpreter(path, around)
+        follower.follow(text, folder, source=None if part.text is None else Source(part.text))
+        reader = _Reader(path, text, repository, display, asked, follower.asked_for_gpus)
+        found += reader.all(follower.invocations)
+        has_others = has_others or reader.has_launches_of_others
+    return found, has_others
 
 
 class _Whole(NamedTuple):

@@ -11,7 +11,7 @@ from memlint.source.python.members import FREEZES
 from memlint.source.python.values import External, Known, Made, Undetermined, Value, alternatives
 
 ONE_BY_ONE = "the script freezes parameters one by one"
-# `requires_grad_` of something unknown, and methods of models: `model.freeze_encoder()` of Whisper.
+# `requires_grad_` of something unknown, and methods of models: `model.freeze_base_model()`.
 _OTHER = re.compile(r"^unknown\(\)\.requires_grad_$|\.(?:un)?freeze_?\w*$")
 # transformers 5.23 models/whisper/modeling_whisper.py, WhisperForConditionalGeneration.freeze_encoder.
 _FROZEN_BY_METHOD = {"freeze_encoder": "get_encoder"}
