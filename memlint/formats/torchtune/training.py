@@ -79,11 +79,10 @@ def read_adapter(fields: Fields, config: TuneConfig) -> None:
     """Adapters in the model's dtype, on the linear layers that the file names; the base in 4 bits for `qlora_`."""
     component = config.component("model")
     if not trains_adapter(config):
-        kind = "full" if component or not config.missing else UNKNOWN
-        if kind is UNKNOWN:
-            fields.unknown("method.kind", config.origin(MODEL).detail)
+        if component or not config.missing:
+            fields.put("method.kind", "full", config.origin(MODEL))
         else:
-            fields.put("method.kind", kind, config.origin(MODEL))
+            fields.unknown("method.kind", config.origin(MODEL).detail)
         return
     fields.put("method.kind", "lora", config.origin(MODEL))
     rank = config.get(RANK)
