@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
-from memlint.fixes.plan import Plan, peak
+from memlint.fixes.plan import Plan, saves
 from memlint.fixes.plan_search import PlanSearch
-from memlint.fixes.planner import WORTHWHILE
 from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (
@@ -55,8 +54,7 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
         after = _with_strongest(search, done, group)
         if after is None:
             continue
-        enough = (1 - WORTHWHILE) * (peak(current.estimate) or 0)
-        if (peak(after.estimate) or 0) > enough and not search.fits(after):
+        if not saves(current.estimate, after.estimate) and not search.fits(after):
             continue
         done, current = after.steps, after
         found.append(Tried(after.steps[-1].title, after.estimate.on_card, search.fits(after)))

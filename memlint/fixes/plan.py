@@ -23,6 +23,7 @@ Steps = tuple[ProposedChange, ...]
 _HARDLY_FASTER = 0.95
 MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
 FAR_SLOWER = 3.0  # a plan that takes as many times as long is no free one: a low risk is looked at first
+_NOISE = 0.005  # a smaller share of the peak is noise beside the interval of the device figure
 _BEHIND_LOW = QUALITIES.index("low") + 0.5
 _HOST_BYTES_WORTH_A_NOTE = 8 << 30
 _ACCUMULATION = "batch.gradient_accumulation_steps"
@@ -67,6 +68,12 @@ def peak(estimate: Estimate) -> int | None:
 def excess(estimate: Estimate) -> int:
     """Bytes over the budget; 0 where the run fits, or where nothing is known."""
     return max(0, (estimate.device_high_bytes or 0) - estimate.budget_bytes)
+
+
+def saves(before: Estimate, after: Estimate) -> bool:
+    """Whether a change saves more than noise: of the figure that is shown, and of the upper end that decides."""
+    figures = ((peak(before), peak(after)), (before.device_bytes, after.device_bytes))
+    return all(old is not None and new is not None and old - new > _NOISE * old for old, new in figures)
 
 
 Kind = tuple[int, frozenset[str]]

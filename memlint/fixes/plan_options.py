@@ -8,9 +8,9 @@ import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
 from memlint._record import NamedTuple
 from memlint.findings import Fix
-from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, peak
+from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
 from memlint.fixes.plan_search import SearchHooks
-from memlint.fixes.planner import WORTHWHILE, Planner, candidates, riskless
+from memlint.fixes.planner import Planner, candidates, riskless
 from memlint.fixes.written_plans import Failure, WrittenPlan, edit_writer, placing_writer, with_needed_changes, written
 from memlint.memory.values import Estimate
 from memlint.ruleset.engine import Analysis, Reanalyse
@@ -186,10 +186,6 @@ _PART_WORTH_TELLING = 0.1
 
 
 def _helps(option: WrittenPlan, before: Estimate) -> bool:
-    """Whether a change that is not enough is worth offering: it saves a good part of what is over the card, and more
-    than noise of the figure that is shown and of the upper end that the verdict goes by."""
+    """Whether a change that is not enough is worth offering: it saves a good part of what is over the card."""
     after = option.plan.estimate
-    if excess(after) > (1 - _PART_WORTH_TELLING) * excess(before):
-        return False
-    figures = ((peak(before), peak(after)), (before.device_bytes, after.device_bytes))
-    return all(old is not None and new is not None and old - new > WORTHWHILE * old for old, new in figures)
+    return excess(after) <= (1 - _PART_WORTH_TELLING) * excess(before) and saves(before, after)

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from memlint.fixes.costs import QUALITIES
-from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, is_good, kind, makes_pointless, peak
+from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, is_good, kind, makes_pointless, peak, saves
 from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
 from memlint.fixes.tiers import plan_of_tier, single_changes
 from memlint.memory.values import Estimate
 from memlint.run import Run
 
-WORTHWHILE = 0.005  # a smaller share of the peak is noise beside the interval of the device figure
 WANTED_PLANS = 3
 _SLOW = 1.4  # more than checkpointing costs
 
@@ -146,14 +145,12 @@ def candidates(
 ) -> tuple[Plan, ...]:
     """Single changes that lower the peak, of each group the cheapest: what to offer where no card is known or nothing
     fits. Of changes that cost as much the strongest is asked first, and the dearer ones are not asked about then."""
-    high = peak(before)
-    if high is None:
+    if peak(before) is None:
         return ()
     search = PlanSearch(run._replace(readings=()), before, hooks)
 
     def helps(plan: Plan) -> bool:
-        after = peak(plan.estimate)
-        return after is not None and high - after > WORTHWHILE * high and search.accepts(plan.run, plan.estimate)
+        return saves(before, plan.estimate) and search.accepts(plan.run, plan.estimate)
 
     groups: dict[str, list[ProposedChange]] = {}
     for step in reversed(search.steps(())):

@@ -135,6 +135,31 @@ def test_the_checklist_ends_with_what_fits(folder: Path) -> None:
     assert "1. micro batch 2 -> 1" in memlint(folder, "plan", "full.yaml", *FOUR).out
 
 
+GRPO = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+dataset_name: trl-lib/tldr
+output_dir: grpo
+beta: 0.04
+num_generations: 8
+per_device_train_batch_size: 8
+max_prompt_length: 1024
+max_completion_length: 4096
+use_vllm: true
+vllm_mode: colocate
+vllm_gpu_memory_utilization: 0.6
+bf16: true
+gradient_checkpointing: true
+"""
+
+
+def test_the_checklist_has_no_step_with_a_higher_figure(tmp_path: Path) -> None:
+    """With gradients that are accumulated a smaller batch has a lower upper end here, and a higher figure."""
+    write(tmp_path, {"grpo.yaml": GRPO})
+    row = planned(tmp_path, "grpo.yaml", "--gpu", "A100-80GB", "--gpus", "4", "--isolated")
+    figures = [row["device_bytes"], *(one["after"]["figure"] for one in row["checklist"])]
+    assert figures == sorted(figures, reverse=True) and len(figures) > 2
+
+
 def test_speed_puts_the_fastest_plan_first(folder: Path) -> None:
     speeds = [plan["speed"] for plan in planned(folder, "full.yaml", "--goal", "speed", *EIGHT)["plans"]]
     assert speeds == sorted(speeds)

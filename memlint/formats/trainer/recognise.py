@@ -47,7 +47,8 @@ OPEN_INSTRUCT = frozenset(
         *("dataset_mixer_list", "try_launch_beaker_eval_jobs", "push_to_hub_entity", "dpo_loss_type"),
     }
 )
-# Arguments of TRL alone: GRPO's and RLOO's files leave most of TrainingArguments at its defaults.
+# Arguments of TRL alone: GRPO's and RLOO's files leave most of TrainingArguments at its defaults (`output_dir` has one
+# in transformers 5.23.0 training_args.py:1518).
 _TRL = frozenset({"reward_funcs", "num_generations", "max_completion_length", "use_vllm", "num_iterations"})
 # What says that a file trains with these arguments and does not merely share two of their names.
 _CORE = frozenset(
@@ -96,7 +97,10 @@ def recognise(document: Document) -> Recognition:
         return Recognition("no")
     keys = {key for key in value if isinstance(key, str)}
     known, core = len(keys & (_ARGUMENTS | _TRL)), len(keys & _CORE)
-    if core < 2 or known < 3 or _belongs_elsewhere(keys, value) or _composed(value) or not _plain(value):
+    is_for_trl = len(keys & _TRL) >= 2 and _mostly_arguments(keys)
+    if (core < 2 and not is_for_trl) or known < 3:
+        return Recognition("no")
+    if _belongs_elsewhere(keys, value) or _composed(value) or not _plain(value):
         return Recognition("no")
     if not keys & {"output_dir", "model_name_or_path"} and (known < 10 or not _mostly_arguments(keys)):
         return Recognition("no")  # scripts with a parser of their own share a few names

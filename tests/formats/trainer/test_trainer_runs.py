@@ -568,6 +568,18 @@ def test_a_fragment_without_model_or_output_is_claimed_only_when_nearly_all_keys
     assert trainer.recognise(document({**many, **{f"own_{i}": i for i in range(9)}})).confidence == "no"
 
 
+def test_a_file_of_grpo_needs_no_output_folder() -> None:
+    grpo = {
+        "model_name_or_path": "Qwen/Qwen2.5-7B-Instruct",
+        "dataset_name": "trl-lib/tldr",
+        "per_device_train_batch_size": 8,
+        "num_generations": 8,
+        "max_completion_length": 4096,
+    }
+    assert trainer.recognise(document(grpo)).confidence == "likely"
+    assert trainer.recognise(document({**grpo, **{f"own_{i}": i for i in range(4)}})).confidence == "no"
+
+
 LORA_CHANGES = {"method.kind": "lora", "method.rank": 16, "method.alpha": 32, "method.targets": ("all-linear",)}
 NF4 = {
     "model.quantization.method": "bnb",
