@@ -49,6 +49,7 @@ def estimate(
     gpus_per_node: int | None = None,
     model: str | None = None,
     images: int | None = None,
+    longest_sample: int | None = None,
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
@@ -62,9 +63,9 @@ def estimate(
     `question`, the fields of `memlint.question.Question` (method="qlora", length=4096). Raises Error, with the place of
     the mistake if there is one.
     """
-    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, longest_sample, versions, settings, isolated)
     if source is None:
-        sources.refuse_beside_question(path, files, images)
+        sources.refuse_beside_question(path, files, images, longest_sample)
         return _of_question(facts, question)
     if question:
         raise UsageError(f"{next(iter(question))}=: asks about a run without a file, and a source was given")
@@ -89,12 +90,13 @@ def estimates(
     gpus_per_node: int | None = None,
     model: str | None = None,
     images: int | None = None,
+    longest_sample: int | None = None,
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
 ) -> tuple[RunEstimate, ...]:
     """Like `estimate`, for files with several runs: documents of a YAML file, launches of a script."""
-    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, longest_sample, versions, settings, isolated)
     with _lock:
         given = sources.one_file(source, path, files)
         return estimates_of(sources.request(facts, given), given)
@@ -123,6 +125,7 @@ def check(
     gpus_per_node: int | None = None,
     model: str | None = None,
     images: int | None = None,
+    longest_sample: int | None = None,
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
@@ -136,7 +139,7 @@ def check(
     time. The other parameters: see `estimate`. Broken files are findings; Error is raised for a path that does not
     exist.
     """
-    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, longest_sample, versions, settings, isolated)
     with _lock:
         given = sources.some_files(source, path, files)
         asked = sources.request(facts, given, fixes)._replace(select=tuple(select), ignore=tuple(ignore))
@@ -168,6 +171,7 @@ def plan(
     gpus_per_node: int | None = None,
     model: str | None = None,
     images: int | None = None,
+    longest_sample: int | None = None,
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
@@ -182,7 +186,7 @@ def plan(
     """
     if goal and goal not in goals.GOALS:
         raise UsageError(f"goal={goal!r}: one of {', '.join(goals.GOALS)}")
-    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, longest_sample, versions, settings, isolated)
     wanted = PlanRequest(goal, "", tuple(keep), most_cards)
     with _lock:
         given = sources.one_file(source, path, files)
@@ -207,6 +211,7 @@ def fix(
     gpus_per_node: int | None = None,
     model: str | None = None,
     images: int | None = None,
+    longest_sample: int | None = None,
     versions: Mapping[str, str] | None = None,
     settings: str | os.PathLike[str] | None = None,
     isolated: bool = False,
@@ -219,7 +224,7 @@ def fix(
     `unsafe`: also fixes that may change the training result. `rules`: only fixes of these rules. `number`: the number
     of the fix to take, as `plan` counts them. The other parameters: see `estimate`. Raises Error.
     """
-    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, versions, settings, isolated)
+    facts = CallFacts(gpu, gpus, gpus_per_node, model, images, longest_sample, versions, settings, isolated)
     with _lock:
         given = sources.some_files(source, path, files)
         _forget()

@@ -30,6 +30,7 @@ class CallFacts(NamedTuple):
     gpus_per_node: int | None = None
     model: str | None = None
     images: int | None = None
+    longest_sample: int | None = None
     versions: Mapping[str, str] | None = None
     settings: str | os.PathLike[str] | None = None
     isolated: bool = False
@@ -57,7 +58,8 @@ def request(facts: CallFacts, files: GivenFiles, fixes: bool = False) -> LintReq
 def stated(facts: CallFacts, isolated: bool = False) -> StatedFacts:
     """The keywords of a call, checked. Raises UsageError."""
     card, count = named_gpu(facts.gpu)
-    for name, number in (("gpus", facts.gpus), ("gpus_per_node", facts.gpus_per_node)):
+    counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node, "longest_sample": facts.longest_sample}
+    for name, number in counts.items():
         if number is not None and (not isinstance(number, int) or number < 1):
             raise UsageError(f"{name}={number!r}: wants a whole number from 1 on")
     return StatedFacts(
@@ -69,6 +71,7 @@ def stated(facts: CallFacts, isolated: bool = False) -> StatedFacts:
         isolated=isolated,
         versions=_versions(facts.versions or {}),
         images=facts.images,
+        longest_sample=facts.longest_sample,
     )
 
 
@@ -81,9 +84,12 @@ def _versions(stated: Mapping[str, str]) -> dict[str, tuple[int, ...]]:
     return {name: version(str(text)) for name, text in stated.items()}
 
 
-def refuse_beside_question(path: str | None, files: Mapping[str, Contents] | None, images: int | None) -> None:
+def refuse_beside_question(
+    path: str | None, files: Mapping[str, Contents] | None, images: int | None, longest_sample: int | None
+) -> None:
     """Raises UsageError for a keyword about files if no source was given."""
-    for name, value in (("path", path), ("files", files), ("images", images)):
+    given = {"path": path, "files": files, "images": images, "longest_sample": longest_sample}
+    for name, value in given.items():
         if value is not None:
             raise UsageError(f"{name}=: is about a file, and no source was given")
 

@@ -133,6 +133,12 @@ def add_hardware(to: argparse.ArgumentParser, gpus: Callable[[str], object] | No
         help="the model, an id or a folder; check, fix and plan use it where a config names none that is known",
     )
     group.add_argument("--images", type=whole, metavar="N", help="images in each sample, for models that see")
+    group.add_argument(
+        "--longest-sample",
+        type=positive,
+        metavar="N",
+        help="tokens of the longest sample in the data (of its prompt, where the run writes completions)",
+    )
     group.add_argument("--with", dest="companions", action="append", default=[], metavar="FILE", help="a launch file")
     group.add_argument(
         "--versions",
@@ -291,7 +297,7 @@ def fill_defaults(given: Options) -> None:
     blank |= {"hub": False, "exact": False, "plugin": [], "allow_plugins": False, "versions": []}
     blank |= {"exclude": [], "force_exclude": False, "hook": False, "preview": False, "list_files": False}
     names = ("gpu", "gpus", "gpus_per_node", "model", "settings", "show_settings", "profile", "stdin_filename")
-    blank |= {"images": None, **dict.fromkeys(names)}
+    blank |= {"images": None, "longest_sample": None, **dict.fromkeys(names)}
     for name, value in blank.items():
         if not hasattr(given, name):
             setattr(given, name, value)
@@ -369,6 +375,7 @@ def stated_facts(given: Options) -> StatedFacts:
         given.exact,
         versions(given.versions),
         given.images,
+        given.longest_sample,
     )
 
 

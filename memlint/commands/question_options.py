@@ -187,4 +187,5 @@ def facts_of(given: options.Options) -> StatedFacts:
         exact=given.exact,
         versions=options.versions(given.versions),
         images=given.images,
+        longest_sample=given.longest_sample,
     )

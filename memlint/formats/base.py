@@ -252,6 +252,8 @@ class Context(NamedTuple):
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
     host_bytes: int = 0
     images: int | Unknown = UNKNOWN  # in each sample, as the command line says
+    longest_sample: int | Unknown = UNKNOWN  # of the data, in tokens
+    longest_sample_origin: Origin = Origin("unknown")
     memory_budget_bytes: int = 0
     optimizer_budget_bytes: int = 0
     overhead: Mapping[str, Stated] = {}  # of the card, by the names of `memory:` in settings, which are run fields

@@ -14,6 +14,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.architectures.placeholders import without_path
 from memlint.formats.base import Issue
+from memlint.formats.longest_sample import LongestSample, with_longest_sample
 from memlint.run import UNKNOWN, Origin, Run, replace
 from memlint.source.document import Document, Path
 from memlint.source.layout import position
@@ -68,12 +69,13 @@ _MODEL_FIELDS = ("model.name", "model.architecture")
 class Fields:
     """Fields of a run by dotted name, their origins, and the issues found while reading."""
 
-    __slots__ = ("issues", "origins", "values")
+    __slots__ = ("issues", "longest_sample", "origins", "values")
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.origins: dict[str, Origin] = {}
         self.issues: list[Issue] = []
+        self.longest_sample: LongestSample | None = None  # as the user states it
 
     def put(self, name: str, value: Any, origin: Origin) -> None:
         """Set a field; a later `put` replaces an earlier one."""
@@ -106,7 +108,8 @@ class Fields:
     def run(self, format_name: str, path: str, related: tuple[str, ...] = (), purpose: str = "train") -> Run:
         """The fields as a `Run`; a field that was never put keeps the default of `Run`."""
         run = Run(format_name, path, related=related, purpose=purpose, origins=dict(self.origins))
-        return replace(run, self.values)
+        read = replace(run, self.values)
+        return read if self.longest_sample is None else with_longest_sample(read, self.longest_sample)
 
 
 def as_int(value: Any) -> int | None:

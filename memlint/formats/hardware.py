@@ -1,9 +1,10 @@
-"""Facts from outside of the files: which GPU, how many of them, images in a sample, versions of the software."""
+"""Facts from outside of the files: which GPU, how many of them, what the data hold, versions of the software."""
 
 from __future__ import annotations
 
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields
+from memlint.formats.longest_sample import LongestSample
 from memlint.run import Origin
 
 _STACK = ("transformers", "torch", "deepspeed", "peft", "trl", "accelerate", "unsloth")
@@ -11,7 +12,7 @@ _KERNELS = "flash-linear-attention"
 
 
 def apply_hardware(fields: Fields, context: Context) -> None:
-    """Put hardware, world size and framework versions from the context."""
+    """Put hardware, world size, facts of the data and framework versions from the context."""
     if context.gpu is not None:
         fields.put("hardware.gpu", context.gpu, context.gpu_origin)
     setting = Origin("setting")
@@ -30,6 +31,8 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         fields.put("parallelism.gpus_per_node", context.gpus_per_node, context.gpus_origin)
     if isinstance(context.images, int):
         fields.put("sequence.images", context.images, Origin("command_line"))
+    if isinstance(context.longest_sample, int):
+        fields.longest_sample = LongestSample(context.longest_sample, context.longest_sample_origin)
     for framework in _STACK:
         version = context.versions.get(framework)
         if version:

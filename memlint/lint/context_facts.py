@@ -73,7 +73,7 @@ def _from_settings(settings: FileSettings, workspace: Workspace) -> dict[str, An
     facts |= _counts(settings.gpus or count, settings.gpus_per_node or count, settings.origins.get("gpus"))
     if settings.model:
         facts["model_name"] = settings.model
-    return facts
+    return facts | _longest_sample(settings.longest_sample, settings.origins.get("longest_sample"))
 
 
 def _overhead(settings: FileSettings) -> dict[str, Stated]:
@@ -119,7 +119,8 @@ def _from_directives(directives: Directives, path: str) -> dict[str, Any]:
         facts["model_name"] = _directive_value(directives, "model")
     if host := size(_directive_value(directives, "host_memory") or 0):
         facts["host_bytes"] = host
-    return facts
+    longest = int(_directive_value(directives, "longest_sample") or 0)
+    return facts | _longest_sample(longest, _directive_origin(directives, "longest_sample", path))
 
 
 def _versions(
@@ -165,6 +166,7 @@ def _from_command_line(stated: StatedFacts) -> dict[str, Any]:
     facts |= _counts(stated.gpus, stated.gpus_per_node, COMMAND_LINE)
     if stated.images is not None:
         facts["images"] = stated.images
+    facts |= _longest_sample(stated.longest_sample, COMMAND_LINE)
     return facts | ({"model_name": stated.model} if stated.model else {})
 
 
@@ -186,6 +188,10 @@ def _counts(gpus: int | None, per_node: int | None, origin: Origin | None) -> di
     if per_node:
         facts["gpus_per_node"] = per_node
     return facts
+
+
+def _longest_sample(tokens: int | None, origin: Origin | None) -> dict[str, Any]:
+    return {"longest_sample": tokens, "longest_sample_origin": origin or Origin("setting")} if tokens else {}
 
 
 def _companions(

@@ -29,6 +29,7 @@ class StatedFacts(NamedTuple):
     exact: bool = False
     versions: Mapping[str, tuple[int, ...]] = {}
     images: int | None = None
+    longest_sample: int | None = None
     models: Mapping[str, str] = {}
 
 

@@ -55,7 +55,8 @@ def _from_command_line(request: LintRequest, option_values: Mapping[str, Any]) -
     facts = request.facts
     counts = {"gpus": facts.gpus, "gpus_per_node": facts.gpus_per_node}
     values: dict[str, Any] = {"gpu": facts.gpu.name if facts.gpu else "", **counts, "model": facts.model}
-    values |= {"companions": facts.companions, "select": request.select, **option_values}
+    values |= {"longest_sample": facts.longest_sample, "companions": facts.companions}
+    values |= {"select": request.select, **option_values}
     values |= {f"versions.{name}": number for name, number in facts.versions.items()}
     return (SettingRow(name, value, COMMAND_LINE) for name, value in values.items() if value)
 

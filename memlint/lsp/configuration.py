@@ -1,8 +1,8 @@
 """Converts an editor's settings to a request of the linter. They have the same rank as command line options.
 
 {"gpu": "H100-80GB", "gpus": 8, "gpusPerNode": 8, "model": "org/name", "with": ["accelerate.yaml"],
- "versions": {"transformers": "4.48"}, "images": 1, "hub": false, "settings": "memlint.yaml", "isolated": false,
- "select": ["MEM001"], "ignore": [], "profile": "strict", "preview": false}
+ "versions": {"transformers": "4.48"}, "images": 1, "longestSample": 900, "hub": false, "settings": "memlint.yaml",
+ "isolated": false, "select": ["MEM001"], "ignore": [], "profile": "strict", "preview": false}
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def configuration(settings: Any, cwd: str) -> Configuration:
         found.get("isolated", False),
         versions=found.get("versions", {}),
         images=found.get("images"),
+        longest_sample=found.get("longestSample"),
     )
     selection = found.get("select", ()), found.get("ignore", ()), found.get("profile", ""), found.get("preview", False)
     return Configuration(LintRequest(facts, *selection, fixes=False, cwd=cwd), tuple(mistakes))
@@ -117,6 +118,7 @@ _MEANING: Mapping[str, Callable[[Any], Any]] = {
     "with": _words,
     "versions": _versions,
     "images": _whole(0),
+    "longestSample": _whole(1),
     "hub": _flag,
     "settings": _text,
     "isolated": _flag,

@@ -24,7 +24,7 @@ from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
 from memlint.memory.unmodelled import refuse_unmodelled, refuse_unplaceable
 from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
-from memlint.run import SERVERS, UNKNOWN, Run
+from memlint.run import SERVERS, UNKNOWN, Run, writes_completions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ else:
     rollout = Lazy("memlint.memory.rollout")
 
 # Write completions between steps; `gkd` may.
-_GENERATING_STAGES = ("ppo", "grpo", "online_dpo", "xpo", "nash_md")
 # The policy reads its own completions and the reference's in two forwards, whose graphs wait for one backward (trl 1.13
 # experimental/xpo/xpo_trainer.py, _compute_logprobs).
 _STAGES_WITH_TWO_GRAPHS = ("xpo",)
@@ -406,11 +405,6 @@ def _with_images(
         return found
     shown = phases_with_images(training_step(seen, units, simulated), units, state)
     return shown + found[len(shown) :]
-
-
-def writes_completions(run: Run) -> bool:
-    """Whether the run generates completions between steps."""
-    return run.method.stage in _GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
 
 
 def _generation(run: Run, units: tuple[Unit, ...], state: ModelState, critic: rollout.Critic | None) -> Phase | None:

@@ -16,6 +16,8 @@ def words(unknown: UnknownField) -> str:
     text = one_line(unknown.reason)
     if unknown.field in _MODEL_FIELDS and not _SAYS_HOW.search(text):
         text += " (--model NAME sizes it with a model that you name)"
+    if unknown.field == "sequence.length":
+        text += " (--longest-sample N says how long the data are)"
     return text
 
 

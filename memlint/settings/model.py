@@ -83,6 +83,7 @@ class FileSettings(NamedTuple):
     gpus: int = 0
     gpus_per_node: int = 0
     host_memory: int = 0
+    longest_sample: int = 0
     model: str = ""
     models: Mapping[str, Any] = {}
     versions: Mapping[str, tuple[int, ...]] = {}

@@ -21,8 +21,8 @@ PACKAGES = (
     *("accelerate", "axolotl", "deepspeed", "flash-linear-attention", "llamafactory", "peft", "torch", "transformers"),
     *("trl", "unsloth"),
 )
-KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "model", "with", *PACKAGES)
-COUNTS = ("gpus", "gpus_per_node")
+KEYS = ("gpu", "gpus", "gpus_per_node", "host_memory", "longest_sample", "model", "with", *PACKAGES)
+COUNTS = ("gpus", "gpus_per_node", "longest_sample")
 MALFORMED = ("SUP004", "suppressions/malformed")
 
 MARK = "memlint:"  # how such a comment begins

@@ -22,7 +22,7 @@ LLAMA = ROOT / "examples/llamafactory/qwen2_5_1_5b_eager_long.yaml"
 LINES = LLAMA.read_text(encoding="utf-8").splitlines(keepends=True)
 TEXT = "".join(line for line in LINES if not line.startswith("# memlint:"))
 BATCH = "per_device_train_batch_size: 4"
-FACTS = "gpu gpus gpus_per_node model images versions settings isolated"
+FACTS = "gpu gpus gpus_per_node model images longest_sample versions settings isolated"
 
 # What is public, and cannot change without a word to those who call it.
 SIGNATURES = {
