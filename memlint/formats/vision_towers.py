@@ -1,4 +1,4 @@
-"""Vision towers of runs whose framework does not freeze them by itself."""
+"""Vision towers of runs whose framework does not freeze them by itself, and samples that have no image."""
 
 from __future__ import annotations
 
@@ -28,3 +28,9 @@ def apply_towers(fields: Fields, architecture: Any, frozen: bool, origin: Origin
     read = bool(towers) and all(tower.layer_class for tower in towers)
     for part in _PARTS:
         fields.put(part, frozen or not read, origin)
+
+
+def has_no_images(fields: Fields, origin: Origin) -> None:
+    """Set that no sample has an image; a number that the user states stays."""
+    if not isinstance(fields.get("sequence.images"), int):
+        fields.put("sequence.images", 0, origin)

@@ -86,11 +86,15 @@ class AxolotlConfig(NamedTuple):
         return self.own.word("rl")
 
     @property
-    def plugins(self) -> tuple[str, ...]:
-        """Class names of the plug-ins: `axolotl.integrations.liger.LigerPlugin` is LigerPlugin."""
+    def plugin_paths(self) -> tuple[str, ...]:
+        """The plug-ins as they are written: `axolotl.integrations.liger.LigerPlugin`."""
         value = self.own.get("plugins")
-        names = value if isinstance(value, list) else [value]
-        return tuple(name.rpartition(".")[2] for name in names if isinstance(name, str))
+        return tuple(name for name in (value if isinstance(value, list) else [value]) if isinstance(name, str))
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Class names of the plug-ins: LigerPlugin."""
+        return tuple(path.rpartition(".")[2] for path in self.plugin_paths)
 
     def put(self, fields: Fields, name: str, key: str, value: Any) -> None:
         """Set a neutral field that the file's `key` decides; UNKNOWN where the key is a placeholder."""

@@ -36,6 +36,7 @@ from memlint.formats.axolotl.training import (
     read_evaluation,
     read_evaluation_batch,
     read_generation,
+    read_images,
     read_offloading,
     read_optimizer,
     read_padding,
@@ -385,6 +386,14 @@ SEQUENCE = (
         read=read_padding,
         read_only=True,
         about="Pad every sequence to `sequence_len`. Memory is the same at every step then.",
+    ),
+    Key(
+        "processor_type",
+        "text",
+        "sequence.images",
+        read=read_images,
+        read_only=True,
+        about="The processor of images, such as AutoProcessor. Without it, or with packing, samples are texts alone.",
     ),
 )
 CHECKPOINTING = (

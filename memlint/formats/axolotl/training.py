@@ -8,6 +8,7 @@ from memlint.formats.axolotl.config import AxolotlConfig, default_origin, evalua
 from memlint.formats.axolotl.releases import NAME
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
 from memlint.formats.keys import FieldChange, Read, Written
+from memlint.formats.vision_towers import has_no_images
 from memlint.run import Origin
 
 _SETS_EXPANDABLE_SEGMENTS = (0, 5)
@@ -120,6 +121,18 @@ def read_padding(fields: Fields, config: AxolotlConfig) -> None:
         padded = config.release >= (0, 5)
     key = "pad_to_sequence_len" if padded is not None else "sample_packing"
     config.put(fields, "sequence.length_is_bound", key, not (packed if padded is None else padded))
+
+
+_OWN_PLUGINS = "axolotl.integrations."
+
+
+def read_images(fields: Fields, config: AxolotlConfig) -> None:
+    """Without a processor, and for packed rows, the collator makes batches of tokens alone (0.5.0
+    core/trainer_builder.py:1781; 0.19.0 core/builders/causal.py:525-536). A plug-in may bring a collator of its own."""
+    processes = config.own.get("processor_type") or "processor_type" in config.placeholders
+    may_collate = not all(path.startswith(_OWN_PLUGINS) for path in config.plugin_paths)
+    if not may_collate and (not processes or config.own.flag("sample_packing")):
+        has_no_images(fields, config.own.origin("sample_packing" if processes else "processor_type"))
 
 
 def read_generation(fields: Fields, config: AxolotlConfig) -> None:

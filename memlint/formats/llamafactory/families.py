@@ -67,6 +67,19 @@ TEMPLATES = frozenset(
         *("yayi", "yi", "yi_vl", "youtu", "youtu_vl", "yuan", "zephyr", "ziya"),
     }
 )
+# Those whose plug-in takes images or videos (0.9.5 data/template.py, `mm_plugin=` with an `image_token`). Any other
+# refuses a sample with an image (data/mm_plugin.py, _validate_input), and gets no dummy image (data/collator.py).
+IMAGE_TEMPLATES = frozenset(
+    {
+        *("dots_ocr", "ernie_vl", "gemma3", "gemma3n", "gemma4", "gemma4n", "glm4_5v", "glm4v", "glm_ocr"),
+        *("granite3_vision", "intern_s1", "intern_vl", "keye_vl", "kimi_vl", "lfm2_vl", "llama4", "llava"),
+        *("llava_next", "llava_next_llama3", "llava_next_mistral", "llava_next_qwen", "llava_next_video"),
+        *("llava_next_video_mistral", "llava_next_video_yi", "llava_next_yi", "mimo_vl", "minicpm_o", "minicpm_v"),
+        *("minicpm_v_4_6", "ministral3", "mistral_small", "mllama", "paligemma", "paligemma_chat", "pixtral"),
+        *("qwen2_omni", "qwen2_vl", "qwen3_5", "qwen3_5_nothink", "qwen3_6", "qwen3_omni", "qwen3_omni_nothink"),
+        *("qwen3_vl", "qwen3_vl_nothink", "video_llava", "yi_vl", "youtu_vl"),
+    }
+)
 # What models are called, where the template has another name.
 MEANT_TEMPLATES = {
     **dict.fromkeys(("qwen2", "qwen2.5", "qwen2_5", "qwen1.5", "qwen1_5", "qwen25"), "qwen"),

@@ -46,6 +46,7 @@ from memlint.formats.llamafactory.precision import (
     write_mixed_precision,
     write_pure_bf16,
 )
+from memlint.formats.llamafactory.templates import read_images
 from memlint.formats.llamafactory.training import (
     ATTENTION,
     is_switched_on,
@@ -377,6 +378,13 @@ _SEQUENCE = (
         *("shift_attn", "flag", "sequence.shift_attention", False),
         about="LongLoRA's shifted sparse attention, for Llama alone.",
         read=read_shift_attention,
+        read_only=True,
+    ),
+    Key(
+        *("template", "text", "sequence.images", None),
+        about="The chat template. Only some templates take images: with another one, no sample has any.",
+        also=("sequence.always_has_images",),
+        read=read_images,
         read_only=True,
     ),
     Key(

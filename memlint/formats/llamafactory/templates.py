@@ -1,4 +1,4 @@
-"""The chat templates that LLaMA-Factory registers, and what is said of a name that is none of them.
+"""The chat templates that LLaMA-Factory registers: which take images, and what is said of a name that is none of them.
 
 `get_template_and_fix_tokenizer` raises ValueError for a name that is not registered (v0.9.5 data/template.py:639),
 after the tokenizer is loaded. A fork may register more: where nobody states a release, a name that is no slip of a
@@ -10,13 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import interpolated
+from memlint.formats.fields import Fields, interpolated
 from memlint.formats.llamafactory.config import LlamaFactoryConfig, has_copy
-from memlint.formats.llamafactory.families import MEANT_TEMPLATES, NEWER_TEMPLATES, TEMPLATES
+from memlint.formats.llamafactory.families import IMAGE_TEMPLATES, MEANT_TEMPLATES, NEWER_TEMPLATES, TEMPLATES
 from memlint.formats.schema.suggest import nearest
+from memlint.formats.vision_towers import has_no_images
 from memlint.source.placeholders import is_placeholder
 
 _NEWEST = (0, 9, 5)
+
+
+def read_images(fields: Fields, view: LlamaFactoryConfig) -> None:
+    """Set that no sample has an image where the file's template takes none. Up to 0.8 `visual_inputs` said it."""
+    if view.versions["llamafactory"] >= (0, 9) and view.section.value.get("template") in TEMPLATES - IMAGE_TEMPLATES:
+        origin = view.section.origin("template")
+        has_no_images(fields, origin)
+        fields.put("sequence.always_has_images", False, origin)
 
 
 def template_issues(view: LlamaFactoryConfig) -> Iterator[Issue]:

@@ -58,7 +58,7 @@ from memlint.formats.trainer.releases import trainer_versions
 from memlint.formats.trainer.training import read_unbounded_length, stage_of
 from memlint.formats.training_arguments import Version, arguments
 from memlint.formats.training_arguments import apply as apply_arguments
-from memlint.formats.vision_towers import apply_towers
+from memlint.formats.vision_towers import apply_towers, has_no_images
 from memlint.formats.without_training import apply_without_training
 from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document, Path, Start
@@ -241,6 +241,8 @@ def _read_program(fields: Fields, start: Start | None) -> None:
         return
     if start.program.keeps_logits:
         fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
+    if start.program.takes_texts_alone:
+        has_no_images(fields, Origin("inferred", detail="the script tokenizes, and makes no processor of images"))
     if start.program.fills_length:
         fields.infer("sequence.length_is_bound", False, "the script pads every text to it, or cuts blocks of it")
 

@@ -13,6 +13,7 @@ from memlint.formats.fields import Fields, as_bool, as_int, as_number, interpola
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.model import DTYPES
 from memlint.formats.training_arguments import Version
+from memlint.formats.vision_towers import has_no_images
 from memlint.run import Origin, Reading, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
@@ -589,6 +590,7 @@ def read_packing_strategy(fields: Fields, config: TrainerConfig) -> None:
     if not fields.get("sequence.packing"):
         return
     fields.put("sequence.length_is_bound", False, config.args.origin("packing"))
+    has_no_images(fields, config.args.origin("packing"))  # refused with images (trl 1.16 trainer/sft_trainer.py:779)
     strategy, _ = config.text("packing_strategy")
     if config.trl >= (0, 18) and strategy in ("", "bfd", "bfd_split", "bfd-requeue"):
         fields.infer("sequence.neat_packing", True, "trl's `bfd` packing keeps the samples apart")

@@ -154,7 +154,8 @@ def without_images(run: Run) -> Run | None:
     A tower without images gets no gradients, so the optimizer creates no states for it. The same holds for a tower that
     a script froze.
     """
-    if run.sequence.always_has_images or isinstance(run.sequence.images, int):
+    has_images = isinstance(run.sequence.images, int) and run.sequence.images > 0
+    if run.sequence.always_has_images or has_images:
         return None
     return replace(run, {"method.freeze_vision_tower": True, "method.freeze_multi_modal_projector": True})
 

@@ -19,6 +19,7 @@ import re
 
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, loss_over_batch, texts_per_sample
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
+from memlint.formats.trainer.python.images import takes_texts_alone
 from memlint.formats.trainer.python.lengths import (
     fills,
     length_of_dataset,
@@ -169,6 +170,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         frozen=frozen,
         gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),
         keeps_logits=_keeps_logits(trainer, arguments),
+        takes_texts_alone=takes_texts_alone(trainer, calls),
         texts_per_sample=texts,
         compares_texts=compares,
         compares_samples=loss_over_batch(trainer),
