@@ -58,6 +58,11 @@ class VerlConfig:
         sections = tuple(one for one in (own, files.named, files.base) if one is not None)
         self._layers = tuple(SectionKeys(resolved(one, sections), keys, self.source) for one in sections)
 
+    @property
+    def misses_a_file(self) -> bool:
+        """Whether the command names a file that is not in the repository."""
+        return bool(self._missing)
+
     def _layer(self, key: str) -> SectionKeys | None:
         return next((layer for layer in self._layers if layer.written(key) is not None), None)
 
@@ -80,7 +85,7 @@ class VerlConfig:
 
     def _is_left_out(self, key: str) -> bool:
         """Whether a file that nobody sees may give the key: everybody's files do."""
-        return bool(self._missing) and key in self.decisive
+        return self.misses_a_file and key in self.decisive
 
     def _default(self, key: str) -> Any:
         """The key's default in the release that somebody states, else in the newest."""

@@ -12,10 +12,11 @@ from typing import Any
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import as_int, value_at
-from memlint.formats.verl.batches import ACTOR, ROLLOUT
+from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.parallel import strategy
 from memlint.formats.verl.releases import is_before_0_4, ulysses_key
+from memlint.run import UNKNOWN
 
 _PPO = "verl.trainer.main_ppo"
 _SFT = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
@@ -29,6 +30,7 @@ def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
     entry = start.program.entry if start is not None else ""
     if entry == _PPO:
         yield from _rollout(config)
+        yield from _unset(config)
         if strategy(config) in ("fsdp", "fsdp2"):
             yield from _padding(config)
             yield from () if config.flag(f"{ACTOR}.use_dynamic_bsz") else _batches(config)
@@ -76,6 +78,23 @@ def _rollout(config: VerlConfig) -> Iterator[Issue]:
     if world % engine:
         each = f"`tensor_model_parallel_size: {shared}`" + (f" ({engine} GPUs an engine)" if engine != shared else "")
         yield _issue(config, key, f"{each} does not divide the {world} GPUs: {_REFUSES}")
+
+
+def _unset(config: VerlConfig) -> Iterator[Issue]:
+    """Forwards whose micro-batch has no size (0.2.0 trainer/ppo/ray_trainer.py:399-414, 0.9.1 utils/config.py:168-182
+    and workers/config/actor.py:206). The reference's counts where a KL term needs one (0.2 and 0.3 always ask)."""
+    dynamic = f"{ACTOR}.use_dynamic_bsz"
+    if config.misses_a_file or config.get(dynamic) is UNKNOWN or config.flag(dynamic):
+        return
+    needed = {f"{ACTOR}.ppo_micro_batch_size": "", f"{ROLLOUT}.log_prob_micro_batch_size": ""}
+    terms = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+    if term := next(filter(config.flag, terms), ""):
+        needed[f"{REFERENCE}.log_prob_micro_batch_size"] = term
+    for size, because_of in needed.items():
+        newer = f"{size}_per_gpu"
+        if _written(config, size) is None and _written(config, newer) is None:
+            message = f"without `{newer}` (or `{dynamic}`) {_REFUSES}"
+            yield _issue(config, because_of or newer, message)
 
 
 def _padding(config: VerlConfig) -> Iterator[Issue]:

@@ -70,6 +70,40 @@ def test_sizes_that_the_trainer_refuses(changes: dict[str, str], message: str) -
     assert all(one.endswith("verl refuses to start") for one in found)
 
 
+KL = {f"{_ACTOR}.use_kl_loss": "True"}
+_REFERENCE = "actor_rollout_ref.ref.log_prob_micro_batch_size"
+
+
+@pytest.mark.parametrize(
+    ("changes", "left_out", "message"),
+    [
+        (
+            {},
+            f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu",
+            f"without `{_ROLLOUT}.log_prob_micro_batch_size_per_gpu`",
+        ),
+        ({}, f"{_ACTOR}.ppo_micro_batch_size_per_gpu", f"without `{_ACTOR}.ppo_micro_batch_size_per_gpu` (or"),
+        ({f"{_ACTOR}.ppo_micro_batch_size": "32"}, f"{_ACTOR}.ppo_micro_batch_size_per_gpu", ""),
+        ({f"{_ACTOR}.use_dynamic_bsz": "True"}, f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu", ""),
+        ({f"{_ACTOR}.use_dynamic_bsz": "$1"}, f"{_ROLLOUT}.log_prob_micro_batch_size_per_gpu", ""),
+        (KL, "", f"without `{_REFERENCE}_per_gpu` (or"),
+        ({**KL, f"{_REFERENCE}_per_gpu": "4"}, "", ""),
+        ({**KL, f"{_REFERENCE}_per_gpu": "$1"}, "", ""),
+        ({**KL, f"{_REFERENCE}": "32"}, "", ""),
+        ({"algorithm.use_kl_in_reward": "True"}, "", f"without `{_REFERENCE}_per_gpu` (or"),
+    ],
+)
+def test_a_forward_without_a_size_is_refused(changes: dict[str, str], left_out: str, message: str) -> None:
+    found = said({key: value for key, value in {**SIZES, **changes}.items() if key != left_out})
+    assert [one[: len(message)] for one in found] == ([message] if message else [])
+    assert all(one.endswith("verl refuses to start") for one in found)
+
+
+def test_a_file_that_nobody_sees_may_give_the_size() -> None:
+    given = {key: value for key, value in {**SIZES, **KL}.items() if not key.startswith(f"{_ROLLOUT}.log_prob")}
+    assert said(given, "python3 -m verl.trainer.main_ppo --config-path conf --config-name own") == [] != said(given)
+
+
 def test_a_program_of_somebodys_own_may_take_what_verl_refuses() -> None:
     changed = {**SIZES, f"{_ROLLOUT}.tensor_model_parallel_size": "3"}
     assert said(changed, "python3 -m recipe.own.main") == [] != said(changed)

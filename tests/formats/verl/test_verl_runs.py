@@ -376,7 +376,11 @@ def test_a_choice_of_a_group_is_no_value() -> None:
     assert command(f"model_engine=dp {RL_COMMAND}").parallelism.engine == "fsdp"
 
 
-RL_COMMAND = "actor_rollout_ref.model.path=some/model algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 "
+RL_COMMAND = (
+    "actor_rollout_ref.model.path=some/model algorithm.adv_estimator=grpo trainer.n_gpus_per_node=8 "
+    "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=1 "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 "
+)
 
 
 def test_null_and_lists_without_quotes_are_read_as_hydra_does() -> None:
