@@ -22,7 +22,10 @@ _NEWEST = (0, 9, 5)
 
 def read_images(fields: Fields, view: LlamaFactoryConfig) -> None:
     """Set that no sample has an image where the file's template takes none. Up to 0.8 `visual_inputs` said it."""
-    if view.versions["llamafactory"] >= (0, 9) and view.section.value.get("template") in TEMPLATES - IMAGE_TEMPLATES:
+    template = view.section.value.get("template")
+    if not isinstance(template, str) or view.versions["llamafactory"] < (0, 9):
+        return
+    if template in TEMPLATES - IMAGE_TEMPLATES:
         origin = view.section.origin("template")
         has_no_images(fields, origin)
         fields.put("sequence.always_has_images", False, origin)
