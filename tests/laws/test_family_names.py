@@ -131,6 +131,16 @@ def test_each_name_leads_to_its_row() -> None:
         assert all(of_layer(name) is row for name in row.classes)
 
 
+def test_a_name_imports_the_module_of_its_row_alone() -> None:
+    code = (
+        "import sys, memlint.memory.families.lookup as lookup; lookup.of_layer('LlamaDecoderLayer');"
+        "lookup.of_model_type('bloom'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    loaded = {name for name in done.stdout.split() if name.startswith(f"{rows.__name__}.")}
+    assert loaded == {f"{rows.__name__}.{name}" for name in ("lookup", "traits", "gpt")}
+
+
 def test_the_longest_beginning_decides() -> None:
     assert of_layer("Llama4VisionEncoderLayer").tower.unfolds_pixels
     assert not of_layer("Llama4TextDecoderLayer").tower.unfolds_pixels
