@@ -75,9 +75,11 @@ def snapshot(session: nox.Session) -> None:
 
 @nox.session
 def catalog(session: nox.Session) -> None:
-    """The model catalog in its normal form, and its counts against transformers on the meta device."""
+    """The model catalog in its normal form, its counts against transformers on the meta device; the index of families
+    (memory/families/index.json)."""
     session.run("python", "tools/catalog_index.py")
     session.run("python", "tools/catalog_verify.py")
+    session.run("python", "tools/family_index.py")
 
 
 @nox.session

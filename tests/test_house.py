@@ -91,7 +91,10 @@ ON_DEMAND = {
     "lint.summary": ("lint.assumptions", "memory.gpu_numbers"),
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
     # findings about a config that commands may launch; a changed file
-    "ruleset.engine": ("ruleset.under_commands", "ruleset.reads"),
+    "ruleset.engine": (
+        *("ruleset.under_commands", "ruleset.reads"),
+        *("ruleset.reader_findings", "ruleset.rule_fixes"),  # where something is found
+    ),
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
@@ -133,7 +136,8 @@ ON_DEMAND = {
     "source.load": ("source.json", "source.toml"),  # most configs are YAML
     "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
-    "lint.context_facts": ("formats.engine_files",),  # where --with names one
+    # where --with names one; where a script may install something
+    "lint.context_facts": ("formats.engine_files", "repository.own_installs"),
     "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1
     "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
         *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),
@@ -186,6 +190,7 @@ BY_NAME = {
     "memory.estimate": "phases of reinforcement learning, through Lazy",
     "memory.model_state": "sharding engines, through Lazy",
     "architectures.builder": "model families, as configs name them",
+    "memory.families.lookup": "rows of model families, as models name them",
     "_lazy": "what Lazy is made of",
 }
 MOST_LAZY = 4

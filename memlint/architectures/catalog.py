@@ -57,7 +57,8 @@ def _architecture(identifier: str, stored: StoredWeights | None) -> Architecture
 def _by_id(identifier: str) -> CatalogEntry | None:
     if '"' in identifier or "\\" in identifier:
         return None
-    line = _listing(identifier, datafile.text(FILE)) or _listing(identifier.lower(), _lowered())
+    data = datafile.text(FILE)
+    line = _listing(identifier, data) or _listing(identifier.lower(), data.lower())
     if line is None:
         return None
     row = json.loads(line)
@@ -105,9 +106,3 @@ def _line(at: int, data: bytes) -> bytes | None:
         return None
     start = data.rfind(b"\n", 0, at) + 1
     return datafile.text(FILE)[start : data.find(b"\n", at)]
-
-
-@lru_cache(maxsize=1)
-def _lowered() -> bytes:
-    """The catalog in lower case: most configs write a name as its owner does, and need none of it."""
-    return datafile.text(FILE).lower()

@@ -30,11 +30,11 @@ SHOWS_FIRST_FIX = ("concise", *SHOWS_NO_FIX)  # at most the first fix of each fi
 SHOWS_FINDINGS_ALONE = ("junit", "sarif", *SHOWS_FIRST_FIX)  # neither runs nor excerpts of files
 # With fewer files, reading the cache takes about as long as the check (benchmarks/speed/linters.py).
 WORTH_CACHE = 16
-# memlint.cli postpones garbage collection for a fast start. From this many files on it runs more often, which saves 15
-# to 20 MiB in a check of 1,400 published configs: each time that there are so many new objects, and through the older
-# ones, of which nearly all live to the end, every so many times.
+# memlint.cli postpones garbage collection for a fast start. From this many files on it runs more often, which saves 20
+# MiB in a check of 2,000 published configs: each time that there are so many new objects, and through the older ones
+# every so many times. What a fix would write is read by a workspace of its own, whose caches only a collection frees.
 MANY_FILES = 64
-GC_THRESHOLDS = 30_000, 50
+GC_THRESHOLDS = 10_000, 10
 
 
 def run(program: str, arguments: list[str]) -> int:

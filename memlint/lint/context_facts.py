@@ -15,7 +15,6 @@ from memlint.formats.base import Context, MissingFile, Stated, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
-from memlint.repository.own_installs import own_installs
 from memlint.repository.workspace import Workspace
 from memlint.run import Origin
 from memlint.settings import FileSettings
@@ -132,7 +131,10 @@ def _versions(
     versions: dict[str, tuple[int, ...]] = {}
     origins: dict[str, Origin] = {}
     pinned = {} if stated.isolated else workspace.pins(document.path)
-    pinned = {**pinned, **own_installs(document.path, document.text)}
+    if "pip" in document.text:
+        from memlint.repository.own_installs import own_installs
+
+        pinned = {**pinned, **own_installs(document.path, document.text)}
     for name, pin in pinned.items():
         if pin.version:
             versions[name], origins[name] = pin.version, pin.origin

@@ -22,7 +22,7 @@ _UPGRADES = ("-U", "--upgrade")
 def own_installs(path: str, text: str) -> Mapping[str, Pin]:
     """The versions that the file at `path` installs, by framework: the last command that names one counts, and one that
     upgrades it without a version takes the pin back."""
-    if "pip" not in text or not path.endswith((_NOTEBOOK, *SHELL)):
+    if not path.endswith((_NOTEBOOK, *SHELL)):
         return {}
     if path.endswith(_NOTEBOOK):
         commands = pip_installs(_of_cells(text), _IN_CELL)

@@ -36,10 +36,8 @@ from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.ruleset.internal_error import internal_error
 from memlint.ruleset.places import Finder, location
-from memlint.ruleset.reader_findings import adapt_to_reader, with_files_of_command
 from memlint.ruleset.release_reading import with_release_readings
 from memlint.ruleset.rule import Rule
-from memlint.ruleset.rule_fixes import FixContext, fixes_of
 from memlint.ruleset.rule_hits import finding_of, hits_of, most_severe
 from memlint.ruleset.rule_set import RuleSet, listed
 from memlint.ruleset.source_findings import problem_findings, template_finding
@@ -157,15 +155,15 @@ class Engine:
         problems = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
         parsed, estimates, failures = self._estimated(parsed, format_, document, context)
         if template is not None:
-            parsed = with_files_of_command(parsed, document)
+            parsed = _with_files_of_command(parsed, document)
             return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
         hits = self._hits(format_, parsed, estimates, document, launched, fixes, before)
         found = [*problems, *failures, *map(Found, issue_findings(parsed))]
         found += self._under_commands(hits, format_.NAME, document, context)
         if launched.launch is not None:
             found = [item for item in found if is_in_config(item.finding, document, launched.launch)]
-        parsed = with_files_of_command(parsed, document)
-        shown, is_unjudged = adapt_to_reader(found, format_, parsed, document, context)
+        parsed = _with_files_of_command(parsed, document)
+        shown, is_unjudged = _for_reader(found, format_, parsed, document, context)
         return Analysis(
             document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
         )
@@ -248,7 +246,6 @@ class Engine:
     ) -> Iterable[Found]:
         run, estimate = facts.run, facts.estimate
         assert estimate is not None  # if the estimator failed, it is an Estimate with verdict "unknown"
-        fix_context = FixContext(format_, parsed, facts, estimate, self.estimator)
         finder = Finder(parsed, run)
         rules = self.rules.candidates(facts, parsed.format)
         if before is not None and _is_same_run(before, format_, parsed, index):
@@ -266,13 +263,22 @@ class Engine:
                 found.extend(
                     Found(finding_of(rule, hit, run, finder), index, rule.plan) for hit in hits_of(rule, facts)
                 )
-                if fixes:
-                    found = [item._replace(finding=_with_fixes(item.finding, rule, fix_context)) for item in found]
+                if found and fixes:
+                    found = self._with_fixes(found, rule, format_, parsed, facts, estimate)
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
                 at_fault = "a plug-in" if rule in extensions.rules else "memlint"
                 found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
             yield from found
+
+    def _with_fixes(
+        self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts, estimate: Estimate
+    ) -> list[Found]:
+        """What a rule found in a run, each with the fixes that the rule defines."""
+        from memlint.ruleset.rule_fixes import FixContext, fixes_of
+
+        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts, estimate, self.estimator))
+        return [item._replace(finding=item.finding._replace(fixes=fixes)) for item in found]
 
     def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:
         found = self._reads.get(rule.id)
@@ -321,6 +327,25 @@ def _parsed(format_: Format, document: Document, launched: LaunchContext) -> Par
     return with_stage_readings(parsed, format_.parse, document, context)
 
 
+def _with_files_of_command(parsed: Parsed, document: Document) -> Parsed:
+    """`parsed` with the files that a command takes values from among its documents."""
+    files = {one.path: one for one in (document.start.values.documents() if document.start is not None else ())}
+    known = {part.path for part in parsed.documents}
+    others = tuple(one for path, one in files.items() if path not in known)
+    return parsed._replace(documents=(*parsed.documents, *others)) if others else parsed
+
+
+def _for_reader(
+    found: list[Found], format_: Format, parsed: Parsed, document: Document, context: Context
+) -> tuple[list[Found], bool]:
+    """(the findings that hold given who reads the document, whether a script reads it with code of its own)."""
+    if not found:
+        return [], False
+    from memlint.ruleset.reader_findings import adapt_to_reader
+
+    return adapt_to_reader(found, format_, parsed, document, context)
+
+
 def _without_consequences_of_slips(hits: Iterable[Found], issues: Iterable[Issue]) -> list[Found]:
     """The hits without those about a key that the file has, but misspelled or in the wrong section: the issue about
     that is enough."""
@@ -339,10 +364,6 @@ def _stack_at(stack: Stack, versions: Mapping[str, tuple[int, ...]]) -> Stack:
         "framework_version" if name == stack.framework else name: number for name, number in versions.items()
     }
     return stack._replace(**{name: number for name, number in changed.items() if name in stack._fields})
-
-
-def _with_fixes(finding: Finding, rule: Rule, fix_context: FixContext) -> Finding:
-    return finding._replace(fixes=fixes_of(rule.fixes(), fix_context))
 
 
 def _sorted_once(found: Iterable[Found]) -> tuple[Found, ...]:

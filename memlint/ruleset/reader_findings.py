@@ -64,14 +64,6 @@ def _for_command(item: Found, format_: Format, document: Document) -> Found:
     return item._replace(finding=finding)
 
 
-def with_files_of_command(parsed: Parsed, document: Document) -> Parsed:
-    """`parsed` with the files that a command takes values from among its documents."""
-    files = {one.path: one for one in (document.start.values.documents() if document.start is not None else ())}
-    known = {part.path for part in parsed.documents}
-    others = tuple(one for path, one in files.items() if path not in known)
-    return parsed._replace(documents=(*parsed.documents, *others)) if others else parsed
-
-
 def _with_flag_spelling(finding: Finding, document: Document) -> Finding:
     """The finding with keys spelled as the command's flags: `--learning-rate` for `learning_rate`."""
     words = document.start.accepted.spelled if document.start is not None else None

@@ -7,6 +7,8 @@ Homes are `architectures/` (its shape), `memory/families/` (what transformers' c
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
@@ -16,7 +18,7 @@ import pytest
 
 import memlint.memory.families as rows
 from memlint.architectures.builder import families
-from memlint.memory.families.lookup import DEFAULT, ROWS, last_change, of_layer, of_model_type
+from memlint.memory.families.lookup import DEFAULT, every, last_change, of_layer, of_model_type
 from memlint.memory.families.traits import ALWAYS, NEVER, Family, Releases, before, since
 
 PACKAGE = Path(rows.__file__).parents[2]
@@ -39,8 +41,8 @@ def _is_table(path: str) -> bool:
 @lru_cache(maxsize=1)
 def names() -> frozenset[str]:
     """Model types that memlint knows, the names of layers' classes, and what rows say they begin with."""
-    types = {*families(), *(name for row in ROWS for name in row.model_types)} - OTHER_MEANINGS
-    return frozenset(types | _layer_classes() | {beginning for row in ROWS for beginning in row.classes})
+    types = {*families(), *(name for row in every() for name in row.model_types)} - OTHER_MEANINGS
+    return frozenset(types | _layer_classes() | {beginning for row in every() for beginning in row.classes})
 
 
 def _layer_classes() -> set[str]:
@@ -99,18 +101,44 @@ def test_a_test_of_a_name_is_seen(code: str) -> None:
 
 
 def test_each_name_has_one_row() -> None:
-    counted = Counter(name for row in ROWS for name in (*row.model_types, *row.classes))
+    counted = Counter(name for row in every() for name in (*row.model_types, *row.classes))
     assert [name for name, times in counted.items() if times > 1] == []
-    assert all(row.model_types or row.classes for row in ROWS)
+    assert all(row.model_types or row.classes for row in every())
 
 
 def test_every_row_that_is_written_is_found() -> None:
     folder = Path(rows.__file__).parent
-    assert ROWS
+    assert every()
     for path in folder.glob("*.py"):
         module = __import__(f"memlint.memory.families.{path.stem}", fromlist=["*"])
         written = [value for name, value in vars(module).items() if isinstance(value, Family) and value is not DEFAULT]
-        assert all(any(value is row for row in ROWS) for value in written), path.stem
+        assert all(any(value is row for row in every()) for value in written), path.stem
+
+
+def test_the_index_has_each_name() -> None:
+    done = subprocess.run(
+        [sys.executable, str(PACKAGE.parent / "tools" / "family_index.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_each_name_leads_to_its_row() -> None:
+    for row in every():
+        assert all(of_model_type(name) is row for name in row.model_types)
+        assert all(of_layer(name) is row for name in row.classes)
+
+
+def test_a_name_imports_the_module_of_its_row_alone() -> None:
+    code = (
+        "import sys, memlint.memory.families.lookup as lookup; lookup.of_layer('LlamaDecoderLayer');"
+        "lookup.of_model_type('bloom'); print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    loaded = {name for name in done.stdout.split() if name.startswith(f"{rows.__name__}.")}
+    assert loaded == {f"{rows.__name__}.{name}" for name in ("lookup", "traits", "gpt")}
 
 
 def test_the_longest_beginning_decides() -> None:

@@ -10,7 +10,7 @@ import memlint.memory.unsloth as unsloth
 from memlint.hardware import find
 from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
-from memlint.memory.families.lookup import ROWS
+from memlint.memory.families.lookup import every
 from memlint.memory.parameters import frozen_bytes, units
 from memlint.memory.segments import segments
 from memlint.memory.step import training_step
@@ -52,7 +52,7 @@ def high(**changes: object) -> int:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    st.sampled_from([name for row in ROWS if row.unsloth.own_forward for name in row.model_types] + COMPILED),
+    st.sampled_from([name for row in every() if row.unsloth.own_forward for name in row.model_types] + COMPILED),
     st.sampled_from([(), (2024, 11), (2025, 4), (2025, 9)]),
     st.sampled_from([0.0, 0.1]),
     st.sampled_from([{}, BNB]),

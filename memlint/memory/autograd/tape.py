@@ -18,6 +18,7 @@ allocating a tensor is an addition and freeing it a subtraction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import accumulate, compress, pairwise
 from operator import itemgetter, ne
 from struct import unpack
@@ -108,6 +109,7 @@ class TensorSize(NamedTuple):
     kept_gradient: bool
 
 
+@lru_cache(maxsize=4096)  # recordings name the same sizes: one object for all of them
 def tensor_size(extent: str, width: int) -> TensorSize:
     name = extent.removeprefix(KEPT_GRADIENT).removeprefix(KERNEL_MEMORY)
     return TensorSize(extent, width, name, extent.startswith(KEPT_GRADIENT))

@@ -1,6 +1,7 @@
 """Finds a family's row: by model_type for the whole model, by a layer's class for its code.
 
-The language model of an image-text model has layers of its own family: LLaVA's may be Llama's or Qwen2's.
+The language model of an image-text model has layers of its own family: LLaVA's may be Llama's or Qwen2's. A run needs
+the rows of one module or two: `index.json` (tools/family_index.py) says which module has the row of a name.
 """
 
 from __future__ import annotations
@@ -9,44 +10,33 @@ import json
 import os
 from collections.abc import Mapping
 from functools import cache, lru_cache
+from importlib import import_module
+from typing import Any
 
-import memlint.memory.families.deepseek as deepseek
-import memlint.memory.families.dense as dense
-import memlint.memory.families.encoders as encoders
-import memlint.memory.families.experts as experts
-import memlint.memory.families.gemma as gemma
-import memlint.memory.families.glm as glm
-import memlint.memory.families.gpt as gpt
-import memlint.memory.families.hybrid as hybrid
-import memlint.memory.families.image_text as image_text
-import memlint.memory.families.llama as llama
-import memlint.memory.families.mistral as mistral
-import memlint.memory.families.olmo as olmo
-import memlint.memory.families.own_modules as own_modules
-import memlint.memory.families.qwen as qwen
 from memlint.memory.families.traits import Family, Releases, Version
 
-ROWS: tuple[Family, ...] = (
-    *llama.ROWS,
-    *mistral.ROWS,
-    *qwen.ROWS,
-    *gemma.ROWS,
-    *deepseek.ROWS,
-    *glm.ROWS,
-    *olmo.ROWS,
-    *dense.ROWS,
-    *experts.ROWS,
-    *hybrid.ROWS,
-    *gpt.ROWS,
-    *image_text.ROWS,
-    *encoders.ROWS,
-    *own_modules.ROWS,
-)
 DEFAULT = Family()  # Llama's code, for families without a row
+_INDEX = "index.json"
 
-_BY_MODEL_TYPE = {name: row for row in ROWS for name in row.model_types}
-_BY_CLASS = {prefix: row for row in ROWS for prefix in row.classes}
-_LONGEST_FIRST = sorted(_BY_CLASS, key=len, reverse=True)
+
+@cache
+def _table(file: str) -> Mapping[str, Any]:
+    """A JSON file beside this module."""
+    with open(os.path.join(os.path.dirname(__file__), file), encoding="utf-8") as stream:
+        found: Mapping[str, Any] = json.load(stream)
+    return found
+
+
+@cache
+def _rows(module: str) -> tuple[Family, ...]:
+    found: tuple[Family, ...] = import_module(f"memlint.memory.families.{module}").ROWS
+    return found
+
+
+def every() -> tuple[Family, ...]:
+    """All rows."""
+    modules = {module: None for names in _table(_INDEX).values() for module in names.values()}
+    return tuple(row for module in modules for row in _rows(module))
 
 
 def of(architecture: object) -> Family:
@@ -54,9 +44,11 @@ def of(architecture: object) -> Family:
     return of_model_type(getattr(architecture, "family", ""))
 
 
+@lru_cache(maxsize=512)
 def of_model_type(name: str) -> Family:
     """The row of a `model_type`; the default one where it is not known."""
-    return _BY_MODEL_TYPE.get(name, DEFAULT)
+    module = _table(_INDEX)["model_types"].get(name)
+    return DEFAULT if module is None else next(row for row in _rows(module) if name in row.model_types)
 
 
 def loads_with_sdpa(architecture: object) -> bool:
@@ -86,9 +78,7 @@ def refused_attention(architecture: object, release: Version) -> tuple[str, ...]
 
 @cache
 def _refused_attention() -> Mapping[str, Mapping[str, Version]]:
-    path = os.path.join(os.path.dirname(__file__), "refused_attention.json")
-    with open(path, encoding="utf-8") as file:
-        table = json.load(file)
+    table = _table("refused_attention.json")
     return {kind: {family: _release(since) for family, since in table[kind].items()} for kind in _ASKED}
 
 
@@ -108,8 +98,9 @@ def supports_liger(architecture: object) -> bool:
 @lru_cache(maxsize=512)
 def of_layer(class_name: str) -> Family:
     """The row of a layer's class, such as LlamaDecoderLayer."""
-    prefix = next((known for known in _LONGEST_FIRST if class_name.startswith(known)), None)
-    return _BY_CLASS[prefix] if prefix is not None else DEFAULT
+    modules = _table(_INDEX)["classes"]
+    beginning = max(filter(class_name.startswith, modules), key=len, default=None)
+    return DEFAULT if beginning is None else next(row for row in _rows(modules[beginning]) if beginning in row.classes)
 
 
 @lru_cache(maxsize=512)
