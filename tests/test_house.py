@@ -166,7 +166,7 @@ ON_DEMAND = {
     "memory.layers.int8_product": ("memory.layers.float8_product",),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
     "memory.layers.stored_profiles": ("memory.layers.profile_stamps",),  # are they current? asked in checkouts
-    "memory.card.figures": ("memory.card.cached_blocks",),  # full fine-tuning on one GPU
+    "memory.card.figures": ("memory.card.cached_blocks", "memory.card.first_steps"),  # full fine-tuning on one GPU
     "memory.card.interval": (  # what few runs do
         *("memory.unsloth", "memory.vision.images", "memory.vision.towers"),
         *("memory.host", "memory.sharding.zero.layout"),

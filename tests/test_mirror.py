@@ -145,6 +145,7 @@ COVERED = {
         *("memory.families.glm", "memory.families.gpt", "memory.families.llama", "memory.families.qwen"),
         *("memory.families.experts", "memory.families.hybrid", "memory.families.mistral"),
     ),
+    "tests/memory/card/test_first_steps.py": ("memory.card.replayed_tensors",),
     "tests/memory/layers/test_moe_scatter.py": ("simulation.scattered_experts",),
     "tests/memory/test_stages.py": ("simulation.stages",),
     "tests/memory/test_parameters.py": ("memory.storage",),

@@ -1,5 +1,6 @@
 """Figures that maintainers of ms-swift, Unsloth, verl, TRL, PEFT, transformers, Axolotl, OpenRLHF, torchtune and Qwen
-published, and users of TRL, beside memlint's interval for the same settings.
+published, of GLM-4 and fms-acceleration, and users of TRL and transformers' examples, beside memlint's interval for the
+same settings.
 
     python benchmarks/accuracy/published_figures.py          counts, and what lies outside
     python benchmarks/accuracy/published_figures.py --all    every row

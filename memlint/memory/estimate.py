@@ -13,7 +13,13 @@ from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment, Walk
 from memlint.memory.canonical_run import canonical
-from memlint.memory.card.figures import least_needed, overhead_inputs, step_reserve, with_card_figures
+from memlint.memory.card.figures import (
+    NOTHING_BESIDE_TENSORS,
+    least_needed,
+    overhead_inputs,
+    step_reserve,
+    with_card_figures,
+)
 from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
 from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
@@ -228,7 +234,9 @@ def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Est
     peak = max(every, key=_allocated)
     details = {**details_of(run, state, walk, peak), "other_models_bytes": state.weights - models.placed.state.weights}
     details |= overhead_inputs(every, units, state) | image_details(run, units)
-    details |= step_reserve(run, every, walk, units, state, inputs_bytes(step))
+    if may_stop:
+        _stop_where_over(run, least_needed(run, peak, details | NOTHING_BESIDE_TENSORS))
+    details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
     if may_stop:
         _stop_where_over(run, least_needed(run, peak, details))
     low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)

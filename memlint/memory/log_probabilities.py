@@ -181,7 +181,7 @@ def _selected(tape: Tape, loss: LossShape, logits: Value) -> Value:
 
     TRL's own kernel reads the logits and writes their gradient apart (trl 1.14 kernels/logprob_entropy.py). Before, the
     gradients of the rows are stacked while that of the labels' logits, zeros elsewhere, waits (trl 0.29
-    trainer/utils.py, selective_log_softmax); the slice that trl 1.0 to 1.13 and ms-swift 4.6.0
+    trainer/utils.py, selective_log_softmax); the slice that trl 1.0 to 1.9 and ms-swift 4.6.0
     (rlhf_trainers/grpo_trainer.py:1581) write in place has the same number of tensors in its backward. In half
     precision there is a log-softmax of each row instead, and all of them are saved (trl 0.16 trainer/utils.py,
     selective_log_softmax).

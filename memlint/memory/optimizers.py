@@ -131,9 +131,7 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     entry = configured.entry
     if _divides_matrices(run, entry):
         return _sharded_muon(run, entry, tensors)
-    names = list(entry["states"])
-    if entry.get("momentum") and run.optimizer.momentum:
-        names.append("param")
+    names = _state_names(run, entry)
     states = managed = 0
     paged, counter = entry.get("paged"), ALIGNMENT if entry.get("step") else 0
     state_counts = [(name, names.count(name)) for name in dict.fromkeys(names)]
@@ -150,6 +148,36 @@ def memory(run: Run, units: tuple[Unit, ...]) -> OptimizerMemory:
     if entry.get("host"):
         return OptimizerMemory(0, 0, 0, states)
     return OptimizerMemory(states, _step_temporaries(configured, tensors), managed)
+
+
+def created_states(run: Run, units: tuple[Unit, ...], total: int) -> list[int]:
+    """Bytes of each tensor that the first step of an optimizer creates on the card, in the order of the model. What the
+    states have beyond them up to `total` (counters, BAdam's copy) is one."""
+    configured = _configured(run)
+    names = _state_names(run, configured.entry) if total else []
+    found: list[int] = []
+    for unit in units:
+        sizes = [
+            _size_on_card(name, tensor, configured)
+            for tensor in unit.tensors
+            if tensor.trainable
+            for name in names * tensor.copies
+        ]
+        found += [size for size in sizes if size] * unit.repeat
+    more = total - sum(found)
+    return [*found, more] if more > 0 else found
+
+
+def _size_on_card(name: str, tensor: Tensor, configured: _ConfiguredOptimizer) -> int:
+    if configured.entry.get("paged") and tensor.numel >= _MIN_PAGED_SIZE:
+        return _unpaged_bytes(name, tensor, configured)
+    return _state_bytes(name, tensor, configured)
+
+
+def _state_names(run: Run, entry: Mapping[str, Any]) -> list[str]:
+    """The states of a parameter."""
+    momentum = ["param"] if entry.get("momentum") and run.optimizer.momentum else []
+    return [*entry["states"], *momentum]
 
 
 # Full matrices of optimizers in host memory, which DeepSpeed gathers in batches and keeps between them (deepspeed

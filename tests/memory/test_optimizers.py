@@ -167,6 +167,20 @@ def test_momentum_adds_a_state_to_sgd() -> None:
     assert memory("sgd", 2**20, (1024, 1024), optimizer__momentum=0.9)[0] == 4 * 2**20
 
 
+@pytest.mark.parametrize("name", sorted(optimizer.table()))
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_states_that_a_step_creates_are_those_that_count(name: str, dtype: str) -> None:
+    width = {"float32": 4, "bfloat16": 2}[dtype]
+    matrix = Tensor("x.weight", 2**20, (512, 2048), "linear", True, dtype, width * 2**20, copies=2)
+    norm, frozen = (Tensor("n.weight", 512, (512,), "norm", trains, dtype, 512 * width) for trains in (True, False))
+    units = (Unit("layer", (matrix, norm, frozen), repeat=3),)
+    one = run(optimizer__name=name, optimizer__rank=8)
+    held = optimizer.memory(one, units).states
+    created = optimizer.created_states(one, units, held)
+    assert sum(created) == held
+    assert len(created) % 3 in (0, 1)  # of each layer the same, and at most one for all counters
+
+
 def test_galore_keeps_moments_in_its_rank_and_of_fp32_gradients_all_singular_vectors() -> None:
     states, _ = memory("galore_adamw", 2**20, (512, 2048), optimizer__rank=128)
     assert states == 4 * (2 * 128 * 2048 + 512 * 512)

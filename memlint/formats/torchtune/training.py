@@ -24,7 +24,9 @@ _PARTS = {"output_proj": "o_proj"}
 _MLP, _HEAD = ("gate_proj", "up_proj", "down_proj"), "lm_head"
 _ATTENTION = "torchtune 0.6.1 modules/attention_utils.py"
 _PARTS_OF_LOSS = 8  # `num_output_chunks` of both losses
-_IN_UTILS = (0, 3)  # releases before did not free the logits in parts
+# Before, the model's fp32 logits were copied without the last token, and transposed for the loss.
+_SHIFTS_BEFORE = (0, 3)
+_SHIFTS = "torchtune 0.2.1 recipes/full_finetune_single_device.py: `logits[..., :-1, :].contiguous()`"
 
 
 def find_model(config: TuneConfig) -> None:
@@ -200,6 +202,9 @@ def read_loss(fields: Fields, config: TuneConfig) -> None:
         fields.unknown("loss.kind", config.origin(LOSS).detail)
         return
     fields.put("loss.kind", "plain", config.origin(LOSS))
+    if config.release < _SHIFTS_BEFORE:
+        fields.infer("loss.in_logits_dtype", True, _SHIFTS)
+        fields.infer("loss.keeps_logits", True, f"{_SHIFTS}, which a variable holds until the next forward")
     if in_parts:
         fields.put("loss.parts", parts, config.origin(LOSS))
         fields.put("loss.logits_first", name == "CEWithChunkedOutputLoss", config.origin(LOSS))
@@ -293,8 +298,6 @@ def read_unmodelled(fields: Fields, config: TuneConfig) -> None:
         what = "training in fp8"
     if families.writes_scores(config.component("model")):
         what = what or "attention whose scores torchtune keeps"
-    if config.release < _IN_UTILS:
-        what = what or "torchtune before 0.3, which copies the logits"
     loss = config.component("loss")
     if loss and loss.rpartition(".")[2] not in _LOSSES and not what:
         what = f"the loss `{loss}`"

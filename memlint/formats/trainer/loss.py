@@ -35,8 +35,9 @@ _LIGER_LOSSES = {
 
 
 # Stage grpo, GRPO and RLOO: how releases select log-probabilities, each up to the one named; `logits / temperature`,
-# `logits.div_`, a kernel of TRL's (trl 0.17.0, 0.29.0, 1.0.0, 1.9.0 and 1.14.0 trainer/{grpo,rloo}_trainer.py).
-_SELECTIONS = (((1, 0), "divided"), ((1, 14), "divided_in_place"), ((1, 15), "kernel"))
+# `logits.div_` (1.0 to 1.9), the former again, a kernel of TRL's (trl 0.17.0, 0.29.0, 1.0.0, 1.9.2, 1.10.0, 1.13.0 and
+# 1.14.0 trainer/{grpo,rloo}_trainer.py).
+_SELECTIONS = (((1, 0), "divided"), ((1, 10), "divided_in_place"), ((1, 14), "divided"), ((1, 15), "kernel"))
 _SINCE_ENTROPIES = (0, 20)  # trl 0.20 trainer/grpo_trainer.py, _get_per_token_logps_and_entropies
 _ENTROPY_ROWS = 128  # trl 1.0 trainer/utils.py, entropy_from_logits: `chunk_size`
 # XPO and Nash-MD took a log-softmax of all logits of completions before (trl 0.14.0, 0.15.2 trainer/xpo_trainer.py).

@@ -423,8 +423,12 @@ def read_two_lengths(fields: Fields, config: TrainerConfig) -> None:
     gets the length of the whole: `DPOConfig(max_length=args.max_source_length + args.max_target_length)`."""
     key, architecture = "max_target_length", config.architecture
     target, source = as_int(config.section.value.get(key)), fields.get("sequence.length")
+    origin = config.section.origin(key)
     if key not in config.section.value:
-        return
+        example = _example(config)
+        if example is None or not example.target or architecture is None or not architecture.encoder_decoder:
+            return
+        target, origin = example.target, example.origin
     has_whole = next(_whole_lengths(config), None) is not None
     if architecture is None or not architecture.encoder_decoder:
         if config.section.document.syntax == "python":
@@ -434,9 +438,38 @@ def read_two_lengths(fields: Fields, config: TrainerConfig) -> None:
         return
     fields.put("sequence.source_length", source, fields.origins["sequence.length"])
     if target:
-        fields.put("sequence.length", target, config.section.origin(key))
+        fields.put("sequence.length", target, origin)
     else:
         fields.unknown("sequence.length", "how long targets may be is not known")
+
+
+class _Example(NamedTuple):
+    """What one of transformers' examples cuts to where a command does not say: the text, and the target if any."""
+
+    folder: str
+    length: int
+    target: int = 0
+
+    @property
+    def origin(self) -> Origin:
+        return Origin("default", detail=f"transformers examples/pytorch/{self.folder}: DataTrainingArguments")
+
+
+# transformers 4.6.0 to 4.55.0.
+_EXAMPLES: Mapping[str, _Example] = {
+    "run_glue.py": _Example("text-classification", 128),
+    "run_qa.py": _Example("question-answering", 384),
+    "run_summarization.py": _Example("summarization", 1024, 128),
+    "run_translation.py": _Example("translation", 1024, 128),
+}
+
+
+def _example(config: TrainerConfig) -> _Example | None:
+    """The example of transformers that a command starts by its name, where the repository has no such program."""
+    start = config.section.document.start
+    if start is None or not start.program.is_elsewhere:
+        return None
+    return _EXAMPLES.get(posixpath.basename(start.program.entry))
 
 
 _TABLE = "nothing is cut, and the table of positions has no more"
@@ -474,6 +507,8 @@ def _read_default_length(fields: Fields, config: TrainerConfig, is_null: bool) -
     length = None if default is None else default.null if is_null else default.unsaid
     if length is not None:
         fields.put("sequence.length", length, Origin("default", detail=f"{config.args.source} max_length"))
+    elif not is_null and (example := _example(config)):
+        fields.put("sequence.length", example.length, example.origin)
     elif longest := longest_sequence(config.architecture):
         fields.infer("sequence.length", longest, _TABLE)
     elif is_null:

@@ -83,10 +83,6 @@ class _Pool:
         del self.keys[bisect_left(self.keys, (block.size, block.address))]
         del self.blocks[block.address]
 
-    def at_least(self, size: int) -> int:
-        """Index of the smallest free block of `size` or more."""
-        return bisect_left(self.keys, (size, -1))
-
 
 class Allocator:
     """The allocator's state: `allocated`, `reserved` and their peaks, in bytes. Callers choose a key per allocation."""
@@ -123,16 +119,19 @@ class Allocator:
             self._split(pool, block, size)
         self._held[key] = block
         self.allocated += block.size
-        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        if self.allocated > self.peak_allocated:
+            self.peak_allocated = self.allocated
 
     def free(self, key: int) -> None:
         """Frees the block of `key`, which merges with free neighbours."""
         block = self._held.pop(key)
         self.allocated -= block.size
         pool = self._small if block.small else self._large
-        for other in (block.previous, block.next):
-            if other is not None and other.free:
-                self._merge(pool, block, other)
+        before, after = block.previous, block.next
+        if before is not None and before.free:
+            self._merge(pool, block, before)
+        if after is not None and after.free:
+            self._merge(pool, block, after)
         pool.put(block)
 
     def empty_cache(self) -> None:
@@ -160,7 +159,7 @@ class Allocator:
 
     def _reuse(self, pool: _Pool, size: int) -> _Block | None:
         """get_free_block: best fit; oversize blocks only for oversize requests."""
-        index = pool.at_least(size)
+        index = bisect_left(pool.keys, (size, -1))
         if index == len(pool.keys):
             return None
         found = pool.blocks[pool.keys[index][1]]

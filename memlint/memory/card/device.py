@@ -139,14 +139,17 @@ def steady_state(
     uncertain = max(0, details.get("allocated_high_bytes", allocated) - allocated)
     uncertain += int(terms.get("kernel_logits", 0.0) * details.get("doubtful_logits_bytes", 0))
     fixed = overhead.fixed_bytes(allocated, run, details, terms)
-    doubt = doubted_bytes(allocated, reserved, fixed, table)
+    lowest, highest = sorted((reserved, details.get("other_step_reserve_bytes", reserved)))
     return SteadyState(
         allocated,
         least_allocated,
         uncertain,
         reserved,
-        int(-margins["low"] * doubt),
-        int(margins["high"] * doubt) + overhead.doubtful_bytes(allocated, run, details, terms),
+        reserved - lowest + int(-margins["low"] * doubted_bytes(allocated, lowest, fixed, table)),
+        highest
+        - reserved
+        + int(margins["high"] * doubted_bytes(allocated, highest, fixed, table))
+        + overhead.doubtful_bytes(allocated, run, details, terms),
         margins.get("least_below", table["doubt"]["least_below"]),
         margins.get("least_above", table["doubt"]["least_above"]),
         terms.get("headroom", 1.0),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import memlint.hardware as hardware
 import memlint.memory.card.allocator_overhead as overhead
 import memlint.memory.card.device as device
+import memlint.memory.optimizers as optimizers
 from memlint.memory.autograd.walk import Walk
 from memlint.memory.phases import phases_of
+from memlint.memory.step import TrainingStep
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Run
 
@@ -14,6 +16,9 @@ from memlint.run import Run
 # cached blocks go back to the driver if the card is full.
 PHASES_APART = ("load", "forward", "optimizer_step", "save")
 _WALKED = ("forward", "backward")
+NOTHING_BESIDE_TENSORS = {"step_reserve_bytes": 0}  # until the allocator is replayed, which takes time
+# DeepSpeed and FSDP make flat buffers or shards of their own.
+_STATES_IN_FIRST_STEP = ("single", "ddp")
 
 
 def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: ModelState) -> dict[str, int]:
@@ -32,11 +37,17 @@ def overhead_inputs(found: tuple[Phase, ...], units: tuple[Unit, ...], state: Mo
 
 
 def step_reserve(
-    run: Run, found: tuple[Phase, ...], walk: Walk, units: tuple[Unit, ...], state: ModelState, inputs: int
+    step: TrainingStep, found: tuple[Phase, ...], walk: Walk, units: tuple[Unit, ...], state: ModelState, inputs: int
 ) -> dict[str, int]:
     """What a step of full fine-tuning on one GPU reserves, bytes, where the allocator is replayed for it. What other
     phases than those of the walk need beyond them counts as if none of it fitted a cached block. `inputs`: bytes of the
-    batch and its masks."""
+    batch and its masks.
+
+    Where the optimizer's states lie depends on the first batch. Where all batches are alike, the first step leaves
+    blocks for them. Where lengths vary, the first batch is shorter than the longest one, and they may lie apart: the
+    larger figure counts. `other_step_reserve_bytes` is that of the other case.
+    """
+    run = step.run
     if overhead.overhead_class(run) != "full":
         return {}
     from memlint.memory.card.cached_blocks import beyond_step
@@ -44,8 +55,17 @@ def step_reserve(
     at_step = next(phase.allocated_bytes for phase in found if phase.name == "optimizer_step")
     others = max(phase.allocated_bytes for phase in found if phase.name not in PHASES_APART or phase.name == "forward")
     walked = max(phase.allocated_bytes for phase in phases_of(state, walk, inputs) if phase.name in _WALKED)
-    beyond = beyond_step(walk.segments, units, state, inputs)
-    return {"step_reserve_bytes": at_step + beyond + max(0, others - walked)}
+    more = max(0, others - walked)
+    apart = at_step + beyond_step(walk.segments, units, state, inputs) + more
+    if run.parallelism.engine not in _STATES_IN_FIRST_STEP:
+        return {"step_reserve_bytes": apart}
+    from memlint.memory.card.first_steps import micro_batches, reserved_by_first_steps
+
+    batches = micro_batches(step, walk.segments, units, state)
+    states = optimizers.created_states(run, units, state.optimizer_states)
+    fresh = reserved_by_first_steps(batches, units, state, states, inputs) + more
+    central = max(fresh, apart) if run.sequence.length_is_bound else fresh
+    return {"step_reserve_bytes": central, "other_step_reserve_bytes": apart if central == fresh else fresh}
 
 
 def least_needed(run: Run, peak: Phase, details: dict[str, int]) -> int:

@@ -340,8 +340,11 @@ def test_gpus_that_share_a_matrix_leave_a_bound() -> None:
 
 def test_components_tell_the_release() -> None:
     old = changed(("checkpointer", component("torchtune.utils.FullModelHFCheckpointer")))
-    assert "before 0.3" in read(old, gpus=2).stack.unmodelled and read(old, gpus=2).parallelism.fsdp.version == 1
-    assert not read(old, gpus=2, versions={"torchtune": (0, 4)}).stack.unmodelled
+    run = read(old, gpus=2)
+    assert run.parallelism.fsdp.version == 1 and not run.stack.unmodelled
+    assert run.loss.in_logits_dtype and run.loss.keeps_logits
+    later = read(old, gpus=2, versions={"torchtune": (0, 4)})
+    assert not later.loss.in_logits_dtype and not later.loss.keeps_logits
 
 
 # -- what torchtune refuses ------------------------------------------------------------------------

@@ -792,6 +792,21 @@ def test_who_writes_two_completions_of_a_prompt(task: str, more: dict[str, Any],
     assert {field: get(run, field) for field in fields} == fields
 
 
+@pytest.mark.parametrize(
+    ("release", "word"),
+    [
+        ((0, 29), "divided"),
+        ((1, 9), "divided_in_place"),
+        ((1, 10), "divided"),
+        ((1, 13), "divided"),
+        ((1, 14), "kernel"),
+    ],
+)
+def test_how_grpo_divides_logits_by_the_temperature(release: tuple[int, ...], word: str) -> None:
+    known = context(versions={"trl": release})
+    assert run_of(trainer.parse(document(GRPO), known)).loss.selection == word
+
+
 @pytest.mark.parametrize(("release", "converted"), [((0, 23), False), ((0, 24), True)])
 def test_since_0_24_the_reference_of_online_dpo_is_prepared(release: tuple[int, ...], converted: bool) -> None:
     known = context(versions={"trl": release})

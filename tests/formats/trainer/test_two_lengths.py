@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import memlint
@@ -100,3 +102,43 @@ def test_texts_that_nothing_cuts_are_not_said_to_be_as_long_as_they_can(truncati
     """peft's examples/fp4_finetuning trains short quotes on a T4."""
     found = memlint.estimate(UNCUT.format(truncation=truncation), path="train.py", gpu="T4")
     assert found.run.sequence.length == 2048 and found.verdict == verdict
+
+
+GLUE = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForSequenceClassification, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class DataTrainingArguments:
+    model_name_or_path: str
+    max_seq_length: int = field(default=64)
+
+parser = HfArgumentParser((DataTrainingArguments, TrainingArguments))
+data_args, training_args = parser.parse_args_into_dataclasses()
+model = AutoModelForSequenceClassification.from_pretrained(data_args.model_name_or_path)
+Trainer(model=model, args=training_args).train()
+"""
+EXAMPLE = "python {} --model_name_or_path {} --do_train --per_device_train_batch_size 8 --output_dir out {}\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "model", "more", "lengths"),
+    [
+        ("run_summarization.py", "facebook/bart-base", "", (1024, 128)),
+        ("examples/pytorch/translation/run_translation.py", "t5-small", "--max_source_length 256", (256, 128)),
+        ("run_translation.py", "t5-small", "--max_target_length 64", (1024, 64)),
+        ("run_qa.py", "xlm-roberta-base", "", (0, 384)),
+        ("run_glue.py", "xlm-roberta-base", "", (0, 128)),
+        ("run_glue.py", "xlm-roberta-base", "--max_seq_length 256", (0, 256)),
+        ("train.py", "xlm-roberta-base", "", (0, 512)),  # nothing is cut: the table of positions
+    ],
+)
+def test_what_examples_of_transformers_cut_to(program: str, model: str, more: str, lengths: tuple[int, int]) -> None:
+    sequence = memlint.estimate(EXAMPLE.format(program, model, more), path="train.sh").run.sequence
+    assert (sequence.source_length, sequence.length) == lengths
+
+
+def test_an_example_that_the_repository_has_says_itself_what_it_cuts_to(tmp_path: Path) -> None:
+    (tmp_path / "run_glue.py").write_text(GLUE, encoding="utf-8")
+    (tmp_path / "train.sh").write_text(EXAMPLE.format("run_glue.py", "xlm-roberta-base", ""), encoding="utf-8")
+    assert memlint.estimate(tmp_path / "train.sh").run.sequence.length == 64
