@@ -20,6 +20,7 @@ import re
 from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, loss_over_batch, texts_per_sample
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
 from memlint.formats.trainer.python.lengths import (
+    beside_the_command,
     fills,
     length_of_dataset,
     lengths_of,
@@ -113,7 +114,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
     loaders = [made for made in calls if made.last == "DataLoader"]
     own = next((length for one in loaders for length in map(length_of_dataset, one.positional[:1]) if length), [])
     lengths = own or lengths_of(calls) or lengths_of_calls(calls) or lengths_of_options(calls)
-    loop = loop_of(calls, lengths, script.text)
+    loop = loop_of(calls, beside_the_command(lengths, calls), script.text)
     if loop is None:
         return []
     divided = divides_sequences(calls)
@@ -130,7 +131,8 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         loads_before_engine=loop.loads_before_engine,
         refused=refused_arguments(calls, script.text),
     )
-    return [PythonRun("", "", loop.keys, loop.source, program)]
+    run = PythonRun("", "", loop.keys, loop.source, program)
+    return [run._replace(gpus=loop.gpus, gpus_per_node=loop.gpus_per_node)]
 
 
 def _on_the_cpu(run: PythonRun) -> PythonRun:
@@ -158,6 +160,8 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         keys["per_device_train_batch_size"] = Undetermined(_SPLITS_BATCH, trainer.source)
     if "fast_inference" in keys and _STANDBY.search(text):
         keys[STANDBY] = Known(True, trainer.source)
+    if isinstance(model, Undetermined):  # how it is loaded, and what is added to it, is not seen
+        keys["dtype"] = model
     unsure, frozen = _what_trains(keys, model, calls, text)
     unmodelled, state = unmodelled_features(trainer, model, calls, own)
     texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
@@ -250,6 +254,7 @@ def _length_keys(trainer: Made, keys: Keys, calls: list[Made]) -> Keys:
     lengths = lengths_of(calls)
     if "model_max_length" not in keys:
         lengths = lengths or lengths_of_calls(calls) or lengths_of_options(calls)
+    lengths = beside_the_command(lengths, calls)
     if trainer.last in TRANSFORMERS:
         return _tokenized(trainer, lengths, calls) if lengths else {}
     if "use_unsloth" in keys or not _collates(trainer):
@@ -274,6 +279,8 @@ def _what_trains(
     if "use_peft" in keys:
         is_beside = model is not None and trains_beside_adapter(calls, model, text)
         return ({"use_peft": Undetermined(BESIDE_ADAPTER)} if is_beside else {}), ()
+    if isinstance(model, Undetermined):
+        return {"use_peft": model}, ()
     frozen = frozen_parts(calls, model) if model is not None else ()
     if isinstance(frozen, Undetermined):
         return {"use_peft": frozen}, ()
