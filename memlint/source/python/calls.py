@@ -80,7 +80,8 @@ def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None
     """The result of calling `target`. `owner`: the object of which it is a method."""
     reader.budget.spend()
     if isinstance(target, PythonFunction):
-        return follow(reader, target, given)
+        copied = reader.libraries.get(f"copy of {getattr(target.node, 'name', '')}")
+        return (copied(reader, given) if copied else None) or follow(reader, target, given)
     if isinstance(target, Class):
         return _construct(reader, target, given)
     if isinstance(target, Either):
@@ -131,9 +132,10 @@ def _base(name: str, owner: Value | None) -> Value | None:
 
 
 def _follow_callbacks(reader: Reader, given: Call) -> None:
-    """Follows functions that are passed as arguments, because they may be called: `dataset.map(tokenize)`."""
+    """Follows functions that are passed as arguments, because they may be called: `dataset.map(tokenize)`. One that
+    passes itself on is only looked at: `inspect.signature(train)` in `train`."""
     for value in (*given.positional, *given.named.values()):
-        if isinstance(value, PythonFunction):
+        if isinstance(value, PythonFunction) and id(value.node) not in reader.budget.running:
             with reader.doubt("only in a function that a library may call"):
                 follow(reader, value, Call("", (), {}, given.source, is_open=True))
 
@@ -146,16 +148,18 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     reader.followed.add(id(node))
     frame = Frame(function.module, Scope(function.scope))
     owner = () if function.owner is None or has_decorator(node, "staticmethod") else (function.owner,)
-    bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
+    parameters = bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
     if function.holder is not None and isinstance(function.owner, Instance):
         frame.scope.names[SUPER] = above(function.holder, function.owner)
     reader.budget.running.append(id(node))
+    reader.parameters.append(parameters)
     try:
         if isinstance(node, ast.Lambda):
             return reader.evaluate(reader, node.body, frame)
         ends = reader.execute(reader, node.body, frame)
     finally:
         reader.budget.running.pop()
+        reader.parameters.pop()
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
     frame.end(_DEPENDS)

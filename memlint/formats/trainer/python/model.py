@@ -76,9 +76,7 @@ def model_keys(model: Value) -> Keys:
     if isinstance(model, Made):
         return _keys_of_call(model)
     if isinstance(model, Instance):
-        return {
-            "model_name_or_path": Undetermined(f"`{model.of.name}` is a model of the repository's own", model.source)
-        }
+        return {"model_name_or_path": Undetermined(f"`{model.of.name}` {_OWN}", model.source)}
     return {"model_name_or_path": Undetermined("the model is not one that memlint sees", source_of(model))}
 
 
@@ -278,6 +276,25 @@ def is_language_model(model: Value) -> bool:
     if model.last not in ("from_pretrained", "from_config"):
         return _is_made_by_its_class(model)
     return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS)
+
+
+def is_own_language_model(model: Value) -> bool:
+    """Whether this stands for an object of a class of the repository that is called like a language model's:
+    `LlamaForCausalLM` of a changed copy of transformers' file."""
+    return isinstance(model, Made) and model.name.endswith(_LANGUAGE_MODELS) and not _is_given_any(model)
+
+
+def _is_given_any(model: Made) -> bool:
+    return model.base is not None or bool(model.positional or model.arguments)
+
+
+_OWN = "is a model of the repository's own"
+
+
+def keys_of_own(model: Made) -> Keys:
+    """What is known of a model of the repository: nothing of its tensors, dtype and what of it trains."""
+    reason = Undetermined(f"`{model.name}` {_OWN}", model.source)
+    return {"model_name_or_path": reason, "dtype": reason, "use_peft": reason}
 
 
 def _argument(made: Made, position: int, *names: str) -> Value | None:
