@@ -388,7 +388,7 @@ def document_of(
             "trainer",
             "",
             _program(run, repository.display(path), "" if is_here else repository.display(run.source.path)),
-            Machine(run.gpus, run.gpus_per_node),
+            Machine(run.gpus, run.gpus_per_node or run.gpus),
             sources,
             _accepted(run, text),
         ),

@@ -127,8 +127,10 @@ def test_deepspeed(strategy: str, stage: int, optimizer: str, parameters: str) -
 
 
 def test_what_deepspeed_cannot_be_seen_to_do() -> None:
-    found = run_of("devices=4, strategy=DeepSpeedStrategy(config='zero.json'), precision=16")
-    assert found.parallelism.zero.stage is UNKNOWN or found.parallelism.engine is UNKNOWN
+    engine: object = run_of(
+        "devices=4, strategy=DeepSpeedStrategy(config='zero.json'), precision=16"
+    ).parallelism.engine
+    assert engine is UNKNOWN
 
 
 POLICY = "auto_wrap_policy={Qwen2DecoderLayer}"
@@ -157,8 +159,9 @@ def test_checkpointing_of_fsdp() -> None:
 
 
 def test_strategies_that_are_not_read() -> None:
-    assert run_of("devices=4, strategy='colossalai'").parallelism.engine is UNKNOWN
-    assert run_of("devices=4, strategy=FSDPStrategy(process_group=groups)").parallelism.engine is UNKNOWN
+    for strategy in ("'colossalai'", "FSDPStrategy(process_group=groups)"):
+        engine: object = run_of(f"devices=4, strategy={strategy}").parallelism.engine
+        assert engine is UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -272,3 +275,60 @@ def test_a_module_without_a_language_model_is_no_run() -> None:
     code = script().replace("AutoModelForCausalLM.from_pretrained(self.hparams.name, torch_dtype=torch.float32)", "net")
     workspace = in_memory({"train.py": code})
     assert workspace.documents("train.py") == ()
+
+
+FABRIC = """\
+import lightning as L
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+fabric = L.Fabric(devices=4, strategy={strategy}, precision="bf16-mixed")
+fabric.launch()
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.float32)
+optimizer = torch.optim.AdamW(model.parameters())
+model, optimizer = fabric.setup(model, optimizer)
+for step, batch in enumerate(fabric.setup_dataloaders(DataLoader([], batch_size=2, shuffle=True))):
+    loss = model(**batch).loss
+    fabric.backward(loss)
+    if (step + 1) % 8 == 0:
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "engine", "stage"),
+    [("'ddp'", "ddp", 0), ("'auto'", "ddp", 0), ("'deepspeed_stage_3'", "deepspeed", 3)],
+)
+def test_fabric(strategy: str, engine: str, stage: int) -> None:
+    code = FABRIC.replace("{strategy}", strategy)
+    found = estimate(code, path="train.py", gpu="A100-80GB", isolated=True).run
+    assert (found.batch.micro_batch_size, found.batch.gradient_accumulation_steps) == (2, 8)
+    assert (found.parallelism.engine, found.parallelism.zero.stage) == (engine, stage)
+    assert (found.precision.compute, found.parallelism.world_size) == ("bfloat16", 4)
+
+
+RAY = """\
+from ray.train import ScalingConfig
+from ray.train.torch import TorchTrainer
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def train(config):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+    Trainer(model, TrainingArguments("out", per_device_train_batch_size=config["size"])).train()
+
+TorchTrainer(train, train_loop_config={"size": 4}, scaling_config=ScalingConfig({scaling})).fit()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scaling", "gpus"),
+    [
+        ("num_workers=8, use_gpu=True", 8),
+        ("num_workers=8, use_gpu=True, resources_per_worker={'GPU': 2}", UNKNOWN),
+        ("num_workers=8", UNKNOWN),
+    ],
+)
+def test_workers_of_ray(scaling: str, gpus: object) -> None:
+    found = estimate(RAY.replace("{scaling}", scaling), path="train.py", gpu="A100-80GB", isolated=True).run
+    assert (found.batch.micro_batch_size, found.parallelism.world_size) == (4, gpus)

@@ -493,7 +493,9 @@ def _quantization_config(reader: Reader, given: Call) -> Value | None:
 
 
 def _train_loop(reader: Reader, given: Call) -> Value | None:
-    """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)`."""
+    """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)` in as many
+    processes as its scaling says."""
+    reader.observe(Made(given.name, given.positional, given.named, given.source))
     loop = given.argument(0, "train_loop_per_worker")
     if isinstance(loop, PythonFunction):
         config = given.named.get("train_loop_config")

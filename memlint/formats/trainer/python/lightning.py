@@ -127,7 +127,7 @@ def _name_of(strategy: Value | None) -> str:
     """`ddp`, or the class of a strategy's object."""
     if isinstance(strategy, Known) and isinstance(strategy.value, str):
         return strategy.value.lower()
-    return strategy.last if isinstance(strategy, Made) else ""
+    return strategy.last.removeprefix("Ray") if isinstance(strategy, Made) else ""  # ray 2.50 train/lightning
 
 
 def _precision(trainer: Made, seen: list[Made]) -> Value:

@@ -106,7 +106,21 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     if trainers and _NO_CARD.search(script.text):
         runs = list(map(_on_the_cpu, runs))
     asks = any(made.name == ASKS_FOR_CARD for made in calls)
-    return tuple(run._replace(asks_for_card=asks) for run in runs)
+    gpus = _workers_of_ray(calls)
+    return tuple(run._replace(asks_for_card=asks, gpus=run.gpus or gpus) for run in runs)
+
+
+def _workers_of_ray(calls: list[Made]) -> int:
+    """The GPUs of `TorchTrainer(..., scaling_config=ScalingConfig(num_workers=4, use_gpu=True))`: one for each worker
+    unless it asks for others (ray 2.50 air/config.py, ScalingConfig); 0 where that is not said."""
+    trainer = next((made for made in calls if made.last == "TorchTrainer"), None)
+    scaling = trainer.arguments.get("scaling_config") if trainer is not None else None
+    if not isinstance(scaling, Made) or "resources_per_worker" in scaling.arguments:
+        return 0
+    workers = scaling.arguments.get("num_workers") or next(iter(scaling.positional), None)
+    is_number = isinstance(workers, Known) and isinstance(workers.value, int)
+    uses = scaling.arguments.get("use_gpu")
+    return int(workers.value) if is_number and is_on(uses) else 0  # type: ignore[union-attr, arg-type]
 
 
 def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) -> list[PythonRun]:
