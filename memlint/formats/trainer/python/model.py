@@ -317,14 +317,24 @@ def _loaded(model: Made) -> Keys:
         keys["dtype"] = Known("auto", model.source)
     elif model.last != "from_pretrained" and _is_made_by_its_class(model):  # torch's dtype, whatever the config says
         keys["dtype"] = Known("float32", model.source)
-    for key, argument in (("dtype", "dtype"), ("dtype", "torch_dtype"), ("attn_implementation", "attn_implementation")):
+    keys.update(_attention(model.arguments.get("config", given)))
+    for argument in ("dtype", "torch_dtype"):
         if argument in model.arguments:
-            keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
+            keys["dtype"] = _dtype(model.arguments[argument])
+    keys.update(_attention(model))
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
     if model.is_open and "quantization_config" not in model.arguments:
         keys.setdefault("load_in_4bit", _unseen_arguments(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
+
+
+def _attention(of: Value | None) -> Keys:
+    """What a loader or a configuration says of the attention. The property's own name works as the argument does
+    (transformers 4.36.2, 4.51.3 and 5.23 configuration_utils.py, from_dict sets what the configuration has)."""
+    said = {**of.arguments, **of.attributes} if isinstance(of, Made) else {}
+    names = [one for one in ("attn_implementation", "_attn_implementation") if one in said]
+    return {"attn_implementation": said[names[-1]]} if names else {}
 
 
 def _name_of(given: Value | None) -> Value | None:
