@@ -382,3 +382,27 @@ def test_a_changed_copy_of_a_model() -> None:
     found = run_of(own)
     assert (found.model.name, found.method.kind) == (UNKNOWN, UNKNOWN)
     assert found.batch.micro_batch_size == 4
+
+
+EXTENDED = """\
+import torch
+from transformers import LlamaForCausalLM
+from torch.utils.data import DataLoader
+
+class {name}(LlamaForCausalLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.score = torch.nn.Linear(config.hidden_size, 1)
+
+model = {name}.from_pretrained("meta-llama/Llama-2-7b-hf")
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(data, batch_size=4):
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_loop_may_train_a_class_that_stands_on_a_language_model() -> None:
+    found = estimated(EXTENDED.format(name="Scorer"), gpus=1)
+    assert (found.run.model.name, found.run.batch.micro_batch_size) == ("meta-llama/Llama-2-7b-hf", 4)
+    assert "loads `Scorer`, a class of the repository" in str(found.unknown)

@@ -26,6 +26,7 @@ from memlint.formats.trainer.python.model import (
     is_own_language_model,
     keys_of_own,
     model_keys,
+    name_of_extension,
     origin_of,
 )
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
@@ -109,11 +110,13 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
-    beside = _unmodelled_contents(seen, models, optimizers, text)
+    loaded = origin_of(trained)
+    extended = name_of_extension(loaded) if isinstance(loaded, Made) else ""
     return Loop(
         keys,
         trained.source,
-        unmodelled=beside,
+        unmodelled=_unmodelled_contents(seen, models, optimizers, text)
+        or (f"loads `{extended}`, a class of the repository" if extended else ""),
         prepares_quantized=is_prepared(seen, trained),
         frozen=frozen,
         engine=_own_engine(seen, trained) if lightning is None else lightning.engine,

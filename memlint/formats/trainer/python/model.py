@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS, DTYPES
 from memlint.source.python.calls import LINEAR_NAMES
 from memlint.source.python.members import elements
+from memlint.source.python.methods import LIBRARY_CLASSES
 from memlint.source.python.values import (
     Either,
     External,
@@ -275,7 +276,16 @@ def is_language_model(model: Value) -> bool:
         return False
     if model.last not in ("from_pretrained", "from_config"):
         return _is_made_by_its_class(model)
-    return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS)
+    return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS) or bool(name_of_extension(model))
+
+
+def name_of_extension(model: Made) -> str:
+    """The class of the repository that is loaded, where it stands on a language model of transformers and is not called
+    like one: `class Scorer(LlamaForCausalLM)`; "" for others."""
+    name, above = model.name.rpartition(".")[0], model.attributes.get(LIBRARY_CLASSES)
+    classes = str(above.value).split() if isinstance(above, Known) else []
+    stands = any(one.endswith(_LANGUAGE_MODELS) for one in classes) and not name.endswith(_LANGUAGE_MODELS)
+    return name if stands else ""
 
 
 def is_own_language_model(model: Value) -> bool:
