@@ -264,6 +264,9 @@ COVERED = {
         "formats.trainer.python.unmodelled",
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
+    "tests/formats/trainer/test_lightning.py": (
+        *("formats.trainer.python.lightning", "formats.trainer.python.lightning_calls"),
+    ),
     "tests/formats/trainer/test_taken.py": (
         *("formats.trainer.python.taken", "formats.trainer.python.argument_releases"),
     ),

@@ -6,6 +6,7 @@ TrainingArguments, TRL's configurations, PEFT and model keys beside a script's o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import chain
@@ -259,8 +260,18 @@ def only_evaluates(config: TrainerConfig) -> bool:
         return called != "train"
     written = config.section.value
     switched_off = as_bool(written.get("do_train")) is False
-    silent = "do_train" not in written and not any(key in written for key in _TRAINING)
+    asks = _asks_whether_to_train(config.section.document.start)
+    silent = "do_train" not in written and (asks or not any(key in written for key in _TRAINING))
     return not config.trl and (switched_off or silent) and (config.is_on("do_eval") or config.is_on("do_predict"))
+
+
+# transformers' examples, which train where `do_train` is said (transformers 5.23 examples/pytorch/*/run_*.py).
+_EXAMPLE = re.compile(r"(?:^|/)run_\w+\.py$")
+
+
+def _asks_whether_to_train(start: Start | None) -> bool:
+    """Whether a command starts a program that is not here and has the name of one of transformers' examples."""
+    return start is not None and start.program.is_foreign and _EXAMPLE.search(start.program.entry) is not None
 
 
 def _trainer_call(config: TrainerConfig) -> str:

@@ -15,6 +15,7 @@ from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
 _ONE_PROCESS = ("", "python")  # how a script is started that nobody starts several times
+_OF_THE_PROGRAM = "`--deepspeed` turns DeepSpeed on, and the program makes its configuration"
 _DEVICE_MAP = Origin("framework", detail="one process, and the program loads its model with a `device_map`")
 
 
@@ -89,6 +90,8 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _without_none(deepspeed, launcher)
+    if "parallelism.engine" in fields.values:  # DeepSpeed, whose file is not there: the launcher has no say
+        return _without_none(launcher)
     if _wants_fsdp(config):
         return _fsdp_of_the_program(fields, config, launcher)
     named = None
@@ -194,6 +197,10 @@ def _deepspeed(fields: Fields, config: TrainerConfig) -> Section | None:
     value = config.section.value.get("deepspeed")
     if isinstance(value, dict) and value:
         return config.section.below("deepspeed")
+    if value is True and config.section.document.start is not None:  # deepspeed 0.19.8 __init__.py:611: a switch
+        fields.put("parallelism.engine", "deepspeed", config.section.origin("deepspeed"))
+        fields.unknown("parallelism.zero.stage", _OF_THE_PROGRAM)
+        return None
     if not isinstance(value, str) or not value.strip() or _is_worked_out(config, "deepspeed"):
         return None
     found = config.context.read(value, config.section.document.path)

@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".py", ".ipynb")
 # A quick test: a file that makes no trainer, no class of one, and no other name for one is not parsed.
 _TRAINER = re.compile(
-    r"\b\w*Trainer\w*\s*\(|\bclass \w+\([^)\n]*Trainer|(?:[^=]=|[\"']\s*:)\s*(?:\w+\.)*\w*Trainer(?:\s*[,}\n]|\s+if\b)"
+    r"\b\w*Trainer\w*\s*\(|\bTrainer\.from_argparse_args\s*\(|\bLightningCLI\s*\("
+    r"|\bclass \w+\([^)\n]*Trainer|(?:[^=]=|[\"']\s*:)\s*(?:\w+\.)*\w*Trainer(?:\s*[,}\n]|\s+if\b)"
 )
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
@@ -65,7 +66,7 @@ _MODEL_LOADED = re.compile(
     r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel)\b"
 )
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
-_IMPORTS = re.compile(r"^\s*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
+_IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
 # Frameworks whose code lies as a package in forks and copies of them: what is in it is no program of the repository.
 _FRAMEWORKS = frozenset(
     ("openrlhf", "llamafactory", "llmtuner", "swift", "verl", "trl", "axolotl", "transformers", "peft", "deepspeed")
@@ -114,7 +115,7 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return False
     if _LOOP.search(text) and _MODEL_LOADED.search(text):
         return True
-    if not _IS_SCRIPT.search(text):
+    if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text):
         return False
     names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
     found = [text]
@@ -387,7 +388,7 @@ def document_of(
             "trainer",
             "",
             _program(run, repository.display(path), "" if is_here else repository.display(run.source.path)),
-            Machine(),
+            Machine(run.gpus, run.gpus_per_node or run.gpus),
             sources,
             _accepted(run, text),
         ),

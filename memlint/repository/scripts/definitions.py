@@ -15,7 +15,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
-from memlint.repository.scripts.evaluation import only_evaluates
+from memlint.repository.scripts.evaluation import asks_whether_to_train, only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.repository.scripts.model_changes import ModelChange, changes
 from memlint.repository.scripts.reached import unreached
@@ -104,6 +104,7 @@ class TrainingProgram(NamedTuple):
     changes: tuple[ModelChange, ...] = ()
     swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, or writes text, but trains nothing
+    asks_whether_to_train: bool = False  # it trains only where `do_train` is said
     writes_groups: bool = False  # it does GRPO with a subclass of transformers' Trainer, not with TRL's GRPOTrainer
 
 
@@ -135,6 +136,7 @@ def program(
         changes=changes([(module.path, module.tree) for module in modules], found.classes, _MODEL_CLASSES, found.flags),
         swift_task=_swift_task(trees[0]),
         only_evaluates=only_evaluates(path, trees, found.flags, found.known),
+        asks_whether_to_train=asks_whether_to_train(trees[0]),
         writes_groups=any(_writes_groups(node) for node, _ in found.classes.values()),
     )
 

@@ -45,6 +45,15 @@ def only_evaluates(path: str, trees: Sequence[ast.Module], flags: Collection[str
     return "generate" in asked or (bool(classes) and not reached.used & set(classes))
 
 
+def asks_whether_to_train(tree: ast.Module) -> bool:
+    """Whether a program trains where its arguments say `do_train`, which is off unless said: all of its calls of
+    `train` stand below `if training_args.do_train:` (transformers 5.23 examples/pytorch)."""
+    asked = [node for node in nodes(tree) if isinstance(node, ast.If) and _name(node.test) == "do_train"]
+    below = {id(one) for node in asked for part in node.body for one in ast.walk(part)}
+    trains = [one for one in nodes(tree) if isinstance(one, ast.Call) and _name(one.func) in _TRAINS]
+    return bool(asked) and all(id(one) in below for one in trains)
+
+
 class _Reach(NamedTuple):
     """Names that a program calls and uses, directly or through functions and classes of its modules; `defined`: those
     of these functions and classes."""

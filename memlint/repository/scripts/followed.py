@@ -107,14 +107,15 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
     keys = of.run.keys
     placed = {one.path: one for one in given if not _is_mere_switch(one, keys)}
     model = keys.get("model_name_or_path")
-    knows_model = isinstance(model, Known) or _is_made(model)
+    knows_model = isinstance(model, Known) or _is_made(model) or _is_of_a_word(model)
     sees_loading = knows_model and of.run.program.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
     handed_on = {_flag_of(value) for value in keys.values()}
     for path, one in placed.items():
         name = str(path[0])
         is_other_name = name in handed_on and name not in KEYS  # `--bs`, which the code gives to a key below
         is_followed = knows_model or any(_are_of_one_call(name, key) for key in keys)
-        is_replaced = name in _LENGTHS and any(key in keys for key in _LENGTHS)
+        # A default that the code was not seen to use may be another program's: the class stands in a module beside.
+        is_replaced = name in _LENGTHS and (one.key is None or any(key in keys for key in _LENGTHS))
         is_replaced = is_replaced or (name in _OF_LOADING and sees_loading)
         if name in keys or not (is_other_name or is_replaced or _is_without_effect(name, program, is_followed)):
             yield one
@@ -135,6 +136,11 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
 def _is_made(value: Value | None) -> bool:
     """Whether the code was seen to make the model by itself: a flag that seems to name one names something else."""
     return isinstance(value, Undetermined) and value.reason.startswith(MAKES_MODEL)
+
+
+def _is_of_a_word(value: Value | None) -> bool:
+    """Whether a word of the command that is not known (`--model $1`) names the model that the code was seen to load."""
+    return isinstance(value, Undetermined) and source_of(value).path.startswith("--")
 
 
 def _is_mere_switch(one: Placed, keys: Mapping[str, Value]) -> bool:

@@ -19,7 +19,7 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.repository.scripts import slurm
 from memlint.repository.scripts.arguments import arguments, config, lone_config, takes_all_from_config
-from memlint.repository.scripts.commands import LaunchCommand, command, options
+from memlint.repository.scripts.commands import LaunchCommand, command, is_open, options
 from memlint.repository.scripts.config_files import config_word
 from memlint.repository.scripts.definitions import TrainingProgram, program
 from memlint.repository.scripts.document import Values
@@ -184,6 +184,16 @@ def _only_prints(launched: LaunchCommand) -> bool:
     return words in (["-h"], ["--help"]) or any(shows)
 
 
+def _is_told_not_to(launched: LaunchCommand) -> bool:
+    """Whether a command says that its program does not train: it gives no `--do_train`, nor a file that may say it."""
+    named, others = options(launched.arguments)
+    words = (*others, *(word for one in named for word in one.values))
+    has_file = any(word.text.endswith((".yaml", ".yml", ".json")) or word.unknown for word in others)
+    given = {one.name for one in named}
+    is_silent = not {"do_train", "config"} & given and not has_file
+    return is_silent and bool(words) and not is_open(launched.arguments)
+
+
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
     """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
 
@@ -292,7 +302,7 @@ class _Reader:
         entry = files.program(launched)
         asked = entry if not takes_overrides(launched) else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
-        if definitions.only_evaluates:
+        if definitions.only_evaluates or (definitions.asks_whether_to_train and _is_told_not_to(launched)):
             return None
         format_name = format_of(launched, definitions, entry is not None)
         run = None

@@ -38,6 +38,8 @@ def start(launch: ScriptLaunch, size: World, job: Job | None, file: Document | N
     a file of accelerate. `asks_for_gpus`: the script counts the GPUs of the machine.
     """
     invocation, run = launch.invocation, launch.run
+    if run is not None and run.run.gpus and launch.command.launcher in ("", "python"):
+        size = size._replace(gpus=run.run.gpus, per_node=run.run.gpus_per_node or run.run.gpus)
     in_configs = () if run is None else _in_a_config(run.run, launch.files)
     return Start(
         launch.format_name,

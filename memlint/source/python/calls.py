@@ -16,6 +16,7 @@ from memlint.source.python.values import (
     Class,
     Either,
     External,
+    FunctionNode,
     Instance,
     Items,
     Known,
@@ -80,7 +81,8 @@ def apply(reader: Reader, target: Value, given: Call, owner: Value | None = None
     """The result of calling `target`. `owner`: the object of which it is a method."""
     reader.budget.spend()
     if isinstance(target, PythonFunction):
-        return follow(reader, target, given)
+        copied = reader.libraries.get(f"copy of {getattr(target.node, 'name', '')}")
+        return (copied(reader, given) if copied else None) or follow(reader, target, given)
     if isinstance(target, Class):
         return _construct(reader, target, given)
     if isinstance(target, Either):
@@ -131,9 +133,10 @@ def _base(name: str, owner: Value | None) -> Value | None:
 
 
 def _follow_callbacks(reader: Reader, given: Call) -> None:
-    """Follows functions that are passed as arguments, because they may be called: `dataset.map(tokenize)`."""
+    """Follows functions that are passed as arguments, because they may be called: `dataset.map(tokenize)`. One that
+    passes itself on is only looked at: `inspect.signature(train)` in `train`."""
     for value in (*given.positional, *given.named.values()):
-        if isinstance(value, PythonFunction):
+        if isinstance(value, PythonFunction) and id(value.node) not in reader.budget.running:
             with reader.doubt("only in a function that a library may call"):
                 follow(reader, value, Call("", (), {}, given.source, is_open=True))
 
@@ -146,16 +149,18 @@ def follow(reader: Reader, function: PythonFunction, given: Call) -> Value:
     reader.followed.add(id(node))
     frame = Frame(function.module, Scope(function.scope))
     owner = () if function.owner is None or has_decorator(node, "staticmethod") else (function.owner,)
-    bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
+    parameters = bind(reader, function, given._replace(positional=(*owner, *given.positional)), frame)
     if function.holder is not None and isinstance(function.owner, Instance):
         frame.scope.names[SUPER] = above(function.holder, function.owner)
     reader.budget.running.append(id(node))
+    reader.parameters.append(parameters)
     try:
         if isinstance(node, ast.Lambda):
             return reader.evaluate(reader, node.body, frame)
         ends = reader.execute(reader, node.body, frame)
     finally:
         reader.budget.running.pop()
+        reader.parameters.pop()
     if ends != "return" or not frame.returned:
         frame.returned.append(Known(None))
     frame.end(_DEPENDS)
@@ -202,6 +207,8 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         found = known_class(reader, given._replace(name=base.name)) if known_class else None
         if found is not None:
             return found
+    if _is_dictionary(target):
+        return builtin_functions.FUNCTIONS["dict"](reader, given) or Undetermined("a dictionary", given.source)
     made = instance(reader, target, given)
     initialise = attribute(made, "__init__")
     if isinstance(initialise, PythonFunction):
@@ -221,6 +228,31 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
             seen.attributes[HANDED_ON] = Items([Known(name) for name in given.named if name not in named])
         reader.observe(seen)
     return made
+
+
+# What classes define whose objects are dictionaries with their keys as attributes.
+_OF_DICTIONARIES = frozenset({f"__{verb}{of}__" for verb in ("get", "set", "del") for of in ("attr", "item", "state")})
+
+
+def _is_dictionary(target: Class) -> bool:
+    """`class AttrDict(dict)`: its methods only give the keys as attributes, and its `__init__`, where it has one, hands
+    everything on to dict."""
+    if not any(base.name in ("dict", "OrderedDict", "collections.OrderedDict") for base in external_bases(target)):
+        return False
+    inner = any(isinstance(base, Class) for base in target.bases)
+    written = {*target.methods} - _OF_DICTIONARIES - {"__repr__", "__str__", "__dir__", "__init__"}
+    return not inner and not written and ("__init__" not in target.methods or _hands_on(target.methods["__init__"]))
+
+
+def _hands_on(node: FunctionNode) -> bool:
+    """Whether an `__init__` is `super().__init__(*args, **kwargs)` and `self.__dict__ = self`."""
+    if isinstance(node, ast.Lambda):
+        return False
+    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    said = [ast.unparse(one) for one in body]
+    rest = [one for one in said if one != "self.__dict__ = self"]
+    taken = ", ".join(f"{star}{one.arg}" for star, one in (("*", node.args.vararg), ("**", node.args.kwarg)) if one)
+    return len(rest) == 1 and rest[0].startswith("super(") and rest[0].endswith(f").__init__({taken})")
 
 
 OBJECT = "the object of the repository's class"  # attribute of what a library's class makes of it

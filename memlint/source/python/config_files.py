@@ -240,5 +240,5 @@ LIBRARIES: Mapping[str, Library] = {
     "omegaconf.OmegaConf.structured": _structured,
     **dict.fromkeys(("omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"), _merge),
     **dict.fromkeys(("omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"), _command_line),
-    **dict.fromkeys((".EasyDict", ".DotDict", ".Box", ".AttrDict", ".DictConfig", ".Munch"), _create),
+    **dict.fromkeys((".EasyDict", ".DotDict", ".DotMap", ".Box", ".AttrDict", ".DictConfig", ".Munch"), _create),
 }

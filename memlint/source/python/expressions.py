@@ -73,7 +73,7 @@ def _attribute(reader: Reader, node: ast.Attribute, frame: Frame) -> Value:
         return apply(reader, found, Call("", (), {}, _source(node, frame)))
     if isinstance(found, External):
         return reader.constants.get(found.name, found)
-    if isinstance(found, Undetermined) and found.source.span is None:
+    if isinstance(found, Undetermined) and not found.source.path:
         return found._replace(source=_source(node, frame))
     return found
 
@@ -86,7 +86,7 @@ def _subscript(reader: Reader, node: ast.Subscript, frame: Frame) -> Value:
         return _cut_tensor(reader, owner, node.slice, node.value, frame)
     key = evaluate(reader, node.slice, frame)
     found = item(owner, key)
-    if isinstance(found, Undetermined) and found.source.span is None:
+    if isinstance(found, Undetermined) and not found.source.path:
         return found._replace(source=_source(node, frame))
     return found
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from memlint.source.python import operations
 from memlint.source.python.classes import external_bases, instance
-from memlint.source.python.members import elements, merge
+from memlint.source.python.members import PARAMETERS, class_member, elements, merge
 from memlint.source.python.reader import Call, Reader
 from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
 
@@ -32,12 +32,15 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         return function_of_list(reader, owner, given) if function_of_list else None
     if isinstance(owner, Class) and name == "from_pretrained" and name not in owner.methods and external_bases(owner):
         return _loaded(reader, owner, given)
+    inherited = reader.libraries.get(f"inherited {name}") if isinstance(owner, (Instance, Class)) else None
+    if inherited is not None and _is_inherited(owner, name):
+        return inherited(reader, given._replace(owner=owner))
     if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
         return _validated(reader, owner, given)
     if isinstance(owner, Instance) and name not in owner.of.methods and external_bases(owner.of):
         if name in _ITSELF:
             return owner
-        if name == "parameters":
+        if name in PARAMETERS:
             return Made(name, (), {}, given.source, _module(owner))
     if isinstance(owner, Instance) and name not in owner.of.methods:
         if name in _DUMPS:
@@ -45,6 +48,12 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         if name in _COPIES:
             return _copy_with(reader, owner, given)
     return None
+
+
+def _is_inherited(owner: Value, name: str) -> bool:
+    """Whether a class of a library, from which one of the repository derives, has a method that it leaves as it is."""
+    of = owner.of if isinstance(owner, Instance) else owner
+    return isinstance(of, Class) and class_member(of, name) is None and bool(external_bases(of))
 
 
 def _joined(path: Value, parts: tuple[Value, ...]) -> Value:
@@ -67,7 +76,13 @@ def _loads_weights(value: Value, depth: int = 0) -> bool:
     if not isinstance(value, Made) or depth > 4:
         return False
     inner = (value.base, *value.positional) if value.base is not None else value.positional
-    return value.last == "from_pretrained" or any(_loads_weights(one, depth + 1) for one in inner)
+    if value.last == "from_pretrained":
+        loaded = value.name.removesuffix(".from_pretrained")
+        return not loaded.endswith(_READS_TEXT) and (depth > 0 or not loaded.endswith("Config"))
+    return any(_loads_weights(one, depth + 1) for one in inner)
+
+
+_READS_TEXT = ("Tokenizer", "TokenizerFast", "Processor", "FeatureExtractor")
 
 
 # Attributes of an object that a class of the repository loads: the name of the class, and the names of the library's

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from memlint.source.python.reader import Call, Frame, Reader, plain_word
 from memlint.source.python.values import Items, Known, Made, PythonFunction, Scope, Table, Undetermined, Value
@@ -11,8 +11,8 @@ from memlint.source.python.values import Items, Known, Made, PythonFunction, Sco
 BOUND = "parameters"  # the name of what is observed for each function that is followed: its parameters
 
 
-def bind(reader: Reader, function: PythonFunction, given: Call, frame: Frame) -> None:
-    """Sets the parameters of `function` in `frame`: arguments first, then defaults."""
+def bind(reader: Reader, function: PythonFunction, given: Call, frame: Frame) -> Mapping[str, Value]:
+    """Sets the parameters of `function` in `frame`: arguments first, then defaults. Returns them."""
     node = function.node.args
     names = [one.arg for one in (*node.posonlyargs, *node.args)]
     values = dict(zip(names, given.positional))
@@ -32,6 +32,7 @@ def bind(reader: Reader, function: PythonFunction, given: Call, frame: Frame) ->
             values[name] = Undetermined(f"the argument `{name}` of `{called}`", given.source)
     frame.scope.names.update(values)
     reader.observe(Made(BOUND, (), values, given.source))
+    return values
 
 
 def _defaults(reader: Reader, function: PythonFunction) -> dict[str, Value]:

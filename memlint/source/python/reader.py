@@ -168,6 +168,7 @@ class Reader:
         self.execute = syntax.execute
         self.budget = budget or Budget()
         self.followed: set[int] = set()  # functions that were followed, by the `id` of their nodes
+        self.parameters: list[Mapping[str, Value]] = []  # of the functions that call each other, the innermost last
         self.modules: dict[str, Scope] = {}  # path -> its names
         self.imported: set[str] = set()  # libraries: packages that are not the repository's
         self.import_folders: list[str] = []  # that the script adds to `sys.path`

@@ -23,6 +23,28 @@ def observe_rounds(reader: Reader, node: ast.If, frame: Frame) -> None:
         return
 
 
+def observe_skipped_rounds(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
+    """Observes a step that stands behind `if step % n != 0: continue` in a loop."""
+    for place, one in enumerate(node.body):
+        number = _skips(one) if isinstance(one, ast.If) else None
+        calls = [name for name in _methods(node.body[place + 1 :]) if name.endswith(".step")]
+        if number is not None and calls:
+            source = ValueSource(frame.module.path, frame.module.span(one))
+            rounds = reader.evaluate(reader, number, frame)
+            reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(" ".join(calls))}, source))
+            return
+
+
+def _skips(node: ast.If) -> ast.expr | None:
+    """n of `if step % n != 0: continue` and `if step % n: continue`."""
+    test = node.test
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq):
+        zero = test.comparators[0]
+        test = test.left if isinstance(zero, ast.Constant) and zero.value == 0 else zero
+    is_modulo = isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod)
+    return test.right if is_modulo and isinstance(node.body[-1], ast.Continue) else None  # type: ignore[attr-defined]
+
+
 def observe_accumulation(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
     """Observes that a step follows n backward passes: `for _ in range(n): ... loss.backward()`, and none of the loop's
     own calls is a step."""

@@ -6,6 +6,7 @@ import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping
 
+from memlint.source.python import modules
 from memlint.source.python.calls import apply, follow
 from memlint.source.python.classes import field_types, instance
 from memlint.source.python.methods import is_there
@@ -69,9 +70,27 @@ def _environment(reader: Reader, given: Call) -> Value:
     return default
 
 
+def _import_module(reader: Reader, given: Call) -> Value:
+    """`importlib.import_module("models.bert")`, `import_module(".bert", package="models")`."""
+    name, package = given.argument(0, "name"), given.argument(1, "package")
+    if not isinstance(name, Known) or not isinstance(name.value, str):
+        return Undetermined("a module whose name is not known", given.source)
+    if not name.value.startswith("."):
+        return modules.imported(reader, name.value, 0, given.source.path, reader.execute)
+    if name.value.startswith("..") or not isinstance(package, Known) or not isinstance(package.value, str):
+        return Undetermined("a module named from another one", given.source)
+    return modules.imported(reader, package.value + name.value, 0, given.source.path, reader.execute)
+
+
 def _parser(reader: Reader, given: Call) -> Value:
+    """`ArgumentParser(parents=[other])`: it has the options of those parsers too."""
     parser = Made(given.name, given.positional, given.named, given.source)
-    parser.attributes[_OPTIONS] = Table({})
+    options = Table({})
+    parents = given.named.get("parents")
+    for one in parents.values if isinstance(parents, Items) else ():
+        inherited = _options(one)
+        options.values.update(inherited.values if inherited is not None else {})
+    parser.attributes[_OPTIONS] = options
     return reader.made(parser)  # type: ignore[no-any-return]
 
 
@@ -376,6 +395,7 @@ def _add_import_folder(reader: Reader, given: Call) -> Value:
 
 LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("sys.path.append", "sys.path.insert"), _add_import_folder),
+    **dict.fromkeys(("importlib.import_module", "import_module"), _import_module),
     "os.path.join": _join,
     "os.path.dirname": _path_of(posixpath.dirname),
     "os.path.basename": _path_of(posixpath.basename),

@@ -13,7 +13,7 @@ from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader
-from memlint.source.python.rounds import observe_accumulation, observe_rounds
+from memlint.source.python.rounds import observe_accumulation, observe_rounds, observe_skipped_rounds
 from memlint.source.python.values import (
     External,
     Items,
@@ -133,6 +133,7 @@ def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
 
 def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     observe_accumulation(reader, node, frame)
+    observe_skipped_rounds(reader, node, frame)
     iterated = evaluate(reader, node.iter, frame)
     values = elements(iterated)
     if values is None or len(values) > MAX_ROUNDS:

@@ -267,6 +267,15 @@ def is_small(value: Value) -> bool:
     return left > 0
 
 
+def as_of_script(table: Table) -> Table:
+    """A copy of a file's values, which have no place in the script that reads them."""
+    values: dict[Any, Value] = {}
+    for key, one in table.values.items():
+        plain_one = one._replace(source=NOWHERE) if isinstance(one, Known) else one
+        values[key] = as_of_script(one) if isinstance(one, Table) else plain_one
+    return Table(values, is_open=table.is_open)
+
+
 def plain(value: Value) -> Any:
     """`value` as plain Python scalars, lists and dictionaries. Raises ValueError if a part of it is unknown, or if it
     has too many parts."""

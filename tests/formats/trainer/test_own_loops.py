@@ -335,3 +335,74 @@ def test_a_plug_in_of_accelerate_stands_over_its_launcher(
 def test_a_text_encoder_of_a_diffusion_model_is_not_what_trains() -> None:
     assert check(loop(), path="train.py", isolated=True).runs
     assert not check(f"import diffusers\n{loop()}", path="train.py", isolated=True).runs
+
+
+def test_adapters_under_an_engine() -> None:
+    engine = (
+        "import deepspeed\nfrom peft import LoraConfig, get_peft_model\n"
+        "model = get_peft_model(model, LoraConfig(r=4))\n"
+        "model, _, _, _ = deepspeed.initialize(model=model, config={'zero_optimization': {'stage': 3}})"
+    )
+    found = run_of(engine)
+    assert (found.method.kind, found.method.rank, found.parallelism.zero.stage) == ("lora", 4, 3)
+
+
+def test_one_of_several_decoder_layers_is_wrapped() -> None:
+    chosen = "from transformers.models.llama.modeling_llama import LlamaDecoderLayer\n"
+    chosen += "if kind == 'a':\n    layer = Qwen2DecoderLayer\nelif kind == 'b':\n    layer = LlamaDecoderLayer\n"
+    policy = chosen + POLICY.replace("set([Qwen2DecoderLayer])", "{layer}")
+    engine = FSDP1.replace(POLICY, policy).replace("{more}", "")
+    assert run_of(engine).parallelism.fsdp.wrap == "transformer"
+
+
+@pytest.mark.parametrize("test", ["step % 4 != 0", "(step + 1) % 4"])
+def test_a_step_behind_rounds_that_are_passed_over(test: str) -> None:
+    code = loop().replace("for batch in", "for step, batch in enumerate(").replace("collate):", "collate)):")
+    code = code.replace("collate_fn=collate)", "collate_fn=collate)").replace(
+        "    optimizer.step()", f"    if {test}:\n        continue\n    optimizer.step()"
+    )
+    assert estimated(code).run.batch.gradient_accumulation_steps == 4
+
+
+def test_a_data_set_that_makes_batches() -> None:
+    rows = "class Rows(torch.utils.data.IterableDataset):\n    def __init__(self, batch_size):\n"
+    rows += "        self.batch_size = batch_size\n"
+    code = loop(rows).replace("DataLoader([], batch_size=4, shuffle=True,", "DataLoader(Rows(16), batch_size=None,")
+    assert estimated(code).run.batch.micro_batch_size == 16
+
+
+def test_the_engines_own_optimizer_gives_way() -> None:
+    engine = "import deepspeed, json\nzero = {'optimizer': {'type': 'SGD'}, 'zero_optimization': {'stage': 2}}"
+    assert run_of(engine).optimizer.name == "adamw_torch"
+
+
+def test_a_changed_copy_of_a_model() -> None:
+    own = "from transformers import PreTrainedModel\nclass LlamaForCausalLM(PreTrainedModel):\n"
+    own += "    def __init__(self, config):\n        super().__init__(config)\nmodel = LlamaForCausalLM(None)"
+    found = run_of(own)
+    assert (found.model.name, found.method.kind) == (UNKNOWN, UNKNOWN)
+    assert found.batch.micro_batch_size == 4
+
+
+EXTENDED = """\
+import torch
+from transformers import LlamaForCausalLM
+from torch.utils.data import DataLoader
+
+class {name}(LlamaForCausalLM):
+    def __init__(self, config):
+        super().__init__(config)
+        self.score = torch.nn.Linear(config.hidden_size, 1)
+
+model = {name}.from_pretrained("meta-llama/Llama-2-7b-hf")
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in DataLoader(data, batch_size=4):
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_loop_may_train_a_class_that_stands_on_a_language_model() -> None:
+    found = estimated(EXTENDED.format(name="Scorer"), gpus=1)
+    assert (found.run.model.name, found.run.batch.micro_batch_size) == ("meta-llama/Llama-2-7b-hf", 4)
+    assert "loads `Scorer`, a class of the repository" in str(found.unknown)

@@ -616,6 +616,38 @@ Trainer(loaded, arguments).train()
 """
 
 
+ATTENTION = """\
+from transformers import AutoConfig, AutoModelForCausalLM, Trainer, TrainingArguments
+%s
+Trainer(model, TrainingArguments("out")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("loading", "attention"),
+    [
+        ('model = AutoModelForCausalLM.from_pretrained("gpt2", _attn_implementation="eager")', "eager"),
+        (
+            'config = AutoConfig.from_pretrained("gpt2", attn_implementation="eager")\n'
+            'model = AutoModelForCausalLM.from_pretrained("gpt2", config=config)',
+            "eager",
+        ),
+        (
+            'config = AutoConfig.from_pretrained("gpt2")\nconfig._attn_implementation = "flash_attention_2"\n'
+            "model = AutoModelForCausalLM.from_config(config)",
+            "flash_attention_2",
+        ),
+        (
+            'config = AutoConfig.from_pretrained("gpt2", attn_implementation="eager")\n'
+            'model = AutoModelForCausalLM.from_pretrained("gpt2", config=config, attn_implementation="sdpa")',
+            "sdpa",
+        ),
+    ],
+)
+def test_the_attention_is_said_by_its_propertys_name_or_in_the_configuration(loading: str, attention: str) -> None:
+    assert started(ATTENTION % loading)["attn_implementation"] == attention
+
+
 def test_dataclasses_take_the_options_that_are_theirs() -> None:
     found = started(PARSED, path="Qwen/Qwen2.5-7B", no_flash="", per_device_train_batch_size="4", bf16="True")
     assert found["model_name_or_path"] == "Qwen/Qwen2.5-7B"

@@ -934,3 +934,125 @@ def test_the_parameters_of_a_function_are_the_flags_of_fire(flag: str, known: bo
     found = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
     assert not [one.message for one in found if known and one.rule == "CFG001"]
     assert document.start is not None and (flag in document.start.accepted.defined) is known
+
+
+def test_the_model_that_an_unknown_word_names_is_seen_to_load() -> None:
+    found = run('torchrun --nproc_per_node 4 train.py --base "$1" --bits 16')
+    assert found.model.name is UNKNOWN
+    assert found.method.kind == "full"
+
+
+UNSEEN = """\
+from dataclasses import dataclass
+import transformers
+from transformers import HfArgumentParser, Trainer
+from mine import build
+
+@dataclass
+class Arguments(transformers.TrainingArguments):
+    model_name_or_path: str = "gpt2"
+
+args = HfArgumentParser(Arguments).parse_args_into_dataclasses()[0]
+Trainer(build(args.model_name_or_path), args=args).train()
+"""
+BUILD = """\
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from mapping import {function}
+
+def build(name):
+    return {function}(AutoModelForCausalLM.from_pretrained(name), LoraConfig(r=4))
+"""
+MAPPING = """\
+KINDS = load()
+
+def {function}(model, peft_config, adapter_name="default"):
+    return KINDS[peft_config.kind](model)
+"""
+
+
+def test_a_model_that_is_not_seen_may_have_an_adapter() -> None:
+    files = {
+        name: text.replace("{function}", "adapted") for name, text in (("mine.py", BUILD), ("mapping.py", MAPPING))
+    }
+    found = run("python train.py --output_dir out", {"train.py": UNSEEN, **files})
+    assert (found.model.name, found.method.kind) == ("gpt2", UNKNOWN)
+
+
+def test_a_copy_of_peft_adapts_as_peft_does() -> None:
+    name = "get_peft_model"
+    files = {path: text.replace("{function}", name) for path, text in (("mine.py", BUILD), ("mapping.py", MAPPING))}
+    found = run("python train.py --output_dir out", {"train.py": UNSEEN, **files})
+    assert (found.method.kind, found.method.rank) == ("lora", 4)
+
+
+WHETHER = """\
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+args = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+trainer = Trainer(model, args)
+if args.do_train:
+    trainer.train()
+write(model)
+"""
+
+
+def test_a_program_that_asks_whether_to_train() -> None:
+    command = "python train.py --output_dir out --per_device_train_batch_size 4"
+    assert launches(command, {"train.py": WHETHER}) == ()
+    assert len(launches(f"{command} --do_train", {"train.py": WHETHER})) == 1
+    assert len(launches(f"{command} $(cat more-options)", {"train.py": WHETHER})) == 1
+
+
+@pytest.mark.parametrize(("given", "purpose"), [("--do_eval", "inference"), ("--do_train --do_eval", "train")])
+def test_an_example_of_transformers_that_is_not_here(given: str, purpose: str) -> None:
+    command = f"python run_glue_mine.py --model_name_or_path bert-base-uncased {given} --learning_rate 2e-5"
+    assert run(f"{command} --per_device_train_batch_size 8 --output_dir out").purpose == purpose
+
+
+PACKS = """\
+import argparse
+from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer, TrainingArguments
+from blocks import packed
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--max_seq_len", type=int, default=20520)
+parser.add_argument("--pack_length", type=int, default=-1)
+args = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+Trainer(model, TrainingArguments("out"), train_dataset=packed(args)).train()
+"""
+
+
+def test_a_default_beside_another_length_of_the_command() -> None:
+    assert run("python train.py --pack_length 512", {"train.py": PACKS}).sequence.length is UNKNOWN
+    assert run("python train.py --max_seq_len 512", {"train.py": PACKS}).sequence.length == 512
+    assert run("python train.py --pack_length 512 --max_seq_len 768", {"train.py": PACKS}).sequence.length == 768
+
+
+ITSELF = """\
+import inspect
+import fire
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def train(base: str, micro: int = 4):
+    print(inspect.signature(train))
+    model = AutoModelForCausalLM.from_pretrained(base, load_in_8bit=True)
+    Trainer(model, TrainingArguments("out", per_device_train_batch_size=micro)).train()
+
+fire.Fire(train)
+"""
+
+
+def test_a_function_that_asks_for_its_own_parameters_runs_once() -> None:
+    found = run("python train.py --base gpt2 --micro 8", {"train.py": ITSELF})
+    assert (found.batch.micro_batch_size, found.model.quantization.bits) == (8, 8)
+
+
+def test_deepspeed_whose_file_is_not_here_or_that_a_switch_turns_on() -> None:
+    flags = "train.py --model_name_or_path gpt2 --per_device_train_batch_size 2 --output_dir out --do_train"
+    script = f"accelerate launch --num_processes 4 --multi_gpu {flags} --deepspeed away.json"
+    foreign = f"deepspeed --num_gpus 4 main.py {flags.partition(' ')[2]} --deepspeed --zero_stage 3"
+    for found in (run(script, {"train.py": WHETHER}), run(foreign)):
+        assert (found.parallelism.engine, found.parallelism.zero.stage) == ("deepspeed", UNKNOWN)

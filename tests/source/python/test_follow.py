@@ -481,3 +481,68 @@ use([options.targets, options.rank])
 """
     targets, rank = handed(code)
     assert targets == {None, "llama", "gpt2", "default"} and rank == 8
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ('importlib.import_module("models.bert").SIZE', 768),
+        ('getattr(importlib.import_module("models"), "bert").SIZE', 768),
+        ('importlib.import_module(".bert", package="models").SIZE', 768),
+        ('importlib.import_module("..bert", package="models").SIZE', "?"),
+        ("importlib.import_module(name).SIZE", "?"),
+    ],
+)
+def test_a_module_may_be_imported_by_a_text(call: str, value: Any) -> None:
+    files = {"models/bert.py": "SIZE = 768", "models/__init__.py": "from . import bert"}
+    code = f"import importlib\nname = input()\nuse({call})"
+    assert handed(code, files) == value
+
+
+PARENT = """\
+import argparse
+shared = argparse.ArgumentParser(add_help=False)
+shared.add_argument("--batch_size", type=int, default=8)
+"""
+
+
+@pytest.mark.parametrize(("parents", "value"), [("[shared]", 8), ("[shared, other()]", 8), ("others", "?")])
+def test_a_parser_has_the_options_of_its_parents(parents: str, value: Any) -> None:
+    code = f"{PARENT}parser = argparse.ArgumentParser(parents={parents})\nuse(parser.parse_args().batch_size)"
+    found = handed(code)
+    assert found == value if value != "?" else found != 8
+
+
+DICTIONARY = """\
+class Config(dict):
+    {body}
+config = Config({{"size": 4}}, rank=8)
+use([config.size, config["rank"], config.get("other", 2)])
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "pass",
+        "def __getattr__(self, name): return self.get(name)",
+        "__getattr__ = dict.get",
+        '"""Keys as attributes."""\n    def __init__(self, *args, **kwargs):\n        '
+        '"""As dict."""\n        super(Config, self).__init__(*args, **kwargs)\n        self.__dict__ = self',
+        "def __init__(self, *args, **kwargs):\n        self.__dict__ = self\n        super().__init__(*args, **kwargs)",
+    ],
+)
+def test_a_class_upon_dict_that_gives_keys_as_attributes_is_a_dictionary(body: str) -> None:
+    assert handed(DICTIONARY.format(body=body)) == [4, 8, 2]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "def __init__(self, *args, **kwargs):\n        super().__init__(size=2)",
+        "def __init__(self, *args, **kwargs):\n        pass",
+        "def size(self): return 2",
+    ],
+)
+def test_a_class_upon_dict_with_methods_of_its_own_is_none(body: str) -> None:
+    assert handed(DICTIONARY.format(body=body)) != [4, 8, 2]

@@ -8,7 +8,7 @@ from memlint.formats.trainer.python.model import Keys, class_of, origins_of
 from memlint.source.python.expressions import CUT
 from memlint.source.python.parameters import BOUND
 from memlint.source.python.standard_library import OPTIONS
-from memlint.source.python.values import Instance, Known, Made, Undetermined, Value, either, same
+from memlint.source.python.values import Instance, Known, Made, Undetermined, Value, either, same, source_of
 
 _LENGTH_NAMES = frozenset(
     {"max_len", "max_length", "max_seq_len", "max_seq_length", "max_sequence_length", "block_size"}
@@ -38,6 +38,38 @@ def lengths_of_options(seen: list[Made]) -> list[Value]:
     parsed = [made.arguments for made in seen if made.name == OPTIONS]
     named = [value for values in parsed for name, value in values.items() if name in _LENGTH_NAMES]
     return [value for value in named if not (isinstance(value, Known) and value.value is None)][:1]
+
+
+# Names of options that bound a whole sequence, and of those that bound a part of it.
+_BOUND_NAME = re.compile(r"(?:^|_)(?:len|length)$|^block_size$")
+_NOT_WHOLE = re.compile(r"new|min|prompt|completion|answer|response|generat|query|target|summary|output|image")
+
+
+def beside_the_command(lengths: list[Value], seen: list[Made]) -> list[Value]:
+    """`lengths`; or why none is known, where they are defaults of the code, and the command gives another length, which
+    code that is not followed may cut to."""
+    parsed = (made.arguments for made in seen if made.name == OPTIONS)
+    given = {name: value for values in parsed for name, value in values.items() if _bounds(name) and _is_given(value)}
+    known = [value.value for value in lengths if isinstance(value, Known)]
+    others = [name for name, value in given.items() if isinstance(value, Known) and value.value not in known]
+    if not lengths or not others or any(map(_is_given, lengths)) or not all(map(_is_default, lengths)):
+        return lengths
+    return [Undetermined(f"the code cuts to {known[0]} by default, and the command gives `{others[0]}`")]
+
+
+def _bounds(name: str) -> bool:
+    return _BOUND_NAME.search(name) is not None and _NOT_WHOLE.search(name) is None
+
+
+def _is_given(value: Value) -> bool:
+    """Whether a word of the command line says it."""
+    source = source_of(value)
+    return source.how == "command" or source.path.startswith("--")
+
+
+def _is_default(value: Value) -> bool:
+    """Whether the code says it for the case that nobody does: a default of a parameter, a field or an option."""
+    return isinstance(value, Known) and value.source.how in ("default", "option")
 
 
 def length_of_dataset(dataset: Value | None) -> list[Value]:

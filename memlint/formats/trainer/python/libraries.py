@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.python.lightning_calls import LIBRARIES as LIGHTNING
 from memlint.source.document import NOT_READ
 from memlint.source.python.calls import complete, follow
 from memlint.source.python.classes import external_bases, field_types, instance
@@ -35,6 +36,7 @@ from memlint.source.python.values import (
 CHECKPOINTS = "gradient_checkpointing"  # attribute of a model
 CONFIG_READ = "what its file says"  # argument of DeepSpeed's engine whose configuration is a file
 CERTAIN = "certain"  # argument of an observed call: whether it surely happens
+TRAINING = "in training mode"  # attribute of a model whose `train` is called
 CAST = "dtype that it is cast to"  # attribute of a model
 ADAPTER = "adapter that is added to it"  # attribute of a model
 CONVERTED = "what converts its linear layers"  # attribute of a model
@@ -171,6 +173,8 @@ def _mode(reader: Reader, given: Call) -> Value | None:
     """`model.train()` and `model.eval()` give back the model; a trainer's `train` is seen, and whether it is certain:
     `if args.do_train: trainer.train()`."""
     if not (isinstance(given.owner, Made) and given.owner.last.endswith("Trainer")):
+        if isinstance(given.owner, Made) and given.name.endswith(".train"):
+            given.owner.attributes[TRAINING] = Known(True, given.source)
         return _same(reader, given)
     made = Made(TRAINS, (), {"is_certain": Known(not reader.in_doubt)}, given.source, given.owner)
     reader.observe(made)
@@ -194,6 +198,17 @@ def _add_adapter(reader: Reader, given: Call) -> Value | None:
         reader.set(given.owner.attributes, given.owner, ADAPTER, config)
         return Known(None)
     return None
+
+
+def _get_peft_model(reader: Reader, given: Call) -> Value | None:
+    """`get_peft_model(model, config)` of a copy of peft in the repository, as for a model of its own: it does the same
+    (peft 0.21.2 mapping_func.py)."""
+    if len(given.positional) + len(given.named) < 2:
+        return None
+    made = Made("peft.get_peft_model", given.positional, given.named, given.source, None, given.is_open)
+    reader.made(made)
+    reader.observe(made)
+    return made
 
 
 def _convert(reader: Reader, given: Call) -> Value | None:
@@ -478,7 +493,9 @@ def _quantization_config(reader: Reader, given: Call) -> Value | None:
 
 
 def _train_loop(reader: Reader, given: Call) -> Value | None:
-    """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)`."""
+    """ray 2.50 train/torch/torch_trainer.py: TorchTrainer calls `train_loop_per_worker(train_loop_config)` in as many
+    processes as its scaling says."""
+    reader.observe(Made(given.name, given.positional, given.named, given.source))
     loop = given.argument(0, "train_loop_per_worker")
     if isinstance(loop, PythonFunction):
         config = given.named.get("train_loop_config")
@@ -545,6 +562,7 @@ CONSTANTS: Mapping[str, Value] = {
     **{f"torch.{name}.is_floating_point": Known(False) for name in _WHOLE_NUMBERS},
 }
 LIBRARIES: Mapping[str, Library] = {
+    **LIGHTNING,
     ".gradient_checkpointing_enable": _checkpointing(True),
     ".gradient_checkpointing_disable": _checkpointing(False),
     **{
@@ -561,6 +579,7 @@ LIBRARIES: Mapping[str, Library] = {
     "accelerate.utils.broadcast_object_list": _broadcast,
     **dict.fromkeys((".cuda", ".compile", ".for_training", ".for_inference"), _same),
     **dict.fromkeys((".train", ".eval"), _mode),
+    "copy of get_peft_model": _get_peft_model,
     ".requires_grad_": _frozen,
     ".add_adapter": _add_adapter,
     **dict.fromkeys((".register_forward_hook", ".register_forward_pre_hook", ".register_full_backward_hook"), _hook),

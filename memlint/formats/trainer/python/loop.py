@@ -14,14 +14,19 @@ from memlint._record import NamedTuple
 from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.fsdp_plugin import fsdp_of_plugin
 from memlint.formats.trainer.python.lengths import lengths_of_sides, writes_targets
-from memlint.formats.trainer.python.libraries import CONFIG_READ
+from memlint.formats.trainer.python.libraries import CONFIG_READ, TRAINING
+from memlint.formats.trainer.python.lightning import fit_of, lightning_of
 from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.model import (
+    GIVES_MODEL,
     PREPARES_QUANTIZED,
     Keys,
     given_to,
     is_language_model,
+    is_own_language_model,
+    keys_of_own,
     model_keys,
+    name_of_extension,
     origin_of,
 )
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
@@ -32,6 +37,7 @@ from memlint.source.python.rounds import EVERY
 from memlint.source.python.standard_library import OPTIONS
 from memlint.source.python.values import (
     External,
+    Instance,
     Items,
     Known,
     Made,
@@ -40,13 +46,16 @@ from memlint.source.python.values import (
     Value,
     ValueSource,
     alternatives,
+    as_of_script,
     either,
+    is_on,
     source_of,
 )
 
 _BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 GENERATES = "generates and scores sequences in its loop"
 _WRAPS_COPIES = ("DistributedDataParallel", "DDP")
+_HOLDS_MODEL = frozenset({"get_peft_model", *GIVES_MODEL})  # what an optimizer or engine may get in place of parameters
 _ACCUMULATION_NAMES = (
     *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
     *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
@@ -68,25 +77,32 @@ class Loop(NamedTuple):
     engine: str = ""  # `StartedProgram.engine`
     whole_copies: bool = False  # `StartedProgram.whole_copies`
     loads_before_engine: bool = False  # `StartedProgram.loads_before_engine`
+    gpus: int = 0  # `PythonRun.gpus`
+    gpus_per_node: int = 0
 
 
 def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     """The loop that a script runs; None where it runs none, or trains no language model that memlint reads."""
-    if not {"backward", "step"} <= {made.last for made in seen}:
+    fit = fit_of(seen)
+    if fit is None and not {"backward", "step"} <= {made.last for made in seen}:
         return None
     optimizers = [made for made in seen if is_optimizer_name(made.last)]
     engines = [made for made in seen if made.name == "deepspeed.initialize"]
     models = list(_distinct(made for made in seen if is_language_model(made)))
-    if not models or not (optimizers or engines):
+    if not (optimizers or engines):
         return None
     trained = _trained(optimizers, engines, models)
     if trained is None:
         return None
-    keys = model_keys(trained)
+    keys = keys_of_own(trained) if is_own_language_model(trained) else model_keys(trained)
     keys.setdefault("gradient_checkpointing", Known(False, trained.source))
-    keys.update(_batch(seen, engines))
-    keys.update(_precision(seen, engines))
-    keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
+    keys.update(_batch(seen, engines, _loader_of(fit)))
+    lightning = lightning_of(seen, "use_peft" in keys)
+    if lightning is not None:
+        keys.update(lightning.keys | _only_in_training(keys, trained))
+    else:
+        keys.update(_precision(seen, engines))
+        keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
     keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
     generates = _generates(seen, text)
     sides = lengths_of_sides(seen) if writes_targets(trained) and not generates else {}
@@ -94,17 +110,45 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
     if isinstance(frozen, Undetermined):
         keys["use_peft"], frozen = frozen, ()
-    beside = _unmodelled_contents(seen, models, optimizers, text)
+    loaded = origin_of(trained)
+    extended = name_of_extension(loaded) if isinstance(loaded, Made) else ""
     return Loop(
         keys,
         trained.source,
-        unmodelled=beside,
+        unmodelled=_unmodelled_contents(seen, models, optimizers, text)
+        or (f"loads `{extended}`, a class of the repository" if extended else ""),
         prepares_quantized=is_prepared(seen, trained),
         frozen=frozen,
-        engine=_own_engine(seen, trained),
-        whole_copies=bool(engines) and all(_has_whole_copies(made, trained) for made in engines),
-        loads_before_engine=loads_before_engine(trained, seen),
+        engine=_own_engine(seen, trained) if lightning is None else lightning.engine,
+        whole_copies=_copies_whole(engines, trained) if lightning is None else lightning.whole_copies,
+        loads_before_engine=fit is not None or loads_before_engine(trained, seen),
+        gpus=lightning.gpus if lightning is not None else 0,
+        gpus_per_node=lightning.gpus_per_node if lightning is not None else 0,
     )
+
+
+def _copies_whole(engines: list[Made], trained: Made) -> bool:
+    return bool(engines) and all(_has_whole_copies(made, trained) for made in engines)
+
+
+_NOT_TRAINING = (
+    "Lightning from 2.2 on leaves the model in evaluation mode, in which transformers checkpoints nothing, unless the "
+    "script calls its `train`"
+)
+
+
+def _only_in_training(keys: Keys, trained: Made) -> Keys:
+    """Checkpointing of transformers' own, which works in training mode alone (lightning 2.2 CHANGELOG: `fit` no longer
+    calls `train`; transformers 5.23 modeling_layers.py, GradientCheckpointingLayer)."""
+    if not is_on(keys["gradient_checkpointing"]) or TRAINING in trained.attributes:
+        return {}
+    return {"gradient_checkpointing": Undetermined(_NOT_TRAINING, source_of(keys["gradient_checkpointing"]))}
+
+
+def _loader_of(fit: Made | None) -> Made | None:
+    """The loader that Lightning's Trainer gets or asks for."""
+    given = fit.arguments.get("loader") if fit is not None else None
+    return given if isinstance(given, Made) and given.last == "DataLoader" else None
 
 
 def _length(lengths: list[Value], generates: bool) -> Value:
@@ -136,7 +180,7 @@ def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) ->
     given += [one for made in engines for one in _first(made, "model")]
     for value in given:
         owner = _owner(value)
-        if owner is not None and is_language_model(origin_of(owner)):
+        if owner is not None and (is_language_model(origin_of(owner)) or is_own_language_model(owner)):
             return owner
     if any(isinstance(_owner(value), Made) for value in given):
         return None  # parameters of another model: of one that memlint does not read
@@ -155,6 +199,8 @@ def _owner(value: Value, depth: int = 0) -> Made | None:
     if isinstance(value, Made):
         if value.last in PARAMETERS or value.name == PARAMETERS[0]:
             return value.base if isinstance(value.base, Made) else None
+        if value.last in _HOLDS_MODEL and is_language_model(origin_of(value)):
+            return value
         inner = [_owner(one, depth + 1) for one in value.positional]
         return next((one for one in inner if one is not None), value if is_language_model(origin_of(value)) else None)
     parts: Iterable[Value] = ()
@@ -166,15 +212,20 @@ def _owner(value: Value, depth: int = 0) -> Made | None:
     return next((one for one in found if one is not None), None)
 
 
-def _batch(seen: list[Made], engines: list[Made]) -> Keys:
-    """The batch of the loader that shuffles, else of the first; a parsed option of that name where there is none."""
-    loaders = [made for made in seen if made.last == "DataLoader" and "sampler" not in made.name.lower()]
+def _batch(seen: list[Made], engines: list[Made], loader: Made | None = None) -> Keys:
+    """The batch of `loader`, of the one that shuffles, else of the first; a parsed option of that name where there is
+    none."""
+    loaders = (
+        [loader]
+        if loader is not None
+        else [made for made in seen if made.last == "DataLoader" and "sampler" not in made.name.lower()]
+    )
     shuffled = [made for made in loaders if _is_true(made.arguments.get("shuffle")) or "sampler" in made.arguments]
     found: Value | None = None
     if loaders:
         first = (shuffled or loaders)[0]
         given = first.positional[1] if len(first.positional) > 1 else first.arguments.get("batch_size")
-        found = given or (
+        found = _of_whole_batches(first, given) or (
             Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
         )
     of_engine = _said_by_engine(engines, "train_micro_batch_size_per_gpu")
@@ -194,6 +245,15 @@ def _batch(seen: list[Made], engines: list[Made]) -> Keys:
     if accumulation is None or isinstance(accumulation, Undetermined):
         accumulation = _named(seen, _ACCUMULATION_NAMES) or accumulation
     return {_BATCH: _whole(found), _ACCUMULATION: accumulation or Known(1)}
+
+
+def _of_whole_batches(loader: Made, given: Value | None) -> Value | None:
+    """`batch_size=None` leaves batches to the data set, whose objects have the size under that name (torch 2.13
+    utils/data/dataloader.py: "automatic batching is disabled")."""
+    (dataset,) = loader.positional[:1] or (loader.arguments.get("dataset"),)
+    if not (isinstance(given, Known) and given.value is None and isinstance(dataset, Instance)):
+        return given
+    return dataset.attributes.get("batch_size") or Undetermined("the data set makes the batches", loader.source)
 
 
 _STEPS = re.compile(r"(?:^| )(?!\w*(?:sched|lr|prof))\w*\.step(?= |$)")
@@ -299,7 +359,7 @@ def _own_engine(seen: list[Made], trained: Made) -> str:
 def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     """DeepSpeed's configuration, or that of accelerate's plug-ins."""
     for made in engines:
-        config = _config_of(made)
+        config = _without_optimizer(made) or _config_of(made)
         if isinstance(config, (Table, Known)):
             return {"deepspeed": config}
         return {"deepspeed": Undetermined("DeepSpeed's configuration is not one that memlint sees", made.source)}
@@ -307,6 +367,21 @@ def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     if plugins:
         return plugins[0]
     return {}
+
+
+def _without_optimizer(engine: Made) -> Table | None:
+    """The configuration of a file that names an optimizer, where the engine gets another, which goes before it
+    (deepspeed 0.19.8 runtime/engine.py, _configure_optimizer)."""
+    read = engine.arguments.get(CONFIG_READ)
+    gets_one = _is_given(engine, "optimizer") or len(engine.positional) > _AT_OPTIMIZER
+    if not gets_one or not isinstance(read, Table) or "optimizer" not in read.values:
+        return None
+    copy = as_of_script(read)
+    del copy.values["optimizer"]
+    return copy
+
+
+_AT_OPTIMIZER = 2  # the position of `optimizer` among the arguments of deepspeed.initialize
 
 
 def _config_of(engine: Made) -> Value | None:

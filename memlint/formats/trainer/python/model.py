@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from memlint.formats.trainer.python.libraries import ADAPTER, CAST, CHECKPOINTS, DTYPES
 from memlint.source.python.calls import LINEAR_NAMES
 from memlint.source.python.members import elements
+from memlint.source.python.methods import LIBRARY_CLASSES
 from memlint.source.python.values import (
     Either,
     External,
@@ -76,9 +77,7 @@ def model_keys(model: Value) -> Keys:
     if isinstance(model, Made):
         return _keys_of_call(model)
     if isinstance(model, Instance):
-        return {
-            "model_name_or_path": Undetermined(f"`{model.of.name}` is a model of the repository's own", model.source)
-        }
+        return {"model_name_or_path": Undetermined(f"`{model.of.name}` {_OWN}", model.source)}
     return {"model_name_or_path": Undetermined("the model is not one that memlint sees", source_of(model))}
 
 
@@ -277,7 +276,35 @@ def is_language_model(model: Value) -> bool:
         return False
     if model.last not in ("from_pretrained", "from_config"):
         return _is_made_by_its_class(model)
-    return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS)
+    return model.name.rpartition(".")[0].endswith(_LANGUAGE_MODELS) or bool(name_of_extension(model))
+
+
+def name_of_extension(model: Made) -> str:
+    """The class of the repository that is loaded, where it stands on a language model of transformers and is not called
+    like one: `class Scorer(LlamaForCausalLM)`; "" for others."""
+    name, above = model.name.rpartition(".")[0], model.attributes.get(LIBRARY_CLASSES)
+    classes = str(above.value).split() if isinstance(above, Known) else []
+    stands = any(one.endswith(_LANGUAGE_MODELS) for one in classes) and not name.endswith(_LANGUAGE_MODELS)
+    return name if stands else ""
+
+
+def is_own_language_model(model: Value) -> bool:
+    """Whether this stands for an object of a class of the repository that is called like a language model's:
+    `LlamaForCausalLM` of a changed copy of transformers' file."""
+    return isinstance(model, Made) and model.name.endswith(_LANGUAGE_MODELS) and not _is_given_any(model)
+
+
+def _is_given_any(model: Made) -> bool:
+    return model.base is not None or bool(model.positional or model.arguments)
+
+
+_OWN = "is a model of the repository's own"
+
+
+def keys_of_own(model: Made) -> Keys:
+    """What is known of a model of the repository: nothing of its tensors, dtype and what of it trains."""
+    reason = Undetermined(f"`{model.name}` {_OWN}", model.source)
+    return {"model_name_or_path": reason, "dtype": reason, "use_peft": reason}
 
 
 def _argument(made: Made, position: int, *names: str) -> Value | None:
@@ -300,14 +327,24 @@ def _loaded(model: Made) -> Keys:
         keys["dtype"] = Known("auto", model.source)
     elif model.last != "from_pretrained" and _is_made_by_its_class(model):  # torch's dtype, whatever the config says
         keys["dtype"] = Known("float32", model.source)
-    for key, argument in (("dtype", "dtype"), ("dtype", "torch_dtype"), ("attn_implementation", "attn_implementation")):
+    keys.update(_attention(model.arguments.get("config", given)))
+    for argument in ("dtype", "torch_dtype"):
         if argument in model.arguments:
-            keys[key] = _dtype(model.arguments[argument]) if key == "dtype" else model.arguments[argument]
+            keys["dtype"] = _dtype(model.arguments[argument])
+    keys.update(_attention(model))
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
     if model.is_open and "quantization_config" not in model.arguments:
         keys.setdefault("load_in_4bit", _unseen_arguments(model))
     return {**keys, **_unsloth(model)} if "Fast" in model.name else keys
+
+
+def _attention(of: Value | None) -> Keys:
+    """What a loader or a configuration says of the attention. The property's own name works as the argument does
+    (transformers 4.36.2, 4.51.3 and 5.23 configuration_utils.py, from_dict sets what the configuration has)."""
+    said = {**of.arguments, **of.attributes} if isinstance(of, Made) else {}
+    names = [one for one in ("attn_implementation", "_attn_implementation") if one in said]
+    return {"attn_implementation": said[names[-1]]} if names else {}
 
 
 def _name_of(given: Value | None) -> Value | None:

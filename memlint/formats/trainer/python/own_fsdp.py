@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from memlint.formats.trainer.python.libraries import CERTAIN, DTYPES
 from memlint.formats.trainer.python.model import Keys, origin_of
-from memlint.source.python.values import External, Items, Known, Made, Table, Undetermined, Value
+from memlint.source.python.values import External, Items, Known, Made, Table, Undetermined, Value, alternatives
 
 VERSION_1 = ("FullyShardedDataParallel", "FSDP")
 VERSION_2 = "fully_shard"
@@ -42,7 +42,7 @@ def own_fsdp(seen: list[Made], trained: Made, adapts: bool) -> Keys:
         if adapts:
             raise NotSeenError("what wraps its adapters")
         if len(wrapped) == len(calls) == 1:
-            options = _version_1(wrapped[0])
+            options = options_of_version_1(wrapped[0])
         elif len(sharded) == len(calls):
             options = _version_2(sharded, trained)
         else:
@@ -63,7 +63,8 @@ def is_within(wrapper: Made, model: Made) -> bool:
     return False
 
 
-def _version_1(made: Made) -> Keys:
+def options_of_version_1(made: Made) -> Keys:
+    """What `FullyShardedDataParallel(...)` is told. Raises NotSeenError."""
     given = {**dict(zip(_POSITIONS, made.positional)), **made.arguments}
     if made.is_open:
         raise NotSeenError("with which arguments")
@@ -172,7 +173,9 @@ def wrapping(policy: Value | None) -> Keys:
     if isinstance(policy, Made) and name in ("transformer_auto_wrap_policy", "ModuleWrapPolicy"):
         classes = policy.arguments.get("transformer_layer_cls") or policy.arguments.get("module_classes")
         classes = classes or next(iter(policy.positional), None)
-        words = [one.last for one in _items(classes) if isinstance(one, External)]
+        # One of several layers, as the model's kind decides: without any the script ends in a NameError.
+        layers = (layer for one in _items(classes) for layer in alternatives(one))
+        words = [one.last for one in layers if isinstance(one, External)]
         if words and all(word.lower().endswith(("layer", "block")) for word in words):
             return {"auto_wrap_policy": Known("TRANSFORMER_BASED_WRAP")}
     if name == "size_based_auto_wrap_policy":

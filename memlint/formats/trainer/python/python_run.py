@@ -56,6 +56,8 @@ class PythonRun(NamedTuple):
     program: StartedProgram = StartedProgram()
     arguments_call: Span | None = None  # where the training arguments are made
     set_later: frozenset[str] = frozenset()  # arguments that are set after the call that makes and checks them
+    gpus: int = 0  # that Lightning's trainer is told to train on, over all machines; 0: whatever starts it decides
+    gpus_per_node: int = 0
     asks_for_card: bool = False  # the script asks for its card's compute capability
 
     @property

@@ -21,6 +21,7 @@ from memlint.formats.trainer.python.embeddings import OF_EMBEDDINGS, loss_over_b
 from memlint.formats.trainer.python.frozen import BESIDE_ADAPTER, frozen_parts, trains_beside_adapter
 from memlint.formats.trainer.python.images import takes_texts_alone
 from memlint.formats.trainer.python.lengths import (
+    beside_the_command,
     fills,
     length_of_dataset,
     lengths_of,
@@ -106,7 +107,21 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     if trainers and _NO_CARD.search(script.text):
         runs = list(map(_on_the_cpu, runs))
     asks = any(made.name == ASKS_FOR_CARD for made in calls)
-    return tuple(run._replace(asks_for_card=asks) for run in runs)
+    gpus = _workers_of_ray(calls)
+    return tuple(run._replace(asks_for_card=asks, gpus=run.gpus or gpus) for run in runs)
+
+
+def _workers_of_ray(calls: list[Made]) -> int:
+    """The GPUs of `TorchTrainer(..., scaling_config=ScalingConfig(num_workers=4, use_gpu=True))`: one for each worker
+    unless it asks for others (ray 2.50 air/config.py, ScalingConfig); 0 where that is not said."""
+    trainer = next((made for made in calls if made.last == "TorchTrainer"), None)
+    scaling = trainer.arguments.get("scaling_config") if trainer is not None else None
+    if not isinstance(scaling, Made) or "resources_per_worker" in scaling.arguments:
+        return 0
+    workers = scaling.arguments.get("num_workers") or next(iter(scaling.positional), None)
+    is_number = isinstance(workers, Known) and isinstance(workers.value, int)
+    uses = scaling.arguments.get("use_gpu")
+    return int(workers.value) if is_number and is_on(uses) else 0  # type: ignore[union-attr, arg-type]
 
 
 def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) -> list[PythonRun]:
@@ -114,7 +129,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
     loaders = [made for made in calls if made.last == "DataLoader"]
     own = next((length for one in loaders for length in map(length_of_dataset, one.positional[:1]) if length), [])
     lengths = own or lengths_of(calls) or lengths_of_calls(calls) or lengths_of_options(calls)
-    loop = loop_of(calls, lengths, script.text)
+    loop = loop_of(calls, beside_the_command(lengths, calls), script.text)
     if loop is None:
         return []
     divided = divides_sequences(calls)
@@ -131,7 +146,8 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
         loads_before_engine=loop.loads_before_engine,
         refused=refused_arguments(calls, script.text),
     )
-    return [PythonRun("", "", loop.keys, loop.source, program)]
+    run = PythonRun("", "", loop.keys, loop.source, program)
+    return [run._replace(gpus=loop.gpus, gpus_per_node=loop.gpus_per_node)]
 
 
 def _on_the_cpu(run: PythonRun) -> PythonRun:
@@ -159,6 +175,8 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         keys["per_device_train_batch_size"] = Undetermined(_SPLITS_BATCH, trainer.source)
     if "fast_inference" in keys and _STANDBY.search(text):
         keys[STANDBY] = Known(True, trainer.source)
+    if isinstance(model, Undetermined):  # how it is loaded, and what is added to it, is not seen
+        keys["dtype"] = model
     unsure, frozen = _what_trains(keys, model, calls, text)
     unmodelled, state = unmodelled_features(trainer, model, calls, own)
     texts, compares = texts_per_sample(trainer) if trainer.last in OF_EMBEDDINGS else (0, "")
@@ -252,6 +270,7 @@ def _length_keys(trainer: Made, keys: Keys, calls: list[Made]) -> Keys:
     lengths = lengths_of(calls)
     if "model_max_length" not in keys:
         lengths = lengths or lengths_of_calls(calls) or lengths_of_options(calls)
+    lengths = beside_the_command(lengths, calls)
     if trainer.last in TRANSFORMERS:
         return _tokenized(trainer, lengths, calls) if lengths else {}
     if "use_unsloth" in keys or not _collates(trainer):
@@ -276,6 +295,8 @@ def _what_trains(
     if "use_peft" in keys:
         is_beside = model is not None and trains_beside_adapter(calls, model, text)
         return ({"use_peft": Undetermined(BESIDE_ADAPTER)} if is_beside else {}), ()
+    if isinstance(model, Undetermined):
+        return {"use_peft": model}, ()
     frozen = frozen_parts(calls, model) if model is not None else ()
     if isinstance(frozen, Undetermined):
         return {"use_peft": frozen}, ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.trainer.python.libraries import FROM_COMMAND_LINE, MAY_BE_PASSED
+from memlint.formats.trainer.python.lightning_calls import is_of_lightning
 from memlint.formats.trainer.python.model import Keys, merged
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL
 from memlint.source.python.classes import external_bases
@@ -41,6 +42,7 @@ def is_trainer(made: Made) -> bool:
     known = made.last in TRL | TRANSFORMERS
     return (
         made.last.endswith("Trainer")
+        and not is_of_lightning(made, made.last)
         and (known or "args" in made.arguments)
         and bool(made.arguments or made.positional)
     )
