@@ -290,11 +290,12 @@ class _Reader:
         self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
     ) -> ScriptLaunch | None:
         entry = files.program(launched)
-        asked = entry if not takes_overrides(launched) else None
+        text = self.repository.read(entry) if entry is not None else None
+        asked = entry if not takes_overrides(launched, text) else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates:
             return None
-        format_name = format_of(launched, definitions, entry is not None)
+        format_name = format_of(launched, definitions, entry is not None, text)
         run = None
         if entry and format_name in _FOLLOWED:
             line = command_line(launched, invocation.variables, size)
