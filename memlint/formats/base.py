@@ -247,6 +247,7 @@ class Context(NamedTuple):
     gpus: int | Unknown = UNKNOWN
     gpus_origin: Origin = Origin("unknown")
     gpus_per_node: int | Unknown = UNKNOWN
+    started_processes: int = 0  # that the command itself starts, whatever `gpus` says; 0: it does not say
     model_name: str = ""  # --model or settings: used when the config names none
     companions: tuple[Document, ...] = ()  # --with FILE, directive or settings
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
