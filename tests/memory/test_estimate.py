@@ -131,7 +131,9 @@ def test_a_copied_reference_is_on_the_host_where_the_trained_weights_are(
         )
         assert shared.parameters is not None and shared.trainable_parameters is not None
         weights = 2 * (shared.parameters - shared.trainable_parameters)
-        return round(2 * (peak(copied) - peak(shared)) / weights), round((copied.host_bytes - shared.host_bytes) / weights)
+        return round(2 * (peak(copied) - peak(shared)) / weights), round(
+            (copied.host_bytes - shared.host_bytes) / weights
+        )
 
     assert added() == (1, 0)
     assert added(**offload) == (0, 1)

@@ -43,9 +43,7 @@ _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
 
-def format_of(
-    command: LaunchCommand, program: TrainingProgram, has_file: bool, text: str | None = None
-) -> str | None:
+def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, text: str | None = None) -> str | None:
     """The format of the flags; "" for a program with a training loop of its own, None if the command does not train.
     `text`: of the program, where the repository has its file."""
     if command.launcher in ("llamafactory-cli", "lmf"):
