@@ -776,6 +776,20 @@ def test_a_program_that_only_runs_forward_is_no_training(step: str, count: int) 
     assert len(documents(f"accelerate launch compute_dpo_logprobs.py --config dpo.yaml {FLAGS}", files=files)) == count
 
 
+def test_a_model_that_the_program_names_is_spoken_of_there(tmp_path: Path) -> None:
+    """However many commands start the program."""
+    program = "import argparse\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    program += "p = argparse.ArgumentParser()\np.add_argument('--rate', type=float)\nargs = p.parse_args()\n"
+    program += "model = AutoModelForCausalLM.from_pretrained('mine/of-no-catalog')\n"
+    program += "Trainer(model, TrainingArguments('out', learning_rate=args.rate)).train()\n"
+    tmp_path.joinpath("train.py").write_text(program, "utf-8")
+    tmp_path.joinpath("train.sh").write_text("python train.py --rate 1e-5\n", "utf-8")
+    workspace = on_disk(str(tmp_path), str(tmp_path))
+    found = Engine(tuple(shipped())).analyse(workspace.documents("train.sh")[0], workspace.context()).findings
+    (place,) = {(one.location.path, one.location.line) for one in found if one.rule == "MOD001"}
+    assert place == ("train.py", 6)
+
+
 @pytest.mark.parametrize(
     ("launch", "import_", "format_name"),
     [
