@@ -46,7 +46,7 @@ def checked(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=48")})
+    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=48, packing=True")})
     report = checked(tmp_path, ".")
     (run,) = report["runs"]
     assert (run["path"], run["verdict"]) == ("train.py", "out_of_memory")
@@ -74,7 +74,7 @@ def test_a_copy_of_a_framework_is_no_program_of_the_repository(
 
 
 def test_a_notebook_is_linted_in_its_cell(tmp_path: Path) -> None:
-    code = SFT.replace("batch_size=2", "batch_size=48").replace("args =", "é = 'ü'; args =")
+    code = SFT.replace("batch_size=2", "batch_size=48, packing=True").replace("args =", "é = 'ü'; args =")
     first, second = code.split("\n\n", 1)
     write(tmp_path, {"a.ipynb": notebook("%matplotlib inline\n!pip install trl\n" + first, "1 +", second)})
     report = checked(tmp_path, "a.ipynb")
