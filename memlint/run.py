@@ -459,7 +459,6 @@ class Parallelism(NamedTuple):
 
     world_size: Maybe[int] = UNKNOWN
     gpus_per_node: Maybe[int] = UNKNOWN
-    started_processes: int = 0  # by the command, even where another number of GPUs is asked about; 0: it does not say
     data_parallel_size: Maybe[int] = UNKNOWN
     tensor_parallel_size: int = 1
     pipeline_parallel_size: int = 1
@@ -476,6 +475,7 @@ class Parallelism(NamedTuple):
     replicates_optimizer: bool = False
     divides_embedding: bool = False  # tensor parallelism under FSDP divides the input embedding as well
     find_unused_parameters: bool = False
+    started_processes: int = 0  # by the command, even where another number of GPUs is asked about; 0: it does not say
 
 
 class Offload(NamedTuple):

@@ -247,7 +247,6 @@ class Context(NamedTuple):
     gpus: int | Unknown = UNKNOWN
     gpus_origin: Origin = Origin("unknown")
     gpus_per_node: int | Unknown = UNKNOWN
-    started_processes: int = 0  # that the command itself starts, whatever `gpus` says; 0: it does not say
     model_name: str = ""  # --model or settings: used when the config names none
     companions: tuple[Document, ...] = ()  # --with FILE, directive or settings
     versions: Mapping[str, tuple[int, ...]] = {}  # framework versions from settings: {"transformers": (4, 57)}
@@ -259,6 +258,7 @@ class Context(NamedTuple):
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     at_commits: frozenset[str] = frozenset()  # frameworks that the repository pins at a commit, of no known release
     repository: RepositoryFacts = RepositoryFacts()
+    started_processes: int = 0  # that the command itself starts, whatever `gpus` says; 0: it does not say
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:
