@@ -475,6 +475,7 @@ class Parallelism(NamedTuple):
     replicates_optimizer: bool = False
     divides_embedding: bool = False  # tensor parallelism under FSDP divides the input embedding as well
     find_unused_parameters: bool = False
+    started_processes: int = 0  # by the command, even where another number of GPUs is asked about; 0: it does not say
 
 
 class Offload(NamedTuple):

@@ -282,7 +282,10 @@ COVERED = {
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
     "tests/repository/test_workspace.py": ("repository.rooted_files",),
     "tests/repository/test_config_reader.py": ("repository.script_index",),
-    "tests/lint/test_merge_reports.py": ("lint.started_runs",),
+    "tests/lint/test_merge_reports.py": (
+        "lint.started_runs",
+        "lint.repeated_findings",
+    ),
     "tests/repository/scripts/test_documents.py": (
         "repository.programs",
         *("repository.scripts.commands", "repository.scripts.definitions", "repository.scripts.document"),

@@ -260,6 +260,7 @@ class Context(NamedTuple):
     version_origins: Mapping[str, Origin] = {}  # where each of `versions` comes from, unless it is a setting
     at_commits: frozenset[str] = frozenset()  # frameworks that the repository pins at a commit, of no known release
     repository: RepositoryFacts = RepositoryFacts()
+    started_processes: int = 0  # that the command itself starts, whatever `gpus` says; 0: it does not say
 
 
 def named_model(context: Context, name: str, from_path: str) -> tuple[Architecture | None, Origin]:

@@ -29,6 +29,8 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         fields.put("parallelism.world_size", context.gpus, context.gpus_origin)
     if isinstance(context.gpus_per_node, int):
         fields.put("parallelism.gpus_per_node", context.gpus_per_node, context.gpus_origin)
+    if context.started_processes:
+        fields.put("parallelism.started_processes", context.started_processes, Origin("file"))
     if isinstance(context.images, int):
         fields.put("sequence.images", context.images, Origin("command_line"))
     if isinstance(context.longest_sample, int):

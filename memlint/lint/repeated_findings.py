@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from memlint.findings import SEVERITIES, Finding
 
 _NAMES = r"`[^`]*`"  # the keys, files and models that a message names
+_OF_ANY_LENGTH, _AT_FULL_LENGTH = "MEM001", "MEM010"
+_CONFIGS = (".yaml", ".yml", ".json")  # one run each, however many commands start it
 _SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
 
 
@@ -23,8 +25,13 @@ def without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:
     - the longer one where a message begins with another one: a config knows more about the run than its DeepSpeed JSON;
     - the more severe one at the same location, for the same reason;
     - the first of several runs: of the commands that name the file, or of a loop over models;
-    - the first of several scripts that pass the same value on.
+    - the first of several scripts that pass the same value on;
+    - of a config that is out of memory under one command at any length, only that.
     """
+    found = list(found)
+    over = {item.location.path for item in found if item.rule == _OF_ANY_LENGTH}
+    weaker = {path for path in over if path.endswith(_CONFIGS)}
+    found = [item for item in found if item.rule != _AT_FULL_LENGTH or item.location.path not in weaker]
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for item in found:
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)

@@ -154,7 +154,7 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
 
 
 _LONG = 8_192  # tokens of a maximum length that few samples come near, and those of a batch below
-_LARGE = 65_536
+_LARGE = 32_768
 
 
 def _is_loosely_bounded(run: Run) -> bool:

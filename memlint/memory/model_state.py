@@ -148,7 +148,8 @@ def _over_all_gpus(run: Run) -> Run:
 def with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) -> ModelState:
     """The state plus a reference model's weights where that is a copy of the trained model, in the frozen dtype.
 
-    ZeRO-3 and FSDP shard the copy as well.
+    ZeRO-3 and FSDP shard the copy as well, and hold it in host memory where they hold the trained weights there: the
+    engine of the reference takes their settings (trl 0.17 to 1.16 models/utils.py, prepare_deepspeed and prepare_fsdp).
     """
     if run.method.reference_model != "copy" or run.rollout.offloads_reference:
         return state
@@ -162,7 +163,18 @@ def with_reference_copy(run: Run, units: tuple[Unit, ...], state: ModelState) ->
     ranks = run.parallelism.world_size
     sharded = run.parallelism.engine == "fsdp" or run.parallelism.zero.stage == 3
     share = ranks if sharded and run.parallelism.engine != "single" and isinstance(ranks, int) else 1
-    return state._replace(weights=state.weights + width * base // max(1, share))
+    weights = width * base // max(1, share)
+    if not sharded or not _holds_weights_on_host(run):
+        return state._replace(weights=state.weights + weights)
+    on_node = min(share, run.parallelism.gpus_per_node) if isinstance(run.parallelism.gpus_per_node, int) else share
+    on_disk = run.offload.parameters == "nvme"
+    return state._replace(host_bytes=state.host_bytes + (0 if on_disk else weights * max(1, on_node)))
+
+
+def _holds_weights_on_host(run: Run) -> bool:
+    if run.parallelism.engine == "fsdp":
+        return run.parallelism.fsdp.cpu_offload
+    return run.parallelism.engine == "deepspeed" and run.offload.parameters != "none"
 
 
 def with_counts(found: Estimate, placed: PlacedModel) -> Estimate:

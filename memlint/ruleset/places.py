@@ -21,12 +21,24 @@ def location(document: Document, pointer: Path, on_key: bool = False) -> Locatio
     holder = _holder(document, pointer)
     if holder is not document:
         return location(holder, pointer, on_key)
+    elsewhere = _elsewhere(document, pointer)
+    if elsewhere is not None:
+        return elsewhere
     found = place(document, pointer)
     call = _call_around(document, found) if found and on_key else None
     span = call or (_span(document, pointer, found, on_key) if found else Span(0, 0, 1, 1, 1, 1))
     return Location(
         document.path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer
     )
+
+
+def _elsewhere(document: Document, pointer: Path) -> Location | None:
+    """The place of a value that a Python program takes from another of its modules, or from a config."""
+    others = document.start.values.elsewhere if document.start is not None else {}
+    path, span = others.get(str(pointer[0]), ("", None)) if pointer else ("", None)
+    if span is None:
+        return None
+    return Location(path, span.line, span.column, span.end_line, span.end_column, span.start, span.end, pointer)
 
 
 def _call_around(document: Document, found: Place) -> Span | None:

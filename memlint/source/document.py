@@ -183,6 +183,8 @@ class ValueSources(NamedTuple):
     # call that takes the arguments.
     sources: Mapping[Path, tuple[int, int]] = {}
     written_at: Mapping[str, str] = {}  # in Python: key that is not computed -> its place, "configs/sft.yaml:12"
+    # In Python: key whose value stands in another file than the document's -> that file, and the value's place in it.
+    elsewhere: Mapping[str, tuple[str, Span]] = {}
     files: Mapping[str, Any] = {}  # key -> the Document that its value is taken from, for commands that name a config
     # Of a command that starts a Python program: makes the Document of the values in its code, or None. It is asked for
     # where an edit has to be made there.

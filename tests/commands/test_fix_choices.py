@@ -33,12 +33,12 @@ def test_each_plan_is_its_own_change(folder: Path) -> None:
     texts = []
     for number in ("1", "2"):
         write(folder, {"long.yaml": LONG})
-        texts.append(fixed(folder, "--unsafe", "--rule", "MEM001", "--plan", number))
+        texts.append(fixed(folder, "--unsafe", "--rule", "MEM010", "--plan", number))
     assert len({LONG, *texts}) == 3
 
 
 def test_a_plan_that_is_not_there_changes_nothing(folder: Path) -> None:
-    assert fixed(folder, "--unsafe", "--rule", "MEM001", "--plan", "9") == LONG
+    assert fixed(folder, "--unsafe", "--rule", "MEM010", "--plan", "9") == LONG
 
 
 def answered(folder: Path, answers: str) -> tuple[int, str]:

@@ -57,6 +57,14 @@ def test_of_two_findings_that_outdo_each_other_the_more_severe_one_is_told() -> 
     assert [item for one in merge_reports(reports) for item in one.findings] == [grave]
 
 
+@pytest.mark.parametrize(("path", "rules"), [("a.yaml", ["MEM001"]), ("a.sh", ["MEM010", "MEM001"])])
+def test_a_config_that_is_over_the_card_anyway_is_not_so_at_full_length_too(path: str, rules: list[str]) -> None:
+    """A command gives it eight GPUs, nobody says how many else. A script may start several runs."""
+    long = finding(path, 2)._replace(rule="MEM010", severity="warning")
+    (report,) = merge_reports([FileReport(path, "trainer", (long, finding(path, 3)))])
+    assert [item.rule for item in report.findings] == rules
+
+
 def test_one_mistake_twice_in_a_line_is_told() -> None:
     """JSON on one line: both trailing commas are errors, though they are told in the same words."""
     twice = tuple(

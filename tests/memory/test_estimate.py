@@ -110,6 +110,35 @@ def test_a_copied_reference_model_adds_its_weights() -> None:
     assert peak(copied) - peak(shared) == pytest.approx(2 * base, rel=0.001)
 
 
+TWO = {"parallelism__world_size": 2, "parallelism__gpus_per_node": 2}
+ZERO3 = {**TWO, "parallelism__engine": "deepspeed", "parallelism__zero__stage": 3}
+FSDP = {**TWO, "parallelism__engine": "fsdp"}
+
+
+@pytest.mark.parametrize(
+    ("sharded", "offload"),
+    [(ZERO3, {"offload__parameters": "cpu"}), (FSDP, {"parallelism__fsdp__cpu_offload": True})],
+)
+def test_a_copied_reference_is_on_the_host_where_the_trained_weights_are(
+    sharded: dict[str, Any], offload: dict[str, Any]
+) -> None:
+    """Its engine takes their settings (trl 1.16 models/utils.py, prepare_deepspeed and prepare_fsdp)."""
+
+    def added(**changes: Any) -> tuple[int, int]:
+        shared, copied = (
+            estimate(run(**LORA, **sharded, **changes, method__stage="dpo", method__reference_model=one))
+            for one in ("shared", "copy")
+        )
+        assert shared.parameters is not None and shared.trainable_parameters is not None
+        weights = 2 * (shared.parameters - shared.trainable_parameters)
+        return round(2 * (peak(copied) - peak(shared)) / weights), round(
+            (copied.host_bytes - shared.host_bytes) / weights
+        )
+
+    assert added() == (1, 0)
+    assert added(**offload) == (0, 1)
+
+
 def test_evaluation_uses_its_own_batch_of_eight() -> None:
     found = estimate(run(**LORA, evaluation__enabled=True, evaluation__batch_size=UNKNOWN))
     wider = estimate(run(**LORA, evaluation__enabled=True, evaluation__batch_size=16))

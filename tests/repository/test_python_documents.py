@@ -46,7 +46,7 @@ def checked(folder: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
-    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=48")})
+    write(tmp_path, {"train.py": SFT.replace("batch_size=2", "batch_size=48, packing=True")})
     report = checked(tmp_path, ".")
     (run,) = report["runs"]
     assert (run["path"], run["verdict"]) == ("train.py", "out_of_memory")
@@ -54,6 +54,15 @@ def test_a_script_is_linted_where_it_says_its_values(tmp_path: Path) -> None:
     assert found["location"]["line"] == 8
     line = SFT.splitlines()[7]
     assert line[found["location"]["column"] - 1 :].startswith("2")
+
+
+def test_a_value_of_another_module_is_spoken_of_there_once(tmp_path: Path) -> None:
+    twice = "from trl import SFTConfig, SFTTrainer\n\ndef tune():\n    args = SFTConfig('out', warmup_ratio=0.03,\n"
+    twice += "                     warmup_steps=100)\n    SFTTrainer(model='Qwen/Qwen2.5-0.5B', args=args).train()\n"
+    starts = "\n\nif __name__ == '__main__':\n    tune()\n"
+    write(tmp_path, {"tuning.py": twice + starts, "main.py": f"from tuning import tune{starts}"})
+    found = [item["location"] for item in checked(tmp_path, ".")["findings"] if item["rule"] == "TRN004"]
+    assert [(one["path"], one["line"]) for one in found] == [("tuning.py", 4)]
 
 
 @pytest.mark.parametrize(("files", "runs"), [({}, 1), ({"openrlhf/__init__.py": ""}, 0)])
@@ -65,7 +74,7 @@ def test_a_copy_of_a_framework_is_no_program_of_the_repository(
 
 
 def test_a_notebook_is_linted_in_its_cell(tmp_path: Path) -> None:
-    code = SFT.replace("batch_size=2", "batch_size=48").replace("args =", "é = 'ü'; args =")
+    code = SFT.replace("batch_size=2", "batch_size=48, packing=True").replace("args =", "é = 'ü'; args =")
     first, second = code.split("\n\n", 1)
     write(tmp_path, {"a.ipynb": notebook("%matplotlib inline\n!pip install trl\n" + first, "1 +", second)})
     report = checked(tmp_path, "a.ipynb")

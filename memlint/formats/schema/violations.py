@@ -154,9 +154,13 @@ def _fits_top_level(compiled: CompiledSchema, key: str, value: Any) -> bool:
 
 def _misplaced(key: str, value: Any, known: Mapping[str, Any], root: Schema) -> str:
     """Where an unknown key belongs: into a section at its level, or its own keys belong at its level. Else ""."""
-    homes = [name for name, schema in known.items() if key in follow(schema, root).get("properties", ())]
+    sections = {name: follow(schema, root).get("properties", {}) for name, schema in known.items()}
+    homes = [(name, section[key]) for name, section in sections.items() if key in section]
     if len(homes) == 1:
-        return f"it belongs into `{homes[0]}`"
+        (section, its), renamed = homes[0], homes[0][1].get("x-memlint-renamed-to", "")
+        if "x-memlint-removed-in" not in its:
+            return f"it belongs into `{section}`"
+        return f"`{section}` had it, and calls it `{renamed}` now" if renamed else ""
     inside = [f"`{name}`" for name in value if name in known][:3] if isinstance(value, dict) else []
     if inside and 2 * sum(name in known for name in value) >= len(value):
         return f"{', '.join(inside)} belong{'s' if len(inside) == 1 else ''} one level higher, not below it"

@@ -89,7 +89,7 @@ def _started(document: Document, start: Start, context: Context) -> Context:
         found = None if located is None else located(reference)
         return found if isinstance(found, Document) else read(found or reference, path)
 
-    context = context._replace(read=named)
+    context = context._replace(read=named, started_processes=start.machine.gpus)
     if start.machine.gpus and not isinstance(context.gpus, int):
         position = Lines(document.text).span(*start.machine.gpus_at)
         origin = Origin("file", document.path, position.line, position.column, detail=f"{start.launcher} starts it")

@@ -373,6 +373,7 @@ def document_of(
         placed.unknown,
         {(): (call.start, call.end)} if call is not None else {},
         dict(_written_at(run, repository)),
+        elsewhere=dict(_elsewhere(run, home, repository)),
         in_other_file=dict(_in_other_file(run, line, home)),
         is_commanded=line.is_given,
         commanded_at=f"{repository.display(line.page)}:{line.number}" if line.page else "",
@@ -441,6 +442,14 @@ def _written_at(run: PythonRun, repository: PythonRepository) -> Iterator[tuple[
         source = source_of(value)
         if source.span is not None:
             yield key, f"{repository.display(source.path)}:{source.span.line}"
+
+
+def _elsewhere(run: PythonRun, home: str, repository: PythonRepository) -> Iterator[tuple[str, tuple[str, Span]]]:
+    """The keys whose values stand in another module or config than the document's own (`home`)."""
+    for key, value in run.keys.items():
+        source = source_of(value)
+        if source.span is not None and source.path not in ("", home) and source.how != "command":
+            yield key, (repository.display(source.path), source.span)
 
 
 class _Placed:

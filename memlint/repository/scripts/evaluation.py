@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from memlint._record import NamedTuple
 from memlint.repository.scripts.completeness import nodes
 
+_WITHOUT_GRADIENTS = frozenset(("no_grad", "inference_mode"))
 _ASKS_TRAINER = frozenset(("evaluate", "predict", "save_model"))
 _TRAINS = frozenset(("train", "fit", "backward"))
 # Flags of programs that train. A program that writes text has none of them; one that asks a trainer parses its classes.
@@ -39,8 +40,10 @@ def only_evaluates(path: str, trees: Sequence[ast.Module], flags: Collection[str
         return False
     if asked & _ASKS_TRAINER:
         return True
-    others = {posixpath.basename(path).removesuffix(".py"), *(reached.called - reached.defined - _PREPARES)}
-    if _OF_TRAINING & set(flags) or any(map(_MAY_TRAIN.search, others)):
+    may_train = any(map(_MAY_TRAIN.search, reached.called - reached.defined - _PREPARES))
+    if asked & _WITHOUT_GRADIENTS and "eval" in asked and not may_train:
+        return True  # forward passes alone: log-probabilities of a reference model, before DPO
+    if _OF_TRAINING & set(flags) or may_train or _MAY_TRAIN.search(posixpath.basename(path).removesuffix(".py")):
         return False
     return "generate" in asked or (bool(classes) and not reached.used & set(classes))
 

@@ -43,8 +43,9 @@ _LLAMAFACTORY_RUNS = frozenset(("stage", "finetuning_type", "do_train", "do_eval
 _LLAMAFACTORY = frozenset(("finetuning_type", "template", "stage", "cutoff_len", "dataset_dir", "lora_target"))
 
 
-def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) -> str | None:
-    """The format of the flags; "" for a program with a training loop of its own, None if the command does not train."""
+def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, text: str | None = None) -> str | None:
+    """The format of the flags; "" for a program with a training loop of its own, None if the command does not train.
+    `text`: of the program, where the repository has its file."""
     if command.launcher in ("llamafactory-cli", "lmf"):
         return "llamafactory"
     if command.launcher == "trl":
@@ -57,7 +58,7 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool) 
         return "verl"
     if is_easyr1(command):
         return "easyr1"
-    if is_nemo_rl(command):
+    if is_nemo_rl(command, text):
         return "nemo_rl"
     if command.launcher == "tune":
         return "torchtune" if is_torchtune(command) else ""
@@ -140,9 +141,13 @@ def is_easyr1(command: LaunchCommand) -> bool:
     return any(name.startswith("worker.actor.") for name in names) and len(sections & _EASYR1_SECTIONS) > 1
 
 
-def takes_overrides(command: LaunchCommand) -> bool:
-    """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags."""
-    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command) or command.launcher == "tune"
+OVERRIDDEN = ("verl", "easyr1", "nemo_rl", "torchtune")  # formats whose programs take overrides
+
+
+def takes_overrides(command: LaunchCommand, text: str | None) -> bool:
+    """Whether the program takes overrides of Hydra or OmegaConf, so that its code defines no flags. `text`: of the
+    program, where the repository has its file."""
+    return is_verl(command) or is_easyr1(command) or is_nemo_rl(command, text) or command.launcher == "tune"
 
 
 # torchtune's own recipes (0.1.1 to 0.6.1 and main, _recipe_registry.py), and copies of them.
@@ -162,11 +167,16 @@ _NEMO_RL_PROGRAM = re.compile(r"(?:^|/)run_(?:vlm_)?(?:grpo|ppo|dpo|sft|rm|disti
 _NEMO_RL_SECTIONS = frozenset(("policy", "cluster", "grpo", "ppo", "dpo", "sft", "rm", "loss_fn", "checkpointing"))
 
 
-def is_nemo_rl(command: LaunchCommand) -> bool:
+def is_nemo_rl(command: LaunchCommand, text: str | None) -> bool:
     """Whether the program accepts NeMo-RL's overrides: one of its examples, with a file or overrides of two of its
-    sections, or of `policy` alone."""
-    text = command.program.text if command.program is not None else ""
-    if not _NEMO_RL_PROGRAM.search(text):
+    sections, or of `policy` alone.
+
+    Ray starts its processes, no launcher does. Other repositories have programs of these names too: `text`, of the
+    program's file, names the package (0.2.0 to 0.7.0 examples/run_*.py)."""
+    name = command.program.text if command.program is not None else ""
+    if not _NEMO_RL_PROGRAM.search(name) or command.launcher in ("accelerate", "torchrun", "deepspeed"):
+        return False
+    if text is not None and "nemo_rl" not in text:
         return False
     names = {word.text.lstrip("+~").partition("=")[0] for word in command.arguments if "=" in word.text}
     sections = {name.partition(".")[0] for name in names if "." in name} & _NEMO_RL_SECTIONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache, partial
 from itertools import pairwise
 from typing import Any
@@ -34,7 +34,7 @@ from memlint.repository.scripts.lost import with_lost_flags
 from memlint.repository.scripts.start import start
 from memlint.repository.scripts.world import World, no_more_than_in_file, world
 from memlint.source import load
-from memlint.source.document import Document
+from memlint.source.document import Document, Span
 from memlint.source.python.reader import CommandLine
 from memlint.source.python.values import Known, Value, source_of
 from memlint.source.shell.interpreter import Interpreter
@@ -43,6 +43,7 @@ from memlint.source.shell.text import Text, shown
 from memlint.source.shell.tree import Source
 
 _FILE_ALONE = ("llamafactory", "axolotl")  # formats whose programs, if they get a file, read nothing else
+_MODEL = "model_name_or_path"
 _FOLLOWED = ("trainer", "", None)  # formats of programs whose code must be followed
 MOST_DOCUMENTS = 32  # launches of one script
 MOST_LETTERS = 262_144
@@ -292,6 +293,7 @@ class _Reader:
             lone_config=alone if launch.run is None else None,
             config=alone.path if alone is not None and takes_all_from_config(launch) else "",
             in_program=self._in_program(launch, size),
+            elsewhere=dict(self._model_elsewhere(launch)),
         )
         started = started._replace(values=sources)
         return values.document(self.display, self.text, started)
@@ -300,11 +302,12 @@ class _Reader:
         self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
     ) -> ScriptLaunch | None:
         entry = files.program(launched)
-        asked = entry if not takes_overrides(launched) else None
+        text = self.repository.read(entry) if entry is not None else None
+        asked = entry if not takes_overrides(launched, text) else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates or (definitions.asks_whether_to_train and _is_told_not_to(launched)):
             return None
-        format_name = format_of(launched, definitions, entry is not None)
+        format_name = format_of(launched, definitions, entry is not None, text)
         run = None
         if entry and format_name in _FOLLOWED:
             line = command_line(launched, invocation.variables, size)
@@ -321,6 +324,16 @@ class _Reader:
         launch = ScriptLaunch(launched, entry, definitions, format_name, invocation, files)
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, format_name) is not None)
         return None if leaves and config(launch) is None else launch
+
+    def _model_elsewhere(self, launch: ScriptLaunch) -> Iterator[tuple[str, tuple[str, Span]]]:
+        """The place of the model's name in the code of a program that was followed. What is said of the name is said
+        there once, whatever starts the program."""
+        model = launch.run.run.keys.get(_MODEL) if launch.run is not None else None
+        source = source_of(model) if model is not None else None
+        below = self.repository.below_root(self.path)
+        if source is None or source.span is None or not source.path.endswith(".py") or not self.display.endswith(below):
+            return
+        yield _MODEL, (f"{self.display.removesuffix(below)}{source.path}", source.span)
 
     def _in_program(self, launch: ScriptLaunch, size: World) -> Callable[[], Document | None] | None:
         """What makes the document of the values in the code of a program that was followed."""

@@ -12,7 +12,7 @@ from memlint.repository.scripts.commands import LaunchCommand, options, override
 from memlint.repository.scripts.document import keys_of, switches_of
 from memlint.repository.scripts.environment import grows_segments
 from memlint.repository.scripts.files import NamedFiles
-from memlint.repository.scripts.known_programs import WHOLE_PROGRAMS, takes_overrides, task_of
+from memlint.repository.scripts.known_programs import OVERRIDDEN, WHOLE_PROGRAMS, task_of
 from memlint.repository.scripts.launch import ScriptLaunch
 from memlint.repository.scripts.model_changes import MAY_FREEZE, happening
 from memlint.repository.scripts.refused import ambiguous_flags, refused_flags
@@ -143,7 +143,7 @@ def _accepted(launch: ScriptLaunch, only_in: str) -> AcceptedArguments:
         switches=switches_of(format_name) | frozenset(name for name, one in given if one.is_switch),
         dashed=frozenset(name for name, one in given if one.is_dashed),
         refused=refused_flags(launched, definitions, only_in),
-        by_override=takes_overrides(launched),
+        by_override=format_name in OVERRIDDEN,
         ambiguous=ambiguous_flags(launched, definitions, only_in),
         overridden=frozenset(one.name for one in overrides(options(launched.arguments)[1])),
         names=flag_names(launched, definitions),

@@ -73,6 +73,18 @@ def test_a_key_that_is_at_home_elsewhere(value: Any, message: str) -> None:
     assert issue.message.endswith(message) and issue.suggestion == ""
 
 
+@pytest.mark.parametrize(
+    ("instead", "message"),
+    [({}, "unknown key `old`"), ({"x-memlint-renamed-to": "new"}, "`zero` had it, and calls it `new` now")],
+)
+def test_a_key_is_not_sent_to_a_section_that_has_lost_it(instead: dict[str, str], message: str) -> None:
+    """DeepSpeed's `find_unused_parameters` is refused in `zero_optimization` too."""
+    lost = {"old": {"type": "boolean", "x-memlint-removed-in": "engine 0.4.0", **instead}}
+    zero = {"type": "object", "properties": lost, "additionalProperties": False}
+    schema = {**SCHEMA, "properties": {"zero": zero}}
+    assert only({"old": True}, schema).message.endswith(message)
+
+
 def test_a_section_is_not_sent_to_a_place_that_takes_none() -> None:
     schema = {**SCHEMA, "properties": {key: SCHEMA["properties"][key] for key in ("rank", "names", "zero")}}
     assert only({"zero": {"rank": {"deep": 8}}}, schema).message == "unknown key `rank`"

@@ -767,6 +767,47 @@ def test_a_program_that_only_evaluates_is_no_training(last: str, count: int) -> 
     assert len(documents(f"python check.py {FLAGS}", files={"check.py": program})) == count
 
 
+@pytest.mark.parametrize(("step", "count"), [("save(loss(model, batch))", 0), ("loss(model, batch).backward()", 1)])
+def test_a_program_that_only_runs_forward_is_no_training(step: str, count: int) -> None:
+    """It writes the reference model's log-probabilities down, with the file that DPO is then started with."""
+    program = "from trl import DPOConfig, TrlParser\n(args,) = TrlParser(DPOConfig).parse_args_and_config()\n"
+    program += f"model = load(args).eval()\nfor batch in batches():\n    with torch.no_grad():\n        {step}\n"
+    files = {"compute_dpo_logprobs.py": program, "dpo.yaml": "learning_rate: 1.0e-5\nmax_length: 2048\n"}
+    assert len(documents(f"accelerate launch compute_dpo_logprobs.py --config dpo.yaml {FLAGS}", files=files)) == count
+
+
+def test_a_model_that_the_program_names_is_spoken_of_there(tmp_path: Path) -> None:
+    """However many commands start the program."""
+    program = "import argparse\nfrom transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+    program += "p = argparse.ArgumentParser()\np.add_argument('--rate', type=float)\nargs = p.parse_args()\n"
+    program += "model = AutoModelForCausalLM.from_pretrained('mine/of-no-catalog')\n"
+    program += "Trainer(model, TrainingArguments('out', learning_rate=args.rate)).train()\n"
+    tmp_path.joinpath("train.py").write_text(program, "utf-8")
+    tmp_path.joinpath("train.sh").write_text("python train.py --rate 1e-5\n", "utf-8")
+    workspace = on_disk(str(tmp_path), str(tmp_path))
+    found = Engine(tuple(shipped())).analyse(workspace.documents("train.sh")[0], workspace.context()).findings
+    (place,) = {(one.location.path, one.location.line) for one in found if one.rule == "MOD001"}
+    assert place == ("train.py", 6)
+
+
+@pytest.mark.parametrize(
+    ("launch", "import_", "format_name"),
+    [
+        ("accelerate launch scripts/run_sft.py configs/sft.yaml", "", "trainer"),
+        ("python scripts/run_sft.py --config configs/sft.yaml", "import trl", "trainer"),
+        ("python scripts/run_sft.py --config configs/sft.yaml", "import nemo_rl", "nemo_rl"),
+    ],
+)
+def test_a_program_is_of_nemo_rl_where_it_names_it(launch: str, import_: str, format_name: str) -> None:
+    program = f"from trl import ModelConfig, SFTConfig, TrlParser\n{import_}\n"
+    program += "model, args = TrlParser((ModelConfig, SFTConfig)).parse_args_and_config()\n"
+    program += "SFTTrainer(model.model_name_or_path, args).train()\n"
+    config = "model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1.0e-5\nmax_length: 2048\noutput_dir: out\n"
+    start = one(launch, files={"scripts/run_sft.py": program, "configs/sft.yaml": config}).start
+    assert start is not None
+    assert start.format == format_name
+
+
 @pytest.mark.parametrize(("given", "default", "count"), [("", "", 0), ("", "'gpt2'", 1), (" --model_name a", "", 1)])
 def test_a_launch_with_the_scripts_own_arguments_alone_says_nothing(given: str, default: str, count: int) -> None:
     program = (
