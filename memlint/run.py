@@ -608,6 +608,8 @@ class Planning(NamedTuple):
     # Whether 4-bit weights can be stored in tensors of the compute dtype: "" (no), "asked" (the config can say
     # `bnb_4bit_quant_storage`), "always" (the framework does so in bfloat16, whatever the config says).
     stores_4_bits_in_half: str = ""
+    # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
+    starts_fsdp: int = 0
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
     # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.

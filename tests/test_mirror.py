@@ -183,7 +183,13 @@ COVERED = {
     ),
     # Fixes: what is offered, and that what is written says it.
     "tests/fixes/test_attach.py": (
-        *("fixes.consequences", "fixes.moves.hardware", "fixes.plan_options", "fixes.written_plans"),
+        *(
+            "fixes.consequences",
+            "fixes.moves.hardware",
+            "fixes.moves.releases",
+            "fixes.plan_options",
+            "fixes.written_plans",
+        ),
     ),
     "tests/fixes/test_attempt.py": ("fixes.apply",),
     "tests/fixes/test_planned_as_read.py": (
