@@ -24,6 +24,7 @@ ORDER = (
         "optimizer",
         "zero",
         "fsdp",
+        "loading",
         "reduction",
         "shared sequences",
         "checkpoint offload",

@@ -8,6 +8,7 @@ import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
 from memlint._record import NamedTuple
 from memlint.findings import Fix
+from memlint.fixes.consequences import consistent
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, peak
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import WORTHWHILE, Planner, candidates, riskless
@@ -179,7 +180,19 @@ def _one_card(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
     plan = goals.on_one_card(run, hooks) if isinstance(world, int) and world <= _MOST_CARDS_TO_GIVE_UP else None
     if plan is not None and isinstance(world, int):
         fix = hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
-        yield noted(fix, as_fix(plan, before).note)
+        on_all = hooks.estimate(consistent(replace(run, plan.changes), run, plan.changes))
+        yield noted(noted(fix, more_on_several(plan.estimate, on_all, world)), as_fix(plan, before).note)
+
+
+def more_on_several(alone: Estimate, on_all: Estimate, world: int) -> str:
+    """Why the changes are not enough on all cards: what engines gather from the other cards, and collect to send."""
+    needed, less = on_all.device_unclamped_high_bytes or 0, alone.device_high_bytes or 0
+    if needed <= less:
+        return ""
+    return (
+        f"with the same changes each of the {world} cards needs up to {needed / 2**30:.1f} GiB,"
+        f" {(needed - less) / 2**30:.1f} more, for what it gathers from the others and collects to send"
+    )
 
 
 _PART_WORTH_TELLING = 0.1

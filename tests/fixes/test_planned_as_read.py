@@ -227,3 +227,17 @@ def test_an_older_release_that_packs_on_the_host_is_told_of_with_the_figure_of_i
     assert older.estimates[0].verdict == "fits"
     assert older.estimates[0].on_card == told.after
     assert not [fix for fix in advice(older.runs[0], before, estimate) if "transformers" in fix.title]
+
+
+def test_axolotl_packs_layer_by_layer_where_fsdp_would_find_the_whole_model_on_each_card() -> None:
+    sharded = {"fsdp_version": 1, "fsdp_config": {"offload_params": True, "cpu_ram_efficient_loading": True}}
+    (first, *_) = _options(AXOLOTL | ON_QLORA | sharded, "RTX4090", 2)
+    assert yaml.safe_load(first.tried.contents["train.yaml"])["qlora_sharded_model_loading"] is True
+    assert read_otherwise(first) == () and first.plan.risk == 0
+
+
+def test_a_run_under_fsdp_is_told_of_the_release_that_packs_on_the_host() -> None:
+    config = IN_4_BITS["LLaMA-Factory"] | {"per_device_train_batch_size": 1} | started_fsdp(1, offloads=True)
+    analysis, _ = answered(Case(0, "RTX4090", "", "", {"train.yaml": yaml.safe_dump(config)}, {}, 2))
+    (told,) = [fix for fix in advice(analysis.runs[0], analysis.estimates[0], estimate) if "4.57" in fix.title]
+    assert told.title == "use transformers 4.57" and told.after is not None and told.after.high <= told.after.usable

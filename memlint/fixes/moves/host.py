@@ -45,6 +45,7 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
     if own.version == 2 and not own.reshard_after_forward:
         shards = {"parallelism.fsdp.reshard_after_forward": True}
         yield ProposedChange("reshard after the forward", shards, "fsdp")
+    yield from _packed_in_host_memory(run)
     if not own.cpu_offload:
         stepping = _plain_adam(run)
         newer = {"parallelism.fsdp.version": 2} if own.version == 1 and run.planning.offloads_under_fsdp2 else {}
@@ -54,6 +55,16 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(title, offloaded, "fsdp", safe=False)
         if shards:
             yield ProposedChange(f"{title}, all of them sharded", {**shards, **offloaded}, "fsdp", safe=False)
+
+
+def _packed_in_host_memory(run: Run) -> Iterator[ProposedChange]:
+    """4-bit weights packed one layer after another, so that no card holds all of them when loading ends."""
+    own, quantization = run.parallelism.fsdp, run.model.quantization
+    packs = quantization[:2] == ("bnb", 4) and not quantization.prequantized
+    loads = own.version == run.planning.starts_fsdp and own.cpu_ram_efficient_loading and not own.loads_packed_on_host
+    if packs and loads and run.planning.packs_by_layer:
+        changes = {"parallelism.fsdp.loads_packed_on_host": True}
+        yield ProposedChange("pack the 4-bit weights layer by layer in host memory while they load", changes, "loading")
 
 
 def _plain_adam(run: Run) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def advice(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
         return
     yield from _experts_in_layers(run, before, estimator)
     yield from _packed_by_way_of_the_host(run, before, estimator)
+    yield from _shared_as_now(run, before, estimator)
 
 
 def _experts_in_layers(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
@@ -63,6 +64,18 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
                 title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note
             )
             return
+
+
+def _shared_as_now(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """The same for a run that FSDP1 shares already."""
+    fsdp, quantization = run.parallelism.fsdp, run.model.quantization
+    by_way_of_the_host = fsdp.version == 1 and fsdp.cpu_ram_efficient_loading and not fsdp.loads_packed_on_host
+    if run.parallelism.engine != "fsdp" or not by_way_of_the_host or quantization[:2] != ("bnb", 4):
+        return
+    after = estimator(replace(run, _FOUR))
+    if after.verdict == "fits":
+        title, note = "use transformers 4.57", _PACKED_ON_THE_CARD
+        yield Fix(title, changes=_FOUR, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 
 
 # As transformers 4 starts it (4.57.6 training_args.py:2004), whatever a newer one does.

@@ -248,6 +248,7 @@ def read_what_starts_fsdp(fields: Fields, config: AxolotlConfig) -> None:
     if plain and config.release >= _NAMES_THE_VERSION and not config.context.companions:
         source = "Axolotl 0.19 loaders/model.py:1007, qlora_sharded_model_loading"
         fields.put("planning.starts_fsdp", 1, Origin("framework", detail=source))
+        fields.put("planning.packs_by_layer", True, Origin("framework", detail=source))
 
 
 _NAMES_THE_VERSION = (0, 12)
@@ -292,6 +293,12 @@ def write_context(change: FieldChange) -> Written | None:
     """GPUs that share each sequence, under the older name where the file has that."""
     older = "sequence_parallel_degree" in change.section and "context_parallel_size" not in change.section
     return {"sequence_parallel_degree" if older else "context_parallel_size": change.value}
+
+
+def write_sharded_loading(change: FieldChange) -> Written | None:
+    """`qlora_sharded_model_loading`, which packs as NF4 with double quantisation (utils/model_shard_quant.py)."""
+    other = any(change.section.get(key) for key in ("bnb_config_kwargs", "reinit_weights"))
+    return None if other or change.value is not True else {_SHARDED_LOADING: True}
 
 
 _WRITABLE_FSDP = {
