@@ -619,6 +619,10 @@ class Planning(NamedTuple):
     shares_images: bool = False  # sequences with images can be shared in this way, too
     sequence_sharing_needs: str = ""  # the package that sharing sequences requires
     offloads_under_fsdp2: bool = False  # FSDP's shards can only be offloaded to host memory with FSDP2
+    # Options that no edit writes, as the framework calls them: by the field that they say, and those that are not given
+    # and lower what layers keep, which a lower bound does not count.
+    option_names: tuple[tuple[str, str], ...] = ()
+    spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
     # What follows from a change in this file, such as the options of adapters that it has and does not use. A later one

@@ -89,7 +89,7 @@ COVERED = {
     ),
     "tests/formats/megatron/test_megatron_runs.py": (
         *("formats.megatron.engine", "formats.megatron.issues", "formats.megatron.keys", "formats.megatron.model"),
-        "formats.megatron.parallel",
+        *("formats.megatron.format", "formats.megatron.parallel"),
     ),
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",

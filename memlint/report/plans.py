@@ -22,6 +22,7 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
     yield style.paint(row["path"], "bold")
     if row["peak"] is None:
         yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
+        yield from _bound_lines(row)
         return
     if not row["budget_bytes"]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
@@ -105,6 +106,19 @@ def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
     for number, one in enumerate(tried, 1):
         end = ", fits" if one["fits"] else ""
         yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"
+
+
+def _bound_lines(row: dict[str, Any]) -> Iterator[str]:
+    """What lowers a bound: no promise, since what is above the bound is not known."""
+    lowered = row.get("bound", ())
+    if lowered:
+        yield "  a least figure alone is known, so that no plan is promised; what lowers it, one on top of the other:"
+    for number, one in enumerate(lowered, 1):
+        end = ", less than the card has" if one["enough"] else ""
+        yield f"    {number}. {one['title']}: at least {gib(one['least'])} GiB{end}"
+    if row.get("spares_activations"):
+        options = "; ".join(row["spares_activations"])
+        yield f"  what its layers keep beside that, these lower: {options}"
 
 
 def _figure(found: dict[str, int] | None) -> str:

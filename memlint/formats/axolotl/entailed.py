@@ -57,6 +57,7 @@ def _started_fsdp(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | 
             tried.put("precision.embeddings_dtype", "", Origin("default"))
             read_dtype_of_rest(tried, started)
             read_quantization(tried, started)
+            tried.put("parallelism.fsdp.loads_packed_on_host", True, Origin("default"))
             apply_engine(tried, started)
 
         yield entailed(fields, given, read)

@@ -654,10 +654,7 @@ PARALLEL = (
         about="Free each layer's gathered weights after its forward pass and gather them again in the backward pass.",
     ),
     Key(
-        "qlora_sharded_model_loading",
-        "flag",
-        "parallelism.fsdp.loads_packed_on_host",
-        write_only=True,
+        *("qlora_sharded_model_loading", "flag", "parallelism.fsdp.loads_packed_on_host", False),
         write=write_sharded_loading,
         about="Under FSDP, quantise one layer at a time while loading: no card holds the whole packed model.",
     ),

@@ -211,8 +211,6 @@ def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
         fields, fsdp.FsdpOptions(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key)
     )
     fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
-    if config.section.value.get(_SHARDED_LOADING) is True:
-        fields.put("parallelism.fsdp.loads_packed_on_host", True, config.section.origin(_SHARDED_LOADING))
     if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
         reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
         fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
