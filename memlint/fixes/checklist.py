@@ -13,6 +13,7 @@ from memlint.fixes.plan import Plan, peak
 from memlint.fixes.plan_search import PlanSearch
 from memlint.fixes.planner import WORTHWHILE
 from memlint.fixes.proposed_change import ProposedChange
+from memlint.memory.values import Estimate
 
 ORDER = (
     *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference"),
@@ -56,14 +57,23 @@ def checklist(search: PlanSearch) -> tuple[Tried, ...]:
         after = _with_strongest(search, done, group)
         if after is None:
             continue
-        enough = (1 - WORTHWHILE) * (peak(current.estimate) or 0)
-        if (peak(after.estimate) or 0) > enough and not search.fits(after):
+        if not search.fits(after) and not _lowers(after.estimate, current.estimate):
             continue
         done, current = after.steps, after
         found.append(Tried(after.steps[-1].title, after.estimate.on_card, search.fits(after)))
         if found[-1].fits:
             break
     return tuple(found)
+
+
+_BY_FAR = 0.05  # what the upper end alone has to fall by
+
+
+def _lowers(after: Estimate, before: Estimate) -> bool:
+    """Whether a change lowers what is shown: the figure and the upper end, or the upper end by far."""
+    share = 1 - (peak(after) or 0) / (peak(before) or 1)
+    lower = (after.device_bytes or 0) <= (1 - WORTHWHILE) * (before.device_bytes or 0)
+    return share > _BY_FAR or (share > WORTHWHILE and lower)
 
 
 def _with_strongest(search: PlanSearch, done: tuple[ProposedChange, ...], group: str) -> Plan | None:

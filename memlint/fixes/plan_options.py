@@ -74,9 +74,10 @@ class RunPlanner:
         asked = not any(_is_good_enough(option.plan) for option in fitting)
         writer = edit_writer(self._analysis)
         hardware = hardware_advice.advice(run, before, self._estimator, writer, asked) if over else ()
-        if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
+        if over and run.purpose == "train":
             by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
-            elsewhere = () if any(fix.quality == "none" for fix in by_hand) else _elsewhere(run, before, self._hooks)
+            free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
+            elsewhere = () if free else _elsewhere(run, before, self._hooks)
             hardware = (*by_hand, *elsewhere, *hardware)
         return PlanOptions(fitting or self._that_help(), hardware)
 

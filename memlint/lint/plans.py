@@ -201,7 +201,8 @@ def _plan_row(fix: Fix) -> dict[str, Any]:
 
 def _advice_row(fix: Fix) -> dict[str, Any]:
     """Advice that no edit of a file carries out: hardware or a release with which the run fits."""
-    return {"title": fix.title, "note": fix.note, "after": _bytes_row(fix.after)}
+    keeps = bool(fix.changes) and fix.quality == "none"
+    return {"title": fix.title, "note": fix.note, "after": _bytes_row(fix.after), "keeps_the_result": keeps}
 
 
 def _tried_row(tried: Tried) -> dict[str, Any]:

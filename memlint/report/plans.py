@@ -79,16 +79,27 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
     goal = row.get("goal", {"reached": True})
     if not goal["reached"]:
         yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
+    advice = row.get("advice", ())
+    first = [one for one in advice if one["keeps_the_result"]] if _all_risk_something(row["plans"]) else []
+    for one in first:
+        yield f"  without a risk: {_advised(one)}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
         risk = "no" if plan["quality"] == "none" else plan["quality"]
         yield f"    {_step_time(plan['speed'])}, {risk} risk for the result"
         if plan["note"]:
             yield f"    {plan['note']}"
-    for advice in row.get("advice", ()):
-        after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
-        note = f"; {advice['note']}" if advice["note"] else ""
-        yield f"  or {advice['title']}{after}{note}"
+    yield from (f"  or {_advised(one)}" for one in advice if one not in first)
+
+
+def _all_risk_something(plans: Sequence[dict[str, Any]]) -> bool:
+    return bool(plans) and all(plan["quality"] != "none" for plan in plans)
+
+
+def _advised(advice: dict[str, Any]) -> str:
+    after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
+    note = f"; {advice['note']}" if advice["note"] else ""
+    return f"{advice['title']}{after}{note}"
 
 
 def _step_time(factor: float) -> str:

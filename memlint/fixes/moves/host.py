@@ -154,6 +154,14 @@ def shared_4_bits(run: Run) -> Iterator[ProposedChange]:
 
 
 def _title(run: Run, placement: Placement) -> str:
+    moves_states = placement.states != run.offload.optimizer
+    return _placement_title(run, placement) + (f", with {_CPU_ADAM}" if moves_states and _deepspeed_adam(run) else "")
+
+
+_CPU_ADAM = "DeepSpeed's AdamW for the CPU"
+
+
+def _placement_title(run: Run, placement: Placement) -> str:
     now = _stage(run)[0]
     if run.parallelism.engine == "single":
         return placement.words
