@@ -609,6 +609,9 @@ class Planning(NamedTuple):
     # Whether 4-bit weights can be stored in tensors of the compute dtype: "" (no), "asked" (the config can say
     # `bnb_4bit_quant_storage`), "always" (the framework does so in bfloat16, whatever the config says).
     stores_4_bits_in_half: str = ""
+    # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
+    starts_fsdp: int = 0
+    packs_by_layer: bool = False  # under FSDP the config can have weights packed one layer at a time
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
     # The field of the run for the number of GPUs that share each sequence; "" if no file can set it.
@@ -617,6 +620,10 @@ class Planning(NamedTuple):
     shares_images: bool = False  # sequences with images can be shared in this way, too
     sequence_sharing_needs: str = ""  # the package that sharing sequences requires
     offloads_under_fsdp2: bool = False  # FSDP's shards can only be offloaded to host memory with FSDP2
+    # Options that no edit writes, as the framework calls them: by the field that they say, and those that are not given
+    # and lower what layers keep, which a lower bound does not count.
+    option_names: tuple[tuple[str, str], ...] = ()
+    spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
     # What follows from a change in this file, such as the options of adapters that it has and does not use. A later one

@@ -89,7 +89,7 @@ COVERED = {
     ),
     "tests/formats/megatron/test_megatron_runs.py": (
         *("formats.megatron.engine", "formats.megatron.issues", "formats.megatron.keys", "formats.megatron.model"),
-        "formats.megatron.parallel",
+        *("formats.megatron.format", "formats.megatron.parallel"),
     ),
     "tests/formats/swift/test_swift_runs.py": (
         "formats.distillation",
@@ -184,7 +184,13 @@ COVERED = {
     ),
     # Fixes: what is offered, and that what is written says it.
     "tests/fixes/test_attach.py": (
-        *("fixes.consequences", "fixes.moves.hardware", "fixes.plan_options", "fixes.written_plans"),
+        *(
+            "fixes.consequences",
+            "fixes.moves.hardware",
+            "fixes.moves.releases",
+            "fixes.plan_options",
+            "fixes.written_plans",
+        ),
     ),
     "tests/fixes/test_attempt.py": ("fixes.apply",),
     "tests/fixes/test_planned_as_read.py": (

@@ -23,6 +23,7 @@ ORDER = (
         "optimizer",
         "zero",
         "fsdp",
+        "loading",
         "reduction",
         "shared sequences",
         "checkpoint offload",

@@ -96,8 +96,11 @@ _HALF_WITHOUT_MASTERS = ("precision.trainable_dtype", "model.weights_dtype")
 
 
 def _is_no_cost(field: str, before: Run, after: Run) -> bool:
-    """Half-precision weights beside fp32 masters lose no update, and another engine brings its own switches."""
+    """Half-precision weights beside fp32 masters lose no update, what adapters train in has a field of its own, and
+    another engine brings its own switches."""
     if field in _HALF_WITHOUT_MASTERS and after.precision.master_weights is True:
+        return True
+    if field == "precision.trainable_dtype" and before.method.kind == after.method.kind == "lora":
         return True
     another = before.parallelism.engine != after.parallelism.engine
     return another and field.startswith("parallelism.")

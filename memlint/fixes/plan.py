@@ -24,7 +24,9 @@ _HARDLY_FASTER = 0.95
 MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
 FAR_SLOWER = 3.0  # a plan that takes as many times as long is no free one: a low risk is looked at first
 _NOISE = 0.005  # a smaller share of the peak is noise beside the interval of the device figure
-_BEHIND_LOW = QUALITIES.index("low") + 0.5
+_BY_FAR = 0.05
+UNBEARABLE = 8.0  # and as many times: a medium risk
+_LOOKED_AT_FIRST = ((UNBEARABLE, QUALITIES.index("medium")), (FAR_SLOWER, QUALITIES.index("low")))
 _HOST_BYTES_WORTH_A_NOTE = 8 << 30
 _ACCUMULATION = "batch.gradient_accumulation_steps"
 
@@ -71,9 +73,13 @@ def excess(estimate: Estimate) -> int:
 
 
 def saves(before: Estimate, after: Estimate) -> bool:
-    """Whether a change saves more than noise: of the figure that is shown, and of the upper end that decides."""
-    figures = ((peak(before), peak(after)), (before.device_bytes, after.device_bytes))
-    return all(old is not None and new is not None and old - new > _NOISE * old for old, new in figures)
+    """Whether a change lowers by more than noise what is shown: the figure and the upper end, which decides, or the
+    upper end by far where the figure stays (as for fewer images of a run that is counted without any)."""
+    (figure, end), (new_figure, new_end) = ((one.device_bytes, peak(one)) for one in (before, after))
+    if figure is None or end is None or new_figure is None or new_end is None:
+        return False
+    share = 1 - new_end / max(1, end)
+    return (share > _NOISE and new_figure < (1 - _NOISE) * figure) or (share > _BY_FAR and new_figure <= figure)
 
 
 Kind = tuple[int, frozenset[str]]
@@ -88,11 +94,11 @@ def kind(plan: Plan) -> Kind:
 def in_order(plan: Plan) -> tuple[Any, ...]:
     """The order of plans everywhere: by risk for the result, where it is high by how short sequences become, then by
     time as far as prices can tell, then those that the card does alone, then by the number of changes, then those that
-    shard as before, then by the host memory that they need. A plan without a risk for which a step takes FAR_SLOWER
-    times as long stands behind those of a low risk that are faster."""
+    shard as before, then by the host memory that they need. A plan without a risk for which a step takes far
+    longer stands behind those of a risk that are faster."""
     host, length = any(map(needs_host, plan.steps)), plan.run.sequence.length
     return (
-        max(plan.risk, _BEHIND_LOW) if plan.speed >= FAR_SLOWER else plan.risk,
+        _behind(plan),
         plan.risk,
         -length if isinstance(length, int) and plan.risk == len(QUALITIES) - 1 else 0,
         rounded(with_effort(plan.speed, plan.steps)),
@@ -102,6 +108,12 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
         plan.estimate.host_bytes or 0,
         tuple(step.title for step in plan.steps),
     )
+
+
+def _behind(plan: Plan) -> float:
+    """The risk that the plan stands behind: its own, or the one that is taken to be rid of so slow a step."""
+    accepted = next((risk for slower, risk in _LOOKED_AT_FIRST if plan.speed >= slower), -1)
+    return max(plan.risk, accepted + 0.5)
 
 
 def by_time(plan: Plan) -> tuple[Any, ...]:

@@ -8,6 +8,7 @@ import memlint.fixes.goals as goals
 import memlint.fixes.moves.hardware as hardware_advice
 from memlint._record import NamedTuple
 from memlint.findings import Fix
+from memlint.fixes.consequences import consistent
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import Planner, candidates, riskless
@@ -73,9 +74,10 @@ class RunPlanner:
         asked = not any(_is_good_enough(option.plan) for option in fitting)
         writer = edit_writer(self._analysis)
         hardware = hardware_advice.advice(run, before, self._estimator, writer, asked) if over else ()
-        if over and run.purpose == "train" and not any(option.plan.risk == 0 for option in fitting):
+        if over and run.purpose == "train":
             by_hand = tuple(_by_hand(before, failures, fitting[0].plan if fitting else None))
-            elsewhere = () if any(fix.quality == "none" for fix in by_hand) else _elsewhere(run, before, self._hooks)
+            free = any(option.plan.risk == 0 for option in fitting) or any(fix.quality == "none" for fix in by_hand)
+            elsewhere = () if free else _elsewhere(run, before, self._hooks)
             hardware = (*by_hand, *elsewhere, *hardware)
         return PlanOptions(fitting or self._that_help(), hardware)
 
@@ -179,7 +181,19 @@ def _one_card(run: Run, before: Estimate, hooks: SearchHooks) -> Iterator[Fix]:
     plan = goals.on_one_card(run, hooks) if isinstance(world, int) and world <= _MOST_CARDS_TO_GIVE_UP else None
     if plan is not None and isinstance(world, int):
         fix = hardware_advice.one_card(before, plan.estimate, world, tuple(step.title for step in plan.steps))
-        yield noted(fix, as_fix(plan, before).note)
+        on_all = hooks.estimate(consistent(replace(run, plan.changes), run, plan.changes))
+        yield noted(noted(fix, more_on_several(plan.estimate, on_all, world)), as_fix(plan, before).note)
+
+
+def more_on_several(alone: Estimate, on_all: Estimate, world: int) -> str:
+    """Why the changes are not enough on all cards: what engines gather from the other cards, and collect to send."""
+    needed, less = on_all.device_unclamped_high_bytes or 0, alone.device_high_bytes or 0
+    if needed <= less:
+        return ""
+    return (
+        f"with the same changes each of the {world} cards needs up to {needed / 2**30:.1f} GiB,"
+        f" {(needed - less) / 2**30:.1f} more, for what it gathers from the others and collects to send"
+    )
 
 
 _PART_WORTH_TELLING = 0.1

@@ -165,8 +165,14 @@ def _gathering(run: Run, model: ParameterCounts, scatters: bool) -> float:
     scatter the gradients (Rajbhandari et al. 2020, arXiv 1910.02054, section 7)."""
     if _world(run) < 2 or not _divides_parameters(run):
         return 0.0
-    moved = _passes(run) * model.parameters + (model.trainable if scatters else 0)
-    return _BYTES * moved / card_of(run).link
+    moved = _passes(run) * _packed(run) * model.parameters + (_BYTES * model.trainable if scatters else 0)
+    return moved / card_of(run).link
+
+
+def _packed(run: Run) -> float:
+    """Bytes of a weight as it crosses a link: quantised weights cross as they are packed, and unpack on the card."""
+    quantization = run.model.quantization
+    return _BYTES if quantization.method == "none" else min(_BYTES, quantization.bits / 8)
 
 
 def _divides_parameters(run: Run) -> bool:
@@ -189,7 +195,8 @@ def _from_host(run: Run, model: ParameterCounts) -> float:
     (torch 2.13 distributed/fsdp/_fully_shard/_fsdp_param.py:897)."""
     if run.offload.parameters == "none" and not run.parallelism.fsdp.cpu_offload:
         return 0.0
-    return _passes(run) * _stored(run) * model.parameters / _shards(run) / card_of(run).bus
+    width = _stored(run) if run.model.quantization.method == "none" else _packed(run)
+    return _passes(run) * width * model.parameters / _shards(run) / card_of(run).bus
 
 
 def _stored(run: Run) -> int:

@@ -14,6 +14,7 @@ from memlint.fixes import goals
 from memlint.fixes.checklist import Tried, checklist
 from memlint.fixes.edits.unified_patch import patch
 from memlint.fixes.goals import BATCH, LENGTH, LONGEST, largest, size_field
+from memlint.fixes.lowered_bound import lowered_bound
 from memlint.fixes.moves.hardware import MOST_GPUS
 from memlint.fixes.plan import Plan
 from memlint.fixes.plan_options import Estimator, PlanOptions
@@ -110,7 +111,7 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
-        return RunPlans(row)
+        return RunPlans(row | _bound_rows(target, run, estimate))
     hooks = target.hooks(wanted.keep)
     bounded = run.parallelism.engine in SERVERS or run.batch.max_tokens  # servers batch requests as the cache allows
     if wanted.only != "length" and not bounded:
@@ -132,6 +133,14 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     if estimate.verdict != "fits":
         row["checklist"] = [_tried_row(tried) for tried in checklist(PlanSearch(run, estimate, hooks))]
     return RunPlans(row, found.options)
+
+
+def _bound_rows(target: PlanTarget, run: Run, estimate: Estimate) -> dict[str, Any]:
+    """What lowers a bound that is over the card, and what lowers activations that it does not count."""
+    lowered = lowered_bound(run, estimate, target.estimator)
+    if not lowered:
+        return {}
+    return {"bound": [one._asdict() for one in lowered], "spares_activations": list(run.planning.spares_activations)}
 
 
 def plans_of(target: PlanTarget, number: int, wanted: PlanRequest, hooks: SearchHooks) -> PlanOptions:
@@ -192,7 +201,8 @@ def _plan_row(fix: Fix) -> dict[str, Any]:
 
 def _advice_row(fix: Fix) -> dict[str, Any]:
     """Advice that no edit of a file carries out: hardware or a release with which the run fits."""
-    return {"title": fix.title, "note": fix.note, "after": _bytes_row(fix.after)}
+    keeps = bool(fix.changes) and fix.quality == "none"
+    return {"title": fix.title, "note": fix.note, "after": _bytes_row(fix.after), "keeps_the_result": keeps}
 
 
 def _tried_row(tried: Tried) -> dict[str, Any]:

@@ -22,6 +22,7 @@ def _lines(row: dict[str, Any], style: Style) -> Iterator[str]:
     yield style.paint(row["path"], "bold")
     if row["peak"] is None:
         yield from (f"  not estimated: {field}: {one_line(reason)}" for field, reason in row["reasons"].items())
+        yield from _bound_lines(row)
         return
     if not row["budget_bytes"]:
         yield f"  peak {_figure(row['peak'])}; no card is known: name one with --gpu"
@@ -78,16 +79,27 @@ def _plan_lines(row: dict[str, Any]) -> Iterator[str]:
     goal = row.get("goal", {"reached": True})
     if not goal["reached"]:
         yield f"  no plan without a risk for the result has {_LARGER[goal['name']]}"
+    advice = row.get("advice", ())
+    first = [one for one in advice if one["keeps_the_result"]] if _all_risk_something(row["plans"]) else []
+    for one in first:
+        yield f"  without a risk: {_advised(one)}"
     for number, plan in enumerate(row["plans"], 1):
         yield f"  plan {number}: {plan['title']}; peak {_figure(plan['after'])}"
         risk = "no" if plan["quality"] == "none" else plan["quality"]
         yield f"    {_step_time(plan['speed'])}, {risk} risk for the result"
         if plan["note"]:
             yield f"    {plan['note']}"
-    for advice in row.get("advice", ()):
-        after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
-        note = f"; {advice['note']}" if advice["note"] else ""
-        yield f"  or {advice['title']}{after}{note}"
+    yield from (f"  or {_advised(one)}" for one in advice if one not in first)
+
+
+def _all_risk_something(plans: Sequence[dict[str, Any]]) -> bool:
+    return bool(plans) and all(plan["quality"] != "none" for plan in plans)
+
+
+def _advised(advice: dict[str, Any]) -> str:
+    after = f"; peak {_figure(advice['after'])}" if advice["after"] else ""
+    note = f"; {advice['note']}" if advice["note"] else ""
+    return f"{advice['title']}{after}{note}"
 
 
 def _step_time(factor: float) -> str:
@@ -105,6 +117,19 @@ def _checklist_lines(row: dict[str, Any]) -> Iterator[str]:
     for number, one in enumerate(tried, 1):
         end = ", fits" if one["fits"] else ""
         yield f"    {number}. {one['title']}: peak {_figure(one['after'])}{end}"
+
+
+def _bound_lines(row: dict[str, Any]) -> Iterator[str]:
+    """What lowers a bound: no promise, since what is above the bound is not known."""
+    lowered = row.get("bound", ())
+    if lowered:
+        yield "  a least figure alone is known, so that no plan is promised; what lowers it, one on top of the other:"
+    for number, one in enumerate(lowered, 1):
+        end = ", less than the card has" if one["enough"] else ""
+        yield f"    {number}. {one['title']}: at least {gib(one['least'])} GiB{end}"
+    if row.get("spares_activations"):
+        options = "; ".join(row["spares_activations"])
+        yield f"  what its layers keep beside that, these lower: {options}"
 
 
 def _figure(found: dict[str, int] | None) -> str:

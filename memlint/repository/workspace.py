@@ -488,11 +488,15 @@ def _over(files: Files, read: ReadBytes, root: str, cwd: str, models: ModelSourc
 
 
 def _made_from(path: str, documents: Iterable[Document]) -> Iterator[str]:
-    """The files whose values the documents of the file at `path` hold: it, and the configs that a command names."""
+    """The files whose values the documents of the file at `path` hold: it, the configs that a command names, and the
+    launch file of accelerate."""
     yield path
     for document in documents:
-        if document.start is not None:
-            yield from (config.path for config in document.start.values.documents())
+        if document.start is None:
+            continue
+        yield from (config.path for config in document.start.values.documents())
+        if document.start.machine.launch_file is not None:
+            yield from _made_from(document.start.machine.launch_file.path, (document.start.machine.launch_file,))
 
 
 def _follow_code(documents: Iterable[Document]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from memlint.report.plans import render
 from tests.commands.running import ROOT, memlint, write
@@ -214,3 +215,53 @@ def test_the_card_that_holds_the_run_is_named_once(tmp_path: Path) -> None:
     said = memlint(tmp_path, "plan", "chat.yaml", "--gpu", "RTX4090", "--gpus", "1", "--isolated").out
     assert said.count("B200") == 1
     assert "or use B200; the smallest common card that holds the run as it is" in said
+
+
+_NEMO = yaml.safe_load((ROOT / "examples" / "nemo_rl" / "grpo_1b.yaml").read_text(encoding="utf-8"))
+_NEMO["policy"] |= {
+    "model_name": "Qwen/Qwen2.5-32B-Instruct",
+    "dtensor_cfg": {"enabled": False},
+    "megatron_cfg": {"enabled": True, "tensor_model_parallel_size": 2},
+}
+_NEMO["cluster"] |= {"gpus_per_node": 8}
+MEGATRON = {
+    "swift.sh": """NPROC_PER_NODE=4 megatron sft --model Qwen/Qwen2.5-32B-Instruct --dataset d.jsonl \\
+    --tensor_model_parallel_size 2 --micro_batch_size 4 --global_batch_size 16 --max_length 8192
+""",
+    "pretrain.sh": """torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 40 --hidden-size 5120 \\
+    --num-attention-heads 40 --seq-length 4096 --max-position-embeddings 4096 --vocab-size 32000 --bf16 \\
+    --tokenizer-type NullTokenizer --micro-batch-size 4 --global-batch-size 64 --tensor-model-parallel-size 2
+""",
+    "verl.sh": """python3 -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer.yaml \\
+    algorithm.adv_estimator=grpo data.train_batch_size=256 data.max_prompt_length=1024 data.max_response_length=4096 \\
+    actor_rollout_ref.model.path=Qwen/Qwen2.5-32B-Instruct actor_rollout_ref.actor.ppo_mini_batch_size=64 \\
+    actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=4 actor_rollout_ref.rollout.name=vllm \\
+    actor_rollout_ref.actor.megatron.tensor_model_parallel_size=2 trainer.n_gpus_per_node=8 trainer.nnodes=1
+""",
+    "nemo.yaml": yaml.safe_dump(_NEMO),
+}
+LOWERED = {
+    "swift.sh": ("--micro_batch_size 4 -> 1", "--recompute_granularity full"),
+    "pretrain.sh": ("--use-distributed-optimizer", "--sequence-parallel"),
+    "verl.sh": (
+        "actor_rollout_ref.actor.megatron.tensor_model_parallel_size 2 -> 4",
+        "actor_rollout_ref.actor.megatron.override_transformer_config.recompute_granularity=full",
+    ),
+    "nemo.yaml": (
+        "policy.megatron_cfg.tensor_model_parallel_size 2 -> 4",
+        "policy.megatron_cfg.activation_checkpointing: true",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MEGATRON)
+def test_a_run_of_megatron_is_told_what_lowers_its_bound_by_the_options_of_its_framework(
+    tmp_path: Path, name: str
+) -> None:
+    write(tmp_path, MEGATRON)
+    row = planned(tmp_path, name, "--gpu", "A100-80GB", "--isolated")
+    lowered, spared = LOWERED[name]
+    assert row["plans"] == [] and lowered in [one["title"] for one in row["bound"]]
+    assert any(one.startswith(spared) for one in row["spares_activations"])
+    text = memlint(tmp_path, "plan", name, "--gpu", "A100-80GB", "--isolated").out
+    assert "no plan is promised" in text and lowered in text and spared in text

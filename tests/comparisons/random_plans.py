@@ -43,7 +43,7 @@ TOWERS = ("Qwen/Qwen2.5-VL-3B-Instruct", "Qwen/Qwen2-VL-2B", "google/gemma-3-4b-
 
 
 class Case(NamedTuple):
-    """One run. `models`: names that stand for a model with fewer layers."""
+    """One run. `models`: names that stand for a model with fewer layers. `versions`: releases of libraries."""
 
     seed: int
     card: str
@@ -52,6 +52,7 @@ class Case(NamedTuple):
     files: dict[str, str]
     models: dict[str, Mapping[str, Any]]
     gpus: int = 1
+    versions: Mapping[str, tuple[int, ...]] = {}
 
     @property
     def name(self) -> str:
@@ -86,7 +87,7 @@ _SECTIONS = tuple(name for name, default in Run._field_defaults.items() if hasat
 
 def _analyser(one: Case, changed: Mapping[str, bytes] | None = None) -> FileAnalyser:
     gpus = {"gpus": one.gpus, "gpus_origin": _ASSUMED, "gpus_per_node": one.gpus}
-    facts = {"gpu": find(one.card), "gpu_origin": _ASSUMED, **gpus}
+    facts = {"gpu": find(one.card), "gpu_origin": _ASSUMED, "versions": one.versions, **gpus}
     files = {**one.files, **{path: text.decode() for path, text in (changed or {}).items()}}
     workspace = in_memory(files, one.models)
     return uniform_analyser(_ENGINE, facts, cwd="/", workspace=workspace)

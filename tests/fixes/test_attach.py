@@ -10,6 +10,7 @@ import memlint.fixes.plan_options as plan_options
 from memlint.findings import Finding, Location
 from memlint.fixes.moves.hardware import advice, can_grow_segments
 from memlint.fixes.plan import Plan
+from memlint.fixes.plan_options import more_on_several
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.written_plans import Failure, main_finding
@@ -249,3 +250,14 @@ def test_a_fix_of_an_export_has_no_price_of_training() -> None:
     analyser = uniform_analyser(Engine(shipped()), {}, workspace=in_memory({"merge.yaml": text + "template: qwen\n"}))
     (fix,) = (fix for one in analyser.analyse("merge.yaml").findings if one.rule == "LLF004" for fix in one.fixes)
     assert (fix.speed, fix.quality) == (1.0, "none")
+
+
+def _ending_at(gib: int) -> Estimate:
+    return estimate(small_run(TINY))._replace(device_high_bytes=gib << 30, device_unclamped_high_bytes=gib << 30)
+
+
+def test_one_card_is_told_of_with_what_several_need_more() -> None:
+    alone, on_all = _ending_at(18), _ending_at(32)
+    more = more_on_several(alone, on_all, 4)
+    assert more.startswith("with the same changes each of the 4 cards needs up to 32.0 GiB, 14.0 more")
+    assert more_on_several(alone, _ending_at(17), 4) == ""

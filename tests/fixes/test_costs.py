@@ -131,6 +131,25 @@ def test_half_weights_are_a_risk_without_masters_alone() -> None:
     assert price({**half, "precision.master_weights": True}, mixed).quality == "none"
 
 
+def test_a_base_in_half_precision_is_a_low_risk_for_adapters_which_keep_their_own_dtype() -> None:
+    adapted = replace(BASE, {"method.kind": "lora", "model.weights_dtype": "float32"})
+    half = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
+    assert price(half, replace(adapted, {"precision.trainable_dtype": "float32"})).quality == "low"
+
+
+def test_4_bit_weights_cross_the_bus_and_the_link_as_they_are_packed() -> None:
+    eight = replace(BASE, {"parallelism": Parallelism(8, 8, 8, engine="fsdp"), "batch.micro_batch_size": 1})
+    offloaded = {"parallelism.fsdp.cpu_offload": True}
+    packed = {"model.quantization.method": "bnb", "model.quantization.bits": 4, "method.kind": "lora"}
+    small = {**packed, "hardware.gpu": find("RTX4090"), "sequence.length": 128}
+    whole = replace(eight, {**small, "model.quantization.method": "none"})
+    shared = replace(eight, small)
+    assert seconds_per_sequence(shared, ADAPTER) < seconds_per_sequence(whole, ADAPTER)
+    assert seconds_per_sequence(replace(shared, offloaded), ADAPTER) < seconds_per_sequence(
+        replace(whole, offloaded), ADAPTER
+    )
+
+
 def test_a_run_of_unknown_size_has_no_counted_price() -> None:
     assert seconds_per_sequence(run(), FULL) >= 0
     assert price({"checkpointing.mode": "none"}, BASE, (ParameterCounts(0, 0), ParameterCounts(0, 0))).speed == 1.0

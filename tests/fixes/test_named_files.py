@@ -88,3 +88,24 @@ def test_what_the_command_sets_stays_out_of_the_config() -> None:
     assert workspace.documents("run.yaml")[0].value["ENV"] == {"MAX_PIXELS": 1003520}
     (out,) = (one for one in outcome.findings if one.rule in ("MEM001", "MEM010"))
     assert any({patch.path for patch in fix.patches} == {"run.yaml", "train.sh"} for fix in out.fixes)
+
+
+LAUNCH_FILE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  offload_optimizer_device: none
+  offload_param_device: none
+  zero_stage: 2
+mixed_precision: bf16
+num_processes: 1
+"""
+
+
+def test_a_plan_for_the_launch_file_alone_is_read_in_that_file() -> None:
+    command = f"accelerate launch --config_file launch.yaml train.py {FLAGS} --output_dir out --dataset_name d\n"
+    files = {"train.sh": command, "train.py": PROGRAM, "launch.yaml": LAUNCH_FILE}
+    (finding,) = [one for one in findings(files, **card("A100-80GB")) if one.rule == "MEM001"]
+    first = finding.fixes[0]
+    assert [(patch.path, patch.text) for patch in first.patches] == [("launch.yaml", "cpu")]
+    assert first.verdict_after == "fits"

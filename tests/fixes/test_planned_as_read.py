@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
+from memlint.fixes.moves.hardware import advice
 from memlint.fixes.plan_options import options
-from memlint.fixes.written_plans import WrittenPlan, edit_writer
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
+from memlint.fixes.written_plans import WrittenPlan, edit_writer, written
+from memlint.formats.accelerate.edits import started_fsdp
+from memlint.memory import estimate
 from memlint.ruleset.engine import Engine
 from tests.comparisons.random_plans import Case, answered, read_otherwise
 
@@ -152,3 +156,88 @@ def test_a_word_for_a_file_of_deepspeed_says_no_buckets() -> None:
     third = {"parallelism.zero.stage": 3, "parallelism.zero.gather_16bit_weights_on_model_save": True}
     assert write(analysis.runs[0], third)
     assert write(analysis.runs[0], third | {"parallelism.zero.reduce_bucket_size": 50_000_000}) is None
+
+
+ON_QLORA = ON_LORA | {"base_model": "meta-llama/Meta-Llama-3-70B", "adapter": "qlora", "load_in_4bit": True}
+LARGE = {"model_name_or_path": "meta-llama/Meta-Llama-3-70B"}
+IN_4_BITS: dict[str, dict[str, Any]] = {
+    "Axolotl": AXOLOTL | ON_QLORA,
+    "Axolotl, preferences": AXOLOTL | ON_QLORA | {"rl": "dpo", "optimizer": "paged_adamw_8bit"},
+    "LLaMA-Factory": LLAMA_FACTORY | LARGE | {"finetuning_type": "lora", "quantization_bit": 4, "bf16": True},
+    "LLaMA-Factory, fp16": LLAMA_FACTORY | LARGE | {"finetuning_type": "lora", "quantization_bit": 4, "fp16": True},
+    "TRL": TRL | LARGE | {"use_peft": True, "load_in_4bit": True},
+    "TRL, supervised": {key: TRL[key] for key in TRL if key not in ("beta", "max_prompt_length")}
+    | LARGE
+    | {"use_peft": True, "load_in_4bit": True, "optim": "adamw_bnb_8bit"},
+}
+
+
+@pytest.mark.parametrize("release", [(4, 57, 6), (5, 8), (5, 23)], ids=str)
+@pytest.mark.parametrize("name", IN_4_BITS)
+def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(name: str, release: tuple[int, ...]) -> None:
+    files = {"train.yaml": yaml.safe_dump(IN_4_BITS[name])}
+    analysis, analyser = answered(Case(0, "RTX4090", "", "", files, {}, 2, {"transformers": release}))
+    again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
+    search = PlanSearch(analysis.runs[0], analysis.estimates[0], SearchHooks(express=edit_writer(analysis)))
+    shared = [one for one in search.steps(()) if "with FSDP" in one.title]
+    assert len(shared) == 2
+    for one in shared:
+        option = written(analysis, 0, search.plan((one,)), again)
+        assert isinstance(option, WrittenPlan), one.title
+        assert read_otherwise(option) == (), one.title
+
+
+def test_4_bit_weights_are_shared_by_fsdp_where_the_card_never_holds_them_whole() -> None:
+    """Axolotl packs one layer after another in host memory; with transformers 5 LLaMA-Factory has the whole model on
+    each card before FSDP divides it."""
+    (first, *_) = _options(IN_4_BITS["Axolotl"], "RTX4090", 2)
+    assert [step.title for step in first.plan.steps] == ["shard over the 2 GPUs with FSDP, shards in host memory"]
+    others = _options(IN_4_BITS["LLaMA-Factory"], "RTX4090", 2)
+    assert all(one.plan.estimate.verdict == "out_of_memory" for one in others)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        AXOLOTL | ON_QLORA | {"base_model": "mistralai/Mixtral-8x7B-v0.1"},
+        AXOLOTL | ON_QLORA | {"bnb_config_kwargs": {"bnb_4bit_quant_type": "fp4"}},
+        IN_4_BITS["LLaMA-Factory"] | {"stage": "ppo", "reward_model": "r"},
+        IN_4_BITS["LLaMA-Factory"] | {"quantization_bit": 8},
+        IN_4_BITS["LLaMA-Factory"] | {"model_name_or_path": "unsloth/llama-3-70b-bnb-4bit"},
+    ],
+)
+def test_fsdp_is_not_proposed_where_the_framework_refuses_it(config: dict[str, Any]) -> None:
+    analysis, _ = answered(Case(0, "RTX4090", "", "", {"train.yaml": yaml.safe_dump(config)}, {}, 2))
+    search = PlanSearch(analysis.runs[0], analysis.estimates[0], SearchHooks(express=edit_writer(analysis)))
+    assert not [one for one in search.steps(()) if "with FSDP" in one.title]
+
+
+@pytest.mark.parametrize("name", ["LLaMA-Factory", "TRL"])
+def test_an_older_release_that_packs_on_the_host_is_told_of_with_the_figure_of_its_file(name: str) -> None:
+    config = IN_4_BITS[name] | {"per_device_train_batch_size": 1}
+    config |= {"max_length": 1024} if name == "TRL" else {}
+    analysis, _ = answered(Case(0, "RTX4090", "", "", {"train.yaml": yaml.safe_dump(config)}, {}, 2))
+    run, before = analysis.runs[0], analysis.estimates[0]
+    (told,) = [fix for fix in advice(run, before, estimate) if "with transformers 4.57" in fix.title]
+    assert before.verdict == "out_of_memory" and told.verdict_after == "fits" and not told.edits
+
+    stored = {"bnb_4bit_quant_storage": "bfloat16"} if name == "TRL" else {}
+    files = {"train.yaml": yaml.safe_dump(config | stored | started_fsdp(1, offloads=True))}
+    older, _ = answered(Case(0, "RTX4090", "", "", files, {}, 2, {"transformers": (4, 57, 6)}))
+    assert older.estimates[0].verdict == "fits"
+    assert older.estimates[0].on_card == told.after
+    assert not [fix for fix in advice(older.runs[0], before, estimate) if "transformers" in fix.title]
+
+
+def test_axolotl_packs_layer_by_layer_where_fsdp_would_find_the_whole_model_on_each_card() -> None:
+    sharded = {"fsdp_version": 1, "fsdp_config": {"offload_params": True, "cpu_ram_efficient_loading": True}}
+    (first, *_) = _options(AXOLOTL | ON_QLORA | sharded, "RTX4090", 2)
+    assert yaml.safe_load(first.tried.contents["train.yaml"])["qlora_sharded_model_loading"] is True
+    assert read_otherwise(first) == () and first.plan.risk == 0
+
+
+def test_a_run_under_fsdp_is_told_of_the_release_that_packs_on_the_host() -> None:
+    config = IN_4_BITS["LLaMA-Factory"] | {"per_device_train_batch_size": 1} | started_fsdp(1, offloads=True)
+    analysis, _ = answered(Case(0, "RTX4090", "", "", {"train.yaml": yaml.safe_dump(config)}, {}, 2))
+    (told,) = [fix for fix in advice(analysis.runs[0], analysis.estimates[0], estimate) if "4.57" in fix.title]
+    assert told.title == "use transformers 4.57" and told.after is not None and told.after.high <= told.after.usable

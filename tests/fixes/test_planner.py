@@ -11,12 +11,24 @@ from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, Cost, between
 from memlint.fixes.goals import largest
 from memlint.fixes.moves.catalog import CUT_ACCUMULATION, steps
-from memlint.fixes.plan import FAR_SLOWER, Plan, adds_nothing, as_fix, excess, in_order, kind, makes_pointless, peak
+from memlint.fixes.plan import (
+    FAR_SLOWER,
+    UNBEARABLE,
+    Plan,
+    adds_nothing,
+    as_fix,
+    excess,
+    in_order,
+    kind,
+    makes_pointless,
+    peak,
+)
 from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.planner import Planner, _of_each_character, candidates, plans, riskless
 from memlint.fixes.proposed_change import ProposedChange, about, needs_host, risk_first
 from memlint.fixes.step_time import ParameterCounts
 from memlint.fixes.tiers import _cheaper
+from memlint.hardware import find
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Reading, Run, replace
 
@@ -514,3 +526,26 @@ def test_the_first_plan_is_the_same_whether_or_not_others_are_asked_for() -> Non
 
     assert planner.plans() == plans(FULL, base.estimate(FULL), base)
     assert planner.plans()[0] is first
+
+
+def test_a_plan_that_nobody_waits_for_stands_behind_a_medium_risk() -> None:
+    step = ProposedChange("paged AdamW", {"optimizer.name": "paged_adamw_32bit"}, "optimizer")
+    none, low, medium = (
+        Plan((step,), FULL, toy(30).estimate(FULL), Cost(speed, quality))
+        for speed, quality in ((1.5 * UNBEARABLE, "none"), (1.2 * FAR_SLOWER, "low"), (1.0, "medium"))
+    )
+    assert sorted((none, medium, low), key=in_order) == [low, medium, none]
+    bearable = none._replace(price=Cost(1.2 * FAR_SLOWER))
+    assert sorted((low, medium, bearable), key=in_order) == [bearable, low, medium]
+
+
+def test_a_cheaper_change_of_the_group_is_tried_beside_other_free_ones() -> None:
+    """Paged states are enough alone and make each step slower; fused AdamW and a smaller micro batch cost nothing."""
+    alone = {"batch.micro_batch_size": 4, "batch.gradient_accumulation_steps": 1, "attention.implementation": "sdpa"}
+    run = replace(FULL, {**alone, "hardware.gpu": find("A100-80GB")})
+    counted = {"parameters": MODEL.parameters, "trainable_parameters": MODEL.trainable}
+    search = SearchHooks(estimate=lambda one: toy(29.5).estimate(one)._replace(**counted))
+    paged = replace(run, {"optimizer.name": "paged_adamw_32bit"})
+    assert search.estimate(paged).verdict == "fits" != search.estimate(run).verdict
+    (first, *_) = plans(run, search.estimate(run), search)
+    assert (first.run.optimizer.name, first.run.batch.micro_batch_size, first.risk) == ("adamw_torch_fused", 2, 0)

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import memlint.memory.families.lookup as families
+import memlint.fixes.moves.releases as releases
 from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.catalog import steps
@@ -27,36 +27,18 @@ MOST_GPUS = 64
 def advice(
     run: Run, before: Estimate, estimator: Estimator, express: Express = lambda *_: (), more_cards: bool = True
 ) -> tuple[Fix, ...]:
-    """Nothing to write into the file: the allocator's setting that makes a tight run fit, a release of transformers
-    that quantises experts, the order of two calls in a script, how many cards of its own with ZeRO-3 or FSDP
-    (`more_cards`), and the smallest common card that holds the run as it is."""
-    told = (*_segments(run, before, estimator), *_release(run, before, estimator), *_order(run, before, estimator))
+    """Nothing to write into the file: the allocator's setting that makes a tight run fit, an older release of
+    transformers, the order of two calls in a script, how many cards of its own with ZeRO-3 or FSDP (`more_cards`), and
+    the smallest common card that holds the run as it is."""
+    told = (
+        *_segments(run, before, estimator),
+        *releases.advice(run, before, estimator),
+        *_order(run, before, estimator),
+    )
     if run.purpose != "train":
         return (*told, *_spread(run, before, estimator), *_card(before))
     spread = _gpus(run, before, estimator, express) if more_cards else ()
     return (*told, *spread, *_card(before))
-
-
-def _release(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
-    """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
-    linears = families.of(run.model.architecture).experts.linears_in_4
-    stacked = not run.stack.transformers or run.stack.transformers >= (5,)
-    quantization = run.model.quantization
-    packed = quantization.stacked_experts or quantization.experts_on_load
-    quantized = quantization.method == "bnb" and not packed
-    if not linears or run.planning.pins_transformers or not (stacked and quantized):
-        return
-    changes = {"stack.transformers": (4, 57, 6)}
-    after = estimator(replace(run, changes))
-    title = "use transformers 4.57, which has the experts quantised"
-    fix = Fix(title, changes=changes, before=before.on_card, verdict_after="fits", note=_UNQUANTISED)
-    if after.verdict == "fits":
-        yield fix._replace(after=after.on_card)
-    elif after.fits_on and after.fits_on[0] not in before.fits_on:
-        yield fix._replace(title=f"{title}, on {after.fits_on[0]}")
-
-
-_UNQUANTISED = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
 
 
 def _order(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

@@ -45,8 +45,9 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
     if own.version == 2 and not own.reshard_after_forward:
         shards = {"parallelism.fsdp.reshard_after_forward": True}
         yield ProposedChange("reshard after the forward", shards, "fsdp")
+    yield from _packed_in_host_memory(run)
     if not own.cpu_offload:
-        stepping = _adam_for_the_host(run)
+        stepping = _plain_adam(run)
         newer = {"parallelism.fsdp.version": 2} if own.version == 1 and run.planning.offloads_under_fsdp2 else {}
         title = "FSDP shards in host memory" + (", under FSDP2" if newer else "")
         title += ", with PyTorch's AdamW" if stepping else ""
@@ -56,7 +57,17 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
             yield ProposedChange(f"{title}, all of them sharded", {**shards, **offloaded}, "fsdp", safe=False)
 
 
-def _adam_for_the_host(run: Run) -> dict[str, Any]:
+def _packed_in_host_memory(run: Run) -> Iterator[ProposedChange]:
+    """4-bit weights packed one layer after another, so that no card holds all of them when loading ends."""
+    own, quantization = run.parallelism.fsdp, run.model.quantization
+    packs = quantization[:2] == ("bnb", 4) and not quantization.prequantized
+    loads = own.version == run.planning.starts_fsdp and own.cpu_ram_efficient_loading and not own.loads_packed_on_host
+    if packs and loads and run.planning.packs_by_layer:
+        changes = {"parallelism.fsdp.loads_packed_on_host": True}
+        yield ProposedChange("pack the 4-bit weights layer by layer in host memory while they load", changes, "loading")
+
+
+def _plain_adam(run: Run) -> dict[str, Any]:
     """An optimizer that can run on the host: bitsandbytes has no step for the CPU before 0.50, and one that is not
     compiled since (0.49.2 and 0.50.0 backends/cpu/ops.py, register_kernel)."""
     name = run.optimizer.name
@@ -116,9 +127,41 @@ def zero(run: Run) -> Iterator[ProposedChange]:
     for placement in _PLACEMENTS:
         if _is_stronger(run, placement):
             yield ProposedChange(_title(run, placement), _placed(run, placement), "zero", False, _note(run))
+    yield from shared_4_bits(run)
+
+
+def shared_4_bits(run: Run) -> Iterator[ProposedChange]:
+    """4-bit weights in shards of FSDP, on the cards or in host memory, where nothing shards them yet (peft docs,
+    accelerate/fsdp.md, "Use PEFT QLoRA and FSDP for finetuning large models on multiple GPUs"). ZeRO-3 moves the whole
+    model to each card before it shares it; FSDP takes one layer after another. bitsandbytes' 8-bit optimizers fail on
+    the shards of FSDP2 (axolotl 0.19.0 utils/schemas/validation.py:1249)."""
+    version, quantization = run.planning.starts_fsdp, run.model.quantization
+    if not version or run.parallelism.engine != "ddp" or quantization.method == "none" or 3 not in stages(run):
+        return
+    for offloads in (False, True):
+        plain = _plain_adam(run) if offloads or version == 2 else {}
+        changes = {
+            "parallelism.engine": "fsdp",
+            "parallelism.fsdp.version": version,
+            "parallelism.fsdp.cpu_offload": offloads,
+            **stored_to_share(run),
+            **plain,
+        }
+        title = f"shard over the {run.parallelism.world_size} GPUs with FSDP"
+        title += ", shards in host memory" if offloads else ""
+        title += ", with PyTorch's AdamW" if plain else ""
+        yield ProposedChange(title, changes, "zero", safe=False)
 
 
 def _title(run: Run, placement: Placement) -> str:
+    moves_states = placement.states != run.offload.optimizer
+    return _placement_title(run, placement) + (f", with {_CPU_ADAM}" if moves_states and _deepspeed_adam(run) else "")
+
+
+_CPU_ADAM = "DeepSpeed's AdamW for the CPU"
+
+
+def _placement_title(run: Run, placement: Placement) -> str:
     now = _stage(run)[0]
     if run.parallelism.engine == "single":
         return placement.words

@@ -33,6 +33,31 @@ def _is_in_force(value: Mapping[str, Any], section: str) -> bool:
     return str(value.get("distributed_type")).upper() == _ENGINES[section] and not replaced
 
 
+def started_fsdp(version: int, offloads: bool) -> dict[str, Any]:
+    """The keys of TrainingArguments that share 4-bit weights with FSDP: words up to transformers 5.9, a section after.
+    Version 1 loads such weights by way of the host where `cpu_ram_efficient_loading` says so (transformers 4.57
+    modeling_utils.py:779); version 2 shares what each rank has packed (accelerate 1.15 utils/fsdp_utils.py:822)."""
+    if version == 2:
+        return {"fsdp": True, "fsdp_config": {"version": 2, **({"cpu_offload": True} if offloads else {})}}
+    words = "full_shard auto_wrap offload" if offloads else "full_shard auto_wrap"
+    return {"fsdp": words, "fsdp_config": {"cpu_ram_efficient_loading": True}}
+
+
+# What `started_fsdp` says of a run, and what the planner proposes with it.
+STARTED = ("parallelism.engine", "parallelism.fsdp.version", "parallelism.fsdp.cpu_offload")
+
+
+def new_fsdp_edits(
+    config: Mapping[str, Any], place: tuple[str, Path], changes: Mapping[str, Any]
+) -> tuple[Edit, ...] | None:
+    """FSDP for a config without an engine; None where it has one, or `changes` say more."""
+    if any(config.get(key) for key in ("deepspeed", "fsdp", "fsdp_config")) or set(changes) != {*STARTED}:
+        return None
+    path, pointer = place
+    keys = started_fsdp(changes["parallelism.fsdp.version"], changes["parallelism.fsdp.cpu_offload"])
+    return tuple(Edit(path, (*pointer, key), "set", value) for key, value in keys.items())
+
+
 def own_fsdp_edits(
     config: Mapping[str, Any], place: tuple[str, Path], changes: Mapping[str, Any]
 ) -> tuple[Edit, ...] | None:

@@ -46,6 +46,11 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 _ALL_IN_CONFIG_SINCE = (5, 10)
 
 
+def version_of_trainer(transformers: tuple[int, ...]) -> int:
+    """The version of FSDP that a release of transformers runs where `fsdp_config` says none."""
+    return 2 if transformers >= _ALL_IN_CONFIG_SINCE else 1
+
+
 def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> FsdpOptions:
     """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **options_in_words(words)}

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
+from memlint.formats.accelerate.edits import STARTED
 from memlint.formats.axolotl.keys import KEYS
-from memlint.formats.axolotl.parallel import shipped_deepspeed
+from memlint.formats.axolotl.parallel import shipped_deepspeed, started_fsdp
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, placed, repeats
 from memlint.formats.fields import interpolated
@@ -27,10 +28,14 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
     if not isinstance(config, dict) or place is None:
         return None
+    started = started_fsdp(changes) if changes.get("parallelism.engine") == "fsdp" else {}
+    if started and any(config.get(key) for key in _NOT_UNDER_NEW_FSDP):
+        return None
+    changes = {field: value for field, value in changes.items() if not (started and field in STARTED)}
     written = _written(config, run, changes)
     if written is None:
         return None
-    own = _edits(config, place, written)
+    own = _edits(config, place, {**written, **started})
     section = parsed.raw.get("deepspeed")
     follows = _RANKS if "parallelism.context_parallel_size" in changes else ""
     behind = {
@@ -40,6 +45,12 @@ def axolotl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     return None if more is None else (*own, *more)
 
 
+# With another engine, with whole weights that are not those of the checkpoint, or with 4 bits of another kind
+# (loaders/model.py:1015, utils/model_shard_quant.py: NF4 with double quantisation).
+_NOT_UNDER_NEW_FSDP = (
+    *("deepspeed", "fsdp", "fsdp_config", "tensor_parallel_size", "deepcompile", "relora", "ple_cpu_offload"),
+    *("reinit_weights", "bnb_config_kwargs"),
+)
 _RANKS = "parallelism.data_parallel_size"  # what is left of the cards for data parallelism
 
 

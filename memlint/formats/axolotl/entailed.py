@@ -8,9 +8,9 @@ from typing import Any
 from memlint.formats.axolotl.config import AxolotlConfig
 from memlint.formats.axolotl.experts import packs_experts
 from memlint.formats.axolotl.keys import METHOD
-from memlint.formats.axolotl.method import trains_adapters
+from memlint.formats.axolotl.method import read_fused_adapters, trains_adapters
 from memlint.formats.axolotl.model import read_dtype_of_rest, read_quantization
-from memlint.formats.axolotl.parallel import cast_by_deepspeed
+from memlint.formats.axolotl.parallel import apply_engine, cast_by_deepspeed, started_fsdp
 from memlint.formats.axolotl.training import read_checkpointing, read_offloading, tiles_mlps
 from memlint.formats.axolotl.unmodelled import read_linear_experts, read_packed_experts
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
@@ -42,6 +42,25 @@ def find_entailed(config: AxolotlConfig, fields: Fields) -> Iterator[Entailed | 
         yield entailed(fields, given, lambda tried: read_offloading(tried, asks))
     if fields.get("parallelism.engine") in ("single", "ddp"):
         yield from _sharded(fields, config)
+    if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
+        yield from _started_fsdp(fields, config)
+
+
+def _started_fsdp(fields: Fields, config: AxolotlConfig) -> Iterator[Entailed | None]:
+    """4-bit weights under a new section of FSDP."""
+    for offloads in (False, True):
+        given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
+        started = _but(config, **started_fsdp(given), **_QLORA)
+
+        def read(tried: Fields, started: AxolotlConfig = started) -> None:
+            read_fused_adapters(tried, started)
+            tried.put("precision.embeddings_dtype", "", Origin("default"))
+            read_dtype_of_rest(tried, started)
+            read_quantization(tried, started)
+            tried.put("parallelism.fsdp.loads_packed_on_host", True, Origin("default"))
+            apply_engine(tried, started)
+
+        yield entailed(fields, given, read)
 
 
 def _adapters(fields: Fields, config: AxolotlConfig, given: Mapping[str, Any]) -> Entailed | None:

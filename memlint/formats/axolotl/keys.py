@@ -28,7 +28,7 @@ from memlint.formats.axolotl.model import (
     read_quantization,
     write_attention,
 )
-from memlint.formats.axolotl.parallel import degree, read_world, write_context, write_fsdp_option
+from memlint.formats.axolotl.parallel import degree, read_world, write_context, write_fsdp_option, write_sharded_loading
 from memlint.formats.axolotl.training import (
     batch_size,
     generates,
@@ -661,6 +661,11 @@ PARALLEL = (
         write_only=True,
         write=write_fsdp_option,
         about="Free each layer's gathered weights after its forward pass and gather them again in the backward pass.",
+    ),
+    Key(
+        *("qlora_sharded_model_loading", "flag", "parallelism.fsdp.loads_packed_on_host", False),
+        write=write_sharded_loading,
+        about="Under FSDP, quantise one layer at a time while loading: no card holds the whole packed model.",
     ),
     Key("ddp_find_unused_parameters", "flag", about="Let DDP look for parameters without gradients at every step."),
 )

@@ -15,6 +15,7 @@ from memlint.formats.engine_files import deepspeed_file, fsdp, launch_file, not_
 from memlint.formats.fields import Fields, Section, as_int, as_words, root
 from memlint.formats.keys import FieldChange, Read, Written
 from memlint.formats.references import issue as reference_issue
+from memlint.run import Origin
 
 _DEGREES = ("tensor_parallel_size", "context_parallel_size", "sequence_parallel_degree", "expert_parallel_size")
 _DATA_PARALLEL = ("dp_shard_size", "dp_replicate_size")
@@ -210,8 +211,6 @@ def _fsdp(fields: Fields, config: AxolotlConfig) -> tuple[UsedSection, ...]:
         fields, fsdp.FsdpOptions(known, defaults, f"{config.own.source} fsdp_config"), config.own.origin(key)
     )
     fields.put("parallelism.fsdp.version", fsdp_version(config), config.own.origin(key))
-    if config.section.value.get(_SHARDED_LOADING) is True:
-        fields.put("parallelism.fsdp.loads_packed_on_host", True, config.section.origin(_SHARDED_LOADING))
     if fsdp_version(config) == 2 and config.release >= _PREPARES_FSDP2:  # monkeypatch/accelerate/fsdp2.py:462
         reason = "what prepares FSDP2 models for Axolotl leaves trainable parameters as they are"
         fields.infer("parallelism.fsdp.upcasts_trainable", False, reason)
@@ -236,6 +235,34 @@ def _known_options(config: AxolotlConfig, section: Section) -> Mapping[str, Any]
     if config.release < _CHECKS_FSDP_OPTIONS:
         return section.value
     return {key: value for key, value in section.value.items() if str(key).removeprefix("fsdp_") in _FSDP_OPTIONS}
+
+
+def read_what_starts_fsdp(fields: Fields, config: AxolotlConfig) -> None:
+    """Whether FSDP can share 4-bit weights that are read one layer at a time: of a plain decoder, for the loader packs
+    linear layers alone and builds a causal model (axolotl 0.19.0 utils/model_shard_quant.py). FSDP2 refuses it
+    (utils/schemas/validation.py:1266)."""
+    kinds = getattr(config.architecture, "layer_types", ())
+    plain = kinds and not any(kind.mlp.experts for kind in kinds) and not config.architecture.towers
+    if plain and config.release >= _NAMES_THE_VERSION and not config.context.companions:
+        source = "Axolotl 0.19 loaders/model.py:1007, qlora_sharded_model_loading"
+        fields.put("planning.starts_fsdp", 1, Origin("framework", detail=source))
+        fields.put("planning.packs_by_layer", True, Origin("framework", detail=source))
+
+
+_NAMES_THE_VERSION = (0, 12)
+
+
+def started_fsdp(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys that share 4-bit weights with FSDP (axolotl 0.19.0 docs/fsdp_qlora.qmd, docs/multi-gpu.qmd)."""
+    options = {
+        **({"offload_params": True} if changes["parallelism.fsdp.cpu_offload"] else {}),
+        "cpu_ram_efficient_loading": True,
+        "sync_module_states": True,
+        "use_orig_params": False,
+        "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+        "state_dict_type": "FULL_STATE_DICT",
+    }
+    return {"fsdp_version": 1, "fsdp_config": options, _SHARDED_LOADING: True}
 
 
 def _hybrid_sharding(fields: Fields, config: AxolotlConfig) -> None:
@@ -264,6 +291,12 @@ def write_context(change: FieldChange) -> Written | None:
     """GPUs that share each sequence, under the older name where the file has that."""
     older = "sequence_parallel_degree" in change.section and "context_parallel_size" not in change.section
     return {"sequence_parallel_degree" if older else "context_parallel_size": change.value}
+
+
+def write_sharded_loading(change: FieldChange) -> Written | None:
+    """`qlora_sharded_model_loading`, which packs as NF4 with double quantisation (utils/model_shard_quant.py)."""
+    other = any(change.section.get(key) for key in ("bnb_config_kwargs", "reinit_weights"))
+    return None if other or change.value is not True else {_SHARDED_LOADING: True}
 
 
 _WRITABLE_FSDP = {

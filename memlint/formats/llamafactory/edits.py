@@ -122,6 +122,8 @@ def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, 
     others."""
     if is_v1(value):
         return None
+    if "parallelism.engine" in changes:
+        return launch_file.new_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
     if value.get("fsdp"):
         return launch_file.own_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
     place = parsed.raw_places.get("accelerate")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from memlint.formats.accelerate.edits import started_fsdp
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
 from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields
@@ -12,6 +14,7 @@ from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.llamafactory.keys import OF_ADAPTERS
 from memlint.formats.llamafactory.method import freezes, read_llama_pro
 from memlint.formats.llamafactory.model import read_quantization
+from memlint.formats.llamafactory.parallel import apply_engine
 from memlint.formats.llamafactory.precision import read_trainable_dtypes
 from memlint.formats.llamafactory.training import FOR_FULL_TRAINING
 from memlint.run import Entailed, Method, Origin
@@ -36,6 +39,22 @@ def find_entailed(config: LlamaFactoryConfig, fields: Fields) -> Iterator[Entail
         # `bf16: true` is written beside a section of DeepSpeed where weights are bfloat16 (edits.py).
         asks = config.hf.but({"bf16": True}) if fields.get("precision.compute") == "bfloat16" else config.hf
         yield from entailed_by_deepspeed(fields, asks, config.architecture)
+    if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
+        yield from _started_fsdp(config, fields)
+
+
+def _started_fsdp(config: LlamaFactoryConfig, fields: Fields) -> Iterator[Entailed | None]:
+    """4-bit weights under an `fsdp` of the config."""
+    for offloads in (False, True):
+        given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
+        keys = started_fsdp(fields.get("planning.starts_fsdp"), offloads)
+        own = config.own.but(keys)
+        started = config._replace(section=own.section, own=own, hf=config.hf.but(keys))
+        yield entailed(fields, given, partial(_read_engine, started))
+
+
+def _read_engine(config: LlamaFactoryConfig, fields: Fields) -> None:
+    apply_engine(fields, config)
 
 
 def _read_adapters(fields: Fields, config: LlamaFactoryConfig) -> None:

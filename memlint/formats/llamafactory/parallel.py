@@ -112,6 +112,23 @@ def _apply_fsdp(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, 
     return found
 
 
+# What trains with another engine, or generates and mends adapters in ways that shards do not allow.
+_NOT_UNDER_FSDP = ("use_unsloth", "use_kt", "predict_with_generate", "pissa_init", "pure_bf16")
+
+
+def read_what_starts_fsdp(fields: Fields, config: LlamaFactoryConfig) -> None:
+    """Whether `fsdp` in the config can share 4-bit weights (0.9.5 examples/extras/fsdp_qlora, docs/en/advanced/
+    distributed/fsdp.md; model/model_utils/quantization.py:186). A launch file decides the engine where there is one."""
+    others = on_megatron(config) or on_hyper_parallel(config) or any(map(_is_launch_file, config.context.companions))
+    refused = any(config.own.flag(key) for key in _NOT_UNDER_FSDP) or config.own.word("stage") == "ppo"
+    if not others and not refused:
+        from memlint.formats.engine_files import fsdp
+
+        version = fsdp.version_of_trainer(config.versions["transformers"])
+        source = "LLaMA-Factory 0.9.5 model/model_utils/quantization.py:186"
+        fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
+
+
 def apply_engine(fields: Fields, config: LlamaFactoryConfig) -> tuple[Companion, ...]:
     """`deepspeed:` or `fsdp:` of the config, and the files that they name; Megatron and HyperParallel need neither."""
     if on_megatron(config) or on_hyper_parallel(config):

@@ -24,6 +24,7 @@ from memlint.formats.llamafactory.parallel import (
     apply_launch_files,
     apply_launcher,
     apply_unused_parameters,
+    read_what_starts_fsdp,
 )
 from memlint.formats.llamafactory.recognise import is_v1
 from memlint.formats.training_arguments import KEYS as TRAINING_ARGUMENTS
@@ -53,6 +54,7 @@ def parse_v0(document: Document, context: Context, role: str) -> Parsed:
         INFERENCE_KEYS.read(fields, view, view)
     read_start(fields, document, KEYS, TRAINING_ARGUMENTS)
     if view.training:
+        read_what_starts_fsdp(fields, view)
         put_entailed(fields, partial(_entailed, view), "LLaMA-Factory 0.9.5 model/adapter.py")
     return finish(fields, view, companions, v0_issues(view, document))
 

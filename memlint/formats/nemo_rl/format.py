@@ -10,7 +10,7 @@ from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields
 from memlint.formats.hardware import apply_hardware
 from memlint.formats.keys import read_start
-from memlint.formats.nemo_rl import behaviour
+from memlint.formats.nemo_rl import behaviour, megatron
 from memlint.formats.nemo_rl.config import NemoConfig, config_of
 from memlint.formats.nemo_rl.issues import nemo_rl_issues
 from memlint.formats.nemo_rl.keys import KEYS
@@ -64,4 +64,6 @@ def _fill(fields: Fields, config: NemoConfig) -> None:
     apply_hardware(fields, config.context)
     read_stack(fields, config)
     KEYS.read(fields, config, config)
+    if config.engine == "megatron":
+        megatron.put_own_options(fields, config)
     read_start(fields, config.own.document, KEYS)

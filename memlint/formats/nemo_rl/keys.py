@@ -430,6 +430,11 @@ KEYS = Keys(
         about="Layers of the last stage.",
         read_with=f"{_DTENSOR}.enabled",
     ),
+    Key(
+        *(f"{_MEGATRON}.sequence_parallel", "flag", "", False),
+        about="Tensor parallel ranks divide norms and residuals, too.",
+        read_with=f"{_DTENSOR}.enabled",
+    ),
     Key(*(megatron.ADAPTER, "flag", "", False), about="Train an adapter.", read_with=f"{_DTENSOR}.enabled"),
     Key(*(f"{megatron.FP8}.enabled", "flag", "", False), about="Compute in fp8.", read_with=f"{_DTENSOR}.enabled"),
     Key(*(f"{megatron.FP8}.fp8_param", "flag", "", False), about="Keep fp8 weights.", read_with=f"{_DTENSOR}.enabled"),

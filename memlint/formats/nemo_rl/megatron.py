@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memlint.formats.fields import Behaviour, Fields, as_number
+from memlint.formats.megatron_options import put_options
 from memlint.formats.nemo_rl.config import NemoConfig
 from memlint.formats.verl.model import DTYPES
 
@@ -67,3 +68,19 @@ def read_optimizer(fields: Fields, config: NemoConfig) -> None:
         share = as_number(config.get(f"{OPTIMIZER}.optimizer_offload_fraction"))
         fields.put("offload.optimizer", "cpu", config.origin(offloads))
         fields.put("offload.optimizer_ratio", 1.0 if share is None else float(share), config.origin(offloads))
+
+
+_OF_OPTIMIZER = ("use_distributed_optimizer", "optimizer_cpu_offload")
+
+
+def put_own_options(fields: Fields, config: NemoConfig) -> None:
+    """The names of Megatron's options, which stand in a section of their own (examples/configs/grpo_math_1B.yaml)."""
+    recomputation = "" if fields.get("checkpointing.mode") == "full" else f"{SECTION}.activation_checkpointing: true"
+    key = f"{SECTION}.sequence_parallel"
+    put_options(fields, _spell, recomputation, "" if config.get(key) else f"{key}: true", "NeMo-RL 0.7.0")
+
+
+def _spell(name: str) -> str:
+    if name == "micro_batch_size":
+        return "policy.train_micro_batch_size"
+    return f"{OPTIMIZER}.{name}: true" if name in _OF_OPTIMIZER else f"{SECTION}.{name}"

@@ -6,6 +6,7 @@ Read in ms-swift 4.6.0 megatron/arguments/megatron_args.py.
 from __future__ import annotations
 
 from memlint.formats.fields import Fields, as_bool, as_int, as_number
+from memlint.formats.megatron_options import put_options
 from memlint.formats.swift.config import SwiftConfig
 from memlint.run import UNKNOWN
 
@@ -41,6 +42,21 @@ def read_megatron(fields: Fields, config: SwiftConfig) -> None:
     fields.put("batch.gradient_accumulation_steps", steps, section.origin(_TOTAL))
     _host_optimizer(fields, config)
     _weights_in_few_bits(fields, config)
+    _put_options(fields, config)
+
+
+_RECOMPUTATION = "--recompute_granularity full --recompute_method uniform --recompute_num_layers 1"
+
+
+def _put_options(fields: Fields, config: SwiftConfig) -> None:
+    value = config.section.value
+    recomputation = "" if value.get("recompute_granularity") == "full" else _RECOMPUTATION
+    sequence = "" if as_bool(value.get("sequence_parallel")) else "--sequence_parallel true"
+    put_options(fields, _flag, recomputation, sequence, "ms-swift 4.6.0 megatron/arguments/megatron_args.py")
+
+
+def _flag(name: str) -> str:
+    return f"--{name} true --use_precision_aware_optimizer true" if name == "optimizer_cpu_offload" else f"--{name}"
 
 
 # With the format that each needs (megatron_args.py:662-671).

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.accelerate.edits import accelerate_edits, own_fsdp_edits
+from memlint.formats.accelerate.edits import accelerate_edits, new_fsdp_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, repeats
 from memlint.formats.keys import FieldChange
@@ -47,6 +47,8 @@ def _own_edits(parsed: Parsed, change: FieldChange) -> tuple[Edit, ...] | None:
 
 def _engine_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
     """Edits of what shards the run: the DeepSpeed file, the launch file, or the config's own section."""
+    if changes.get("parallelism.engine") == "fsdp":
+        return _new_fsdp(parsed, changes)
     if "parallelism.engine" in changes:
         return _new_deepspeed(parsed, run, changes)
     place = parsed.raw_places.get("deepspeed")
@@ -101,6 +103,11 @@ def _new_deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tupl
     wanted = {field: value for field, value in changes.items() if field != "parallelism.engine"}
     section = new_section(wanted)
     return None if section is None else (Edit(place[0], (*place[1], "deepspeed"), "set", section),)
+
+
+def _new_fsdp(parsed: Parsed, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    config, place = parsed.raw.get("config"), parsed.raw_places.get("config")
+    return new_fsdp_edits(config, place, changes) if isinstance(config, dict) and place is not None else None
 
 
 def _without_consequences(run: Run, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from memlint.formats.accelerate.edits import started_fsdp
 from memlint.formats.deepspeed.entailed import entailed_by_deepspeed
 from memlint.formats.entailed import entailed
 from memlint.formats.fields import Fields
@@ -13,8 +14,9 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.keys import ADAPTER, QUANTIZATION
 from memlint.formats.trainer.method import trains_adapter
 from memlint.formats.trainer.model import read_quantization
+from memlint.formats.trainer.parallel import apply_engine, companions_of
 from memlint.formats.trainer.quantized import apply_preparation, under_zero3
-from memlint.run import Entailed
+from memlint.run import Entailed, Origin
 
 _OF_PLANS = ("method.rank", "method.alpha", "method.targets")
 _FOLLOWS = Keys(*(row for row in ADAPTER if row.when is trains_adapter and row.field not in _OF_PLANS))
@@ -44,6 +46,24 @@ def find_entailed(config: TrainerConfig, fields: Fields) -> Iterator[Entailed | 
     if fields.get("parallelism.engine") in ("single", "ddp"):
         yield from entailed_by_deepspeed(fields, config.args, config.architecture)
         yield _in_one_dtype(fields)
+    if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
+        yield from _started_fsdp(config, fields)
+
+
+def _started_fsdp(config: TrainerConfig, fields: Fields) -> Iterator[Entailed | None]:
+    """4-bit weights under an `fsdp` of the arguments."""
+    for offloads in (False, True):
+        given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
+        args = config.args.but(started_fsdp(fields.get("planning.starts_fsdp"), offloads))
+        yield entailed(fields, given, partial(_read_fsdp, config._replace(section=args.section, args=args)))
+
+
+def _read_fsdp(config: TrainerConfig, fields: Fields) -> None:
+    """The weights are in 4 bits, and stored in the compute dtype, in any plan that shares them so."""
+    for name, value in (("bits", 4), ("storage_dtype", fields.get("precision.compute"))):
+        fields.put(f"model.quantization.{name}", value, Origin("default"))
+    apply_engine(fields, config, companions_of(config.context))
+    apply_preparation(fields, config)
 
 
 def _in_one_dtype(fields: Fields) -> Entailed | None:

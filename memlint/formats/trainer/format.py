@@ -41,6 +41,7 @@ from memlint.formats.trainer.parallel import (
     leave_precision_open,
     read_loading,
     read_spread_layers,
+    read_what_starts_fsdp,
     refused_device_map,
 )
 from memlint.formats.trainer.quantized import REFUSED, apply_preparation, trains_quantised_weights, under_zero3
@@ -223,6 +224,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     read_start(fields, config.section.document, KEYS)
     keep_packed(fields, config)
     _data_parallel_size(fields)
+    read_what_starts_fsdp(fields, config)
     put_entailed(fields, partial(_entailed, config), "trl 1.16 trainer/model_config.py, trainer/sft_trainer.py")
     if only_evaluates(config):
         predicts = config.is_on("do_predict") or _trainer_call(config) == "predict"

@@ -102,6 +102,16 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
     return _without_none(named, launcher)
 
 
+def read_what_starts_fsdp(fields: Fields, config: TrainerConfig) -> None:
+    """Whether `fsdp` in the arguments can share TRL's 4-bit weights. A script may load its model before it makes its
+    arguments, and a launch file that says another engine stands over them."""
+    can_store = fields.get("planning.stores_4_bits_in_half", "") == "asked"
+    if can_store and config.section.document.syntax != "python" and not config.context.companions:
+        version = fsdp.version_of_trainer(config.transformers)
+        source = "trl 1.16 trainer/model_config.py, bnb_4bit_quant_storage"
+        fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
+
+
 def _fsdp_of_the_program(fields: Fields, config: TrainerConfig, launcher: Section | None) -> tuple[Section, ...]:
     """Put the FSDP of the arguments, of accelerate's plug-in in a loop, or of torch itself there."""
     section, origin = config.section.below("fsdp_config"), config.section.origin("fsdp")

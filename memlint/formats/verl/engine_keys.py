@@ -3,8 +3,13 @@ trainer/config/engine/megatron.yaml, optim/megatron.yaml and engine/veomni.yaml)
 
 from __future__ import annotations
 
+from memlint.formats.fields import Fields, value_at
 from memlint.formats.keys import Key
+from memlint.formats.megatron_options import OPTIONS, put_options
+from memlint.formats.section_keys import path_of
 from memlint.formats.verl import parallel
+from memlint.formats.verl.batches import ACTOR
+from memlint.formats.verl.config import VerlConfig
 
 # Key below the engine's section, field of the run, what it divides among GPUs.
 _DEGREES = (
@@ -48,6 +53,22 @@ def megatron_keys(optimizer: str, engine: str, strategy: str) -> tuple[Key, ...]
             for name, field, what in _DEGREES
         ),
     )
+
+
+def put_own_options(fields: Fields, config: VerlConfig) -> None:
+    """The names of Megatron's options (trainer/config/engine/megatron.yaml, where tensor parallel ranks divide norms
+    as well unless said)."""
+    section, optimizer = ("engine", "optim") if config.is_sft else (f"{ACTOR}.megatron", f"{ACTOR}.optim")
+    micro = "data.micro_batch_size_per_gpu" if config.is_sft else f"{ACTOR}.ppo_micro_batch_size_per_gpu"
+    others = {"micro_batch_size": micro, "optimizer_cpu_offload": f"{optimizer}.{parallel.HOST_OPTIMIZER}=True"}
+    transformer = f"{section}.override_transformer_config"
+    recomputation = (
+        f"{transformer}.recompute_granularity=full {transformer}.recompute_method=uniform"
+        f" {transformer}.recompute_num_layers=1"
+    )
+    given = value_at(config.own.value, path_of(f"{transformer}.recompute_granularity")) == "full"
+    spell = {name: f"{section}.{name}" for name in OPTIONS.values()} | others
+    put_options(fields, spell.__getitem__, "" if given else recomputation, "", "verl 0.9.1")
 
 
 def veomni_keys(engine: str, strategy: str) -> tuple[Key, ...]:

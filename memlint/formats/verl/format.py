@@ -17,10 +17,12 @@ from memlint.formats.keys import read_start
 from memlint.formats.verl import behaviour
 from memlint.formats.verl.composed import composed
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.engine_keys import put_own_options
 from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
 from memlint.formats.verl.model import find_model, read_towers
+from memlint.formats.verl.parallel import strategy
 from memlint.formats.verl.recognise import (
     NAME,
     SCHEMA,
@@ -97,5 +99,7 @@ def _fill(fields: Fields, config: VerlConfig) -> None:
     if config.is_sft:
         read_towers(fields, config)
     (SFT_KEYS if config.is_sft else KEYS).read(fields, config, config)
+    if strategy(config) == "megatron":
+        put_own_options(fields, config)
     read_start(fields, config.own.document, SFT_KEYS if config.is_sft else KEYS)
     fields.issues.clear()

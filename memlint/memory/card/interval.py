@@ -82,12 +82,12 @@ def _loads_packed_weights_whole(run: Run) -> bool:
 
     By default bitsandbytes' weights go to the current card (transformers 5.23 quantizers/quantizer_bnb_4bit.py:94), on
     all ranks (modeling_utils.py:4853, `not is_quantized`; axolotl 0.19.0 loaders/model.py:708). transformers 4 moved
-    each to the host again (4.45 modeling_utils.py, _load_state_dict_into_meta_model). In a test, two CPU ranks of
-    transformers 5.23 each held all packed weights after loading; that they are on the card follows from the source code
-    only, so it counts for the high end.
+    each to the host again where `cpu_ram_efficient_loading` asks for it (4.57.6 modeling_utils.py:779). In a test,
+    two CPU ranks of transformers 5.23 each held all packed weights after loading; that they are on the card follows
+    from the source code only, so it counts for the high end.
     """
     fsdp = run.parallelism.engine == "fsdp" and not run.parallelism.fsdp.loads_packed_on_host
-    older = () < run.stack.transformers < _PACKS_ON_THE_CARD
+    older = () < run.stack.transformers < _PACKS_ON_THE_CARD and run.parallelism.fsdp.cpu_ram_efficient_loading
     return fsdp and run.model.quantization.method == "bnb" and not older
 
 

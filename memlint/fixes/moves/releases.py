@@ -1,0 +1,87 @@
+"""Releases of transformers with which a run fits that does not fit with a newer one: nothing to write into the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import memlint.memory.families.lookup as families
+from memlint.findings import Fix
+from memlint.fixes.consequences import consistent
+from memlint.fixes.moves.host import shared_4_bits
+from memlint.memory.values import Estimate
+from memlint.run import Run, replace
+
+Estimator = Callable[[Run], Estimate]
+_FOUR: Mapping[str, Any] = {"stack.transformers": (4, 57, 6)}  # the last of them
+
+
+def advice(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """transformers 4.57, where the files leave the release open and the run was read with 5."""
+    older = run.stack.transformers and run.stack.transformers < (5,)
+    if older or run.planning.pins_transformers:
+        return
+    yield from _experts_in_layers(run, before, estimator)
+    yield from _packed_by_way_of_the_host(run, before, estimator)
+    yield from _shared_as_now(run, before, estimator)
+
+
+def _experts_in_layers(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """bitsandbytes quantises linear layers; transformers 5 holds a layer's experts in one parameter that is none."""
+    quantization = run.model.quantization
+    packed = quantization.stacked_experts or quantization.experts_on_load
+    linears = families.of(run.model.architecture).experts.linears_in_4
+    if not linears or quantization.method != "bnb" or packed:
+        return
+    after = estimator(replace(run, _FOUR))
+    title = "use transformers 4.57, which has the experts quantised"
+    fix = Fix(title, changes=_FOUR, before=before.on_card, verdict_after="fits", note=_UNQUANTISED)
+    if after.verdict == "fits":
+        yield fix._replace(after=after.on_card)
+    elif after.fits_on and after.fits_on[0] not in before.fits_on:
+        yield fix._replace(title=f"{title}, on {after.fits_on[0]}")
+
+
+_UNQUANTISED = "from 5 on experts are no linear layers, and bitsandbytes leaves them as they are"
+
+
+def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """Under FSDP1 transformers 4 packs each weight on the card and moves it to the host before the next one (4.57.6
+    modeling_utils.py:779); with 5 the whole model is on each card when loading ends (card/interval.py)."""
+    for step in shared_4_bits(run):
+        if estimator(consistent(replace(run, step.changes), run)).verdict == "fits":
+            return  # there is a plan
+        changes = {**step.changes, "parallelism.fsdp.version": 1, **_FOUR}
+        first = {**_FSDP1, "precision.outputs_to_fp32": run.precision.outputs_to_fp32}
+        after = estimator(replace(consistent(replace(run, changes), run), {**changes, **first}))
+        if after.verdict == "fits":
+            title = f"{step.title}, with transformers 4.57"
+            offload = " offload" if step.changes["parallelism.fsdp.cpu_offload"] else ""
+            keys = f"`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
+            stored = ", `bnb_4bit_quant_storage: bfloat16`" if "model.quantization.storage_dtype" in changes else ""
+            note = f"{keys}{stored}; {_PACKED_ON_THE_CARD}"
+            yield Fix(
+                title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note
+            )
+            return
+
+
+def _shared_as_now(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """The same for a run that FSDP1 shares already."""
+    fsdp, quantization = run.parallelism.fsdp, run.model.quantization
+    by_way_of_the_host = fsdp.version == 1 and fsdp.cpu_ram_efficient_loading and not fsdp.loads_packed_on_host
+    if run.parallelism.engine != "fsdp" or not by_way_of_the_host or quantization[:2] != ("bnb", 4):
+        return
+    after = estimator(replace(run, _FOUR))
+    if after.verdict == "fits":
+        title, note = "use transformers 4.57", _PACKED_ON_THE_CARD
+        yield Fix(title, changes=_FOUR, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
+
+
+# As transformers 4 starts it (4.57.6 training_args.py:2004), whatever a newer one does.
+_FSDP1: Mapping[str, Any] = {
+    "parallelism.fsdp.cpu_ram_efficient_loading": True,
+    "parallelism.fsdp.upcasts_trainable": True,
+    "parallelism.fsdp.backward_prefetch": "NONE",
+}
+_PACKED_ON_THE_CARD = "from 5 on each card holds the whole packed model before FSDP divides it"
