@@ -15,8 +15,9 @@ from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
 from memlint.identity_cache import IdentityCache
+from memlint.memory.full_length import is_over_at_full_length_alone
 from memlint.memory.parameters import MissingValue
-from memlint.memory.readings import doubt, in_words, span
+from memlint.memory.readings import doubt, in_words, least_bytes, span
 from memlint.memory.values import component_words
 from memlint.run import LAUNCH, UNKNOWN
 
@@ -122,11 +123,20 @@ def _least_reading(facts: Facts) -> Any:
 
 def _least(facts: Facts) -> Any:
     """The low end of the card's figure under the reading that needs least, in bytes."""
-    found = facts.estimate
-    if found is None or found.device_low_bytes is None:
+    least = least_bytes(facts.estimate) if facts.estimate else None
+    return UNKNOWN if least is None else least
+
+
+def _is_over_at_full_length_alone(facts: Facts) -> Any:
+    return UNKNOWN if facts.estimate is None else is_over_at_full_length_alone(facts.run, facts.estimate)
+
+
+def _lengths(facts: Facts) -> Any:
+    """The length in words: "4096", and of an encoder-decoder what goes in and comes out: "2048 -> 128"."""
+    source, length = facts.run.sequence.source_length, facts.run.sequence.length
+    if source is UNKNOWN or length is UNKNOWN:
         return UNKNOWN
-    lows = (one.device_low_bytes for one in found.readings if one.device_low_bytes is not None)
-    return min(lows, default=found.device_low_bytes)
+    return f"{source} -> {length}" if source else str(length)
 
 
 def _doubt(facts: Facts) -> Any:
@@ -312,7 +322,9 @@ ESTIMATE: dict[str, Reader] = {
     "estimate.readings": _readings,
     "estimate.least_reading": _least_reading,
     "estimate.least_bytes": _least,
+    "estimate.is_over_at_full_length_alone": _is_over_at_full_length_alone,
     "estimate.doubt": _doubt,
 }
+SEQUENCE: dict[str, Reader] = {"sequence.lengths": _lengths}
 ROLLOUT: dict[str, Reader] = {"rollout.engine_start_bytes": _engine_start}
-READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE, **ROLLOUT}
+READERS: dict[str, Reader] = {**MODEL, **HARDWARE, **PARALLELISM, **ESTIMATE, **SEQUENCE, **ROLLOUT}

@@ -80,7 +80,8 @@ _FACT_TYPES: Mapping[str, Type] = {
     "hardware.capability": types.VERSION,
     **dict.fromkeys(("model.dtype", "model.stored_dtype", "model.stored_method", "hardware.vendor"), types.STR),
     **dict.fromkeys(("estimate.verdict", "estimate.peak_phase", "estimate.readings", "estimate.doubt"), types.STR),
-    "estimate.least_reading": types.STR,
+    **dict.fromkeys(("estimate.least_reading", "sequence.lengths"), types.STR),
+    "estimate.is_over_at_full_length_alone": types.BOOL,
 }
 
 

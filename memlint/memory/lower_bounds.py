@@ -12,6 +12,7 @@ import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
 import memlint.memory.unknown_values as unknown_values
 from memlint._record import NamedTuple
+from memlint.memory.full_length import is_loose_bound
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField
@@ -144,25 +145,13 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     if missing.field == "parallelism.world_size" and bound.low < _SHOWN:
         return with_parameters(run, found)  # what is left where very many share a small model
     words, certain = list(dict.fromkeys(bound.words)), bound
-    if _is_loosely_bounded(run):
+    if is_loose_bound(run):
         words.append(f"samples of {run.sequence.length} tokens")
         least = _LEAST_OF_STATED_SIZE if is_named else _LEAST
         certain = _bound(_of_one_token(run), missing.field, least, frozenset(), estimate) or bound._replace(low=0)
     reason = f"{missing.reason}: at least {_gib(bound.low)} with {_listed(words)}"
     counted = None if is_named else bound.parameters
     return unknown(UnknownField(missing.field, reason), allocated_low_bytes=certain.low or None, parameters=counted)
-
-
-_LONG = 8_192  # tokens of a maximum length that few samples come near, and those of a batch below
-_LARGE = 32_768
-
-
-def _is_loosely_bounded(run: Run) -> bool:
-    """Whether the length is a maximum far above that of most samples (as rule MEM010 says it)."""
-    length, rows = run.sequence.length, run.batch.micro_batch_size
-    if not run.sequence.length_is_bound or not isinstance(length, int):
-        return False
-    return length > _LONG or (isinstance(rows, int) and rows * length >= _LARGE)
 
 
 def _of_one_token(run: Run) -> Run:

@@ -41,6 +41,14 @@ def over_readings(run: Run, estimator: Estimator) -> Estimate:
     return found._replace(readings=tuple(read))
 
 
+def least_bytes(found: Estimate) -> int | None:
+    """The low end of the card's figure under the reading that needs least; None where there is no figure."""
+    if found.device_low_bytes is None:
+        return None
+    lows = (one.device_low_bytes for one in found.readings if one.device_low_bytes is not None)
+    return min(lows, default=found.device_low_bytes)
+
+
 def _of_each(run: Run, found: Estimate, estimator: Estimator) -> Estimate:
     """The estimate of a run that lacks a value (such as the ZeRO stage) which each of its readings supplies.
 

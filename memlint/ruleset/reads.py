@@ -57,11 +57,15 @@ def _reads_of_form(form: Any) -> Iterator[Read]:
 
 def _reads_of_fact(name: str) -> Iterator[Read]:
     """The inputs of a derived fact. `model.*` needs the architecture and the estimate (parameter counts); `hardware.*`
-    the hardware; `estimate.*` the estimate; any other fact may need everything."""
+    the hardware; `estimate.*` the estimate, most often alone; any other fact may need everything."""
     if name.startswith("hardware."):
         yield ("run", "hardware")
+    elif name == "estimate.is_over_at_full_length_alone":
+        yield _ALL
     elif name.startswith("estimate."):
         yield _ESTIMATE
+    elif name == "sequence.lengths":
+        yield ("run", "sequence")
     elif name == "parallelism.is_certain":
         yield from (("run", "parallelism"), ("run", "readings"))
     elif name.startswith("model.") and name != "model.adapted_in_tower":

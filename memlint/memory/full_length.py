@@ -1,0 +1,59 @@
+"""Whether a run is over the card at its maximum length alone, which hardly any sample or batch has.
+
+Few samples come near a long maximum. In a large batch most are shorter than the maximum, too, and with a quarter of the
+length the run may fit. Then an estimate at the full length is a warning about the longest batch, not a verdict on the
+run: rule MEM010 in place of MEM001. The limits are judgement, settled on public configs that are known to run.
+"""
+
+from __future__ import annotations
+
+from memlint.memory.readings import least_bytes
+from memlint.memory.values import Estimate, Phase
+from memlint.run import Run
+
+_LONG = 8_192  # tokens of a maximum that few samples come near
+_LARGE = 32_768  # tokens of a batch
+_LARGE_BY_DEFAULT = 8_192  # of a batch whose length nobody wrote
+_GROWS_FROM_A_QUARTER = 0.75  # of activations and logits: what the other three quarters of the length add
+_PHASES = ("forward", "backward", "evaluation")  # whose peak grows with the length
+
+
+def is_loose_bound(run: Run) -> bool:
+    """Whether the maximum length is far above the length of most samples or batches."""
+    return _is_long(run) or _is_large(run)
+
+
+def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
+    """Whether shorter sequences fit, where the length is a loose bound. False where the figures do not say it."""
+    peak = _phase(estimate, estimate.peak_phase)
+    least, budget = least_bytes(estimate), estimate.budget_bytes
+    if peak is None or peak.name not in _PHASES or least is None or not is_loose_bound(run):
+        return False
+    growing = peak.components.get("activations", 0) + peak.components.get("logits", 0)
+    if not _is_long(run) and least - _GROWS_FROM_A_QUARTER * growing > budget:
+        return False
+    step = _phase(estimate, "optimizer_step")
+    has_room_for_step = step is not None and step.allocated_bytes <= budget
+    return has_room_for_step or (bool(estimate.readings) and least - growing <= budget)
+
+
+def _phase(estimate: Estimate, name: str) -> Phase | None:
+    return next((phase for phase in estimate.phases if phase.name == name), None)
+
+
+def _is_long(run: Run) -> bool:
+    length = run.sequence.length
+    return run.sequence.length_is_bound and isinstance(length, int) and length > _LONG
+
+
+def _is_large(run: Run) -> bool:
+    """Whether a batch has many tokens, an encoder's included. The groups of GRPO differ in length anyway."""
+    sequence, rows = run.sequence, run.batch.micro_batch_size
+    if not sequence.length_is_bound or not isinstance(sequence.length, int):
+        return False
+    if run.method.stage == "grpo":
+        return True
+    source = sequence.source_length if isinstance(sequence.source_length, int) else 0
+    origin = run.origins.get("sequence.length")
+    large = _LARGE_BY_DEFAULT if origin is not None and origin.kind == "default" else _LARGE
+    return isinstance(rows, int) and rows * (source + sequence.length) >= large
