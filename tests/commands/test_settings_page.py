@@ -50,7 +50,7 @@ def test_a_later_override_wins(repository: Path) -> None:
 
 def test_versions_that_the_repository_pins_are_shown_where_settings_say_nothing(repository: Path) -> None:
     rows = shown(repository, "configs/train.yaml")
-    assert rows["versions.trl"][1:] == ["0.29", "memlint.yaml:5:39"]
+    assert rows["versions.trl"][1:] == ["0.29", "memlint.yaml:6:39"]
     assert rows["versions.peft"][1] == "0.15.2" and "(requirements.txt:1:1)" in rows["versions.peft"]
 
 

@@ -17,6 +17,7 @@ VERL = (
     "data.train_batch_size={} data.max_prompt_length=512 data.max_response_length=512 "
     "actor_rollout_ref.model.path=Qwen/Qwen2.5-7B-Instruct actor_rollout_ref.actor.ppo_mini_batch_size=256 "
     "actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=8 actor_rollout_ref.rollout.name=vllm "
+    "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=8 "
     "actor_rollout_ref.actor.use_dynamic_bsz={} trainer.n_gpus_per_node=8 trainer.nnodes=1"
 )
 GRPO = (

@@ -90,7 +90,7 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
         fields.issues.extend(deepspeed_file.config_issues(deepspeed, config.context))
         deepspeed_file.apply_deepspeed(fields, deepspeed, config.args, config.architecture)
         return _without_none(deepspeed, launcher)
-    if "parallelism.engine" in fields.values:  # DeepSpeed, whose file is not there: the launcher has no say
+    if fields.get("parallelism.engine") == "deepspeed":  # its file is not there, and the launcher has no say
         return _without_none(launcher)
     if _wants_fsdp(config):
         return _fsdp_of_the_program(fields, config, launcher)
