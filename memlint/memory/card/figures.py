@@ -46,6 +46,9 @@ def step_reserve(
     Where the optimizer's states lie depends on the first batch. Where all batches are alike, the first step leaves
     blocks for them. Where lengths vary, the first batch is shorter than the longest one, and they may lie apart: the
     larger figure counts. `other_step_reserve_bytes` is that of the other case.
+
+    A run whose tensors alone are more than its card ends in the first step, so that the first case is not replayed: of
+    large models that takes longer than all else.
     """
     run = step.run
     if overhead.overhead_class(run) != "full":
@@ -57,7 +60,8 @@ def step_reserve(
     walked = max(phase.allocated_bytes for phase in phases_of(state, walk, inputs) if phase.name in _WALKED)
     more = max(0, others - walked)
     apart = at_step + beyond_step(walk.segments, units, state, inputs) + more
-    if run.parallelism.engine not in _STATES_IN_FIRST_STEP:
+    ends_in_first_step = 0 < device.usable_bytes(run) < max(phase.allocated_bytes for phase in found)
+    if run.parallelism.engine not in _STATES_IN_FIRST_STEP or ends_in_first_step:
         return {"step_reserve_bytes": apart}
     from memlint.memory.card.first_steps import micro_batches, reserved_by_first_steps
 
