@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from memlint._record import NamedTuple
+from memlint.fixes.plan import NOISE
 from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.card.device import usable_bytes
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
-WORTHWHILE = 0.005  # of the bound
 _MOST_STAGES = 64
 _MOST_RANKS_OF_A_NODE = 8
 
@@ -54,7 +54,7 @@ def _weakest_enough(
     chosen = None
     for step in move(run):
         after = estimator(replace(run, step.changes)).allocated_low_bytes
-        if after and after <= (1 - WORTHWHILE) * (chosen[1] if chosen else least):
+        if after and after <= (1 - NOISE) * (chosen[1] if chosen else least):
             chosen = step, after
             if after <= usable_bytes(run):
                 break

@@ -23,7 +23,7 @@ Steps = tuple[ProposedChange, ...]
 _HARDLY_FASTER = 0.95
 MUCH_SLOWER = 1.5  # nobody takes a plan for which a step takes as much longer as another plan's
 FAR_SLOWER = 3.0  # a plan that takes as many times as long is no free one: a low risk is looked at first
-_NOISE = 0.005  # a smaller share of the peak is noise beside the interval of the device figure
+NOISE = 0.005  # a smaller share of a figure is noise beside its interval
 _BY_FAR = 0.05
 UNBEARABLE = 8.0  # and as many times: a medium risk
 _LOOKED_AT_FIRST = ((UNBEARABLE, QUALITIES.index("medium")), (FAR_SLOWER, QUALITIES.index("low")))
@@ -79,7 +79,7 @@ def saves(before: Estimate, after: Estimate) -> bool:
     if figure is None or end is None or new_figure is None or new_end is None:
         return False
     share = 1 - new_end / max(1, end)
-    return (share > _NOISE and new_figure < (1 - _NOISE) * figure) or (share > _BY_FAR and new_figure <= figure)
+    return (share > NOISE and new_figure < (1 - NOISE) * figure) or (share > _BY_FAR and new_figure <= figure)
 
 
 Kind = tuple[int, frozenset[str]]
