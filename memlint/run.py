@@ -681,12 +681,12 @@ def stack_name(run: Run) -> str:
     return run.stack.framework or run.format
 
 
-_GENERATING_STAGES = ("ppo", "grpo", "online_dpo", "xpo", "nash_md")
+GENERATING_STAGES = ("ppo", "grpo", "online_dpo", "xpo", "nash_md")
 
 
 def writes_completions(run: Run) -> bool:
     """Whether the run generates completions between steps."""
-    return run.method.stage in _GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
+    return run.method.stage in GENERATING_STAGES or (run.method.stage == "gkd" and run.rollout.generator != "")
 
 
 def get(run: Run, name: str) -> Any:

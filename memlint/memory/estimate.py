@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 else:
     rollout = Lazy("memlint.memory.rollout")
 
-# Write completions between steps; `gkd` may.
 # The policy reads its own completions and the reference's in two forwards, whose graphs wait for one backward (trl 1.13
 # experimental/xpo/xpo_trainer.py, _compute_logprobs).
 _STAGES_WITH_TWO_GRAPHS = ("xpo",)

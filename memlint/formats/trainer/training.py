@@ -14,7 +14,7 @@ from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.model import DTYPES
 from memlint.formats.training_arguments import Version
 from memlint.formats.vision_towers import has_no_images
-from memlint.run import Origin, Reading, ValueModel
+from memlint.run import GENERATING_STAGES, Origin, Reading, ValueModel
 
 # Keys that only one trainer has -> its stage. Order matters: the first that is given decides.
 _STAGE_KEYS = (
@@ -52,7 +52,6 @@ _RUN_NAMES = ("output_dir", "hub_model_id", "run_name")
 _STAGES_IN_NAMES = frozenset({"dpo", "orpo", "kto", "cpo", "simpo", "grpo", "ppo", "rm"})
 _STAGES_WITH_BETA = frozenset({"dpo", "orpo", "kto", "cpo", "simpo"})
 _BETA_ALONE = "`beta` is DPO's, ORPO's and CPO's alike: no reference model is counted, which DPO would hold as well"
-_GENERATING = ("grpo", "ppo", *ONLINE)
 # Trainers whose steps are another's.
 _AS_STAGE = {"rloo": "grpo"}
 _WITH_PREFERENCES = ("dpo", "kto", "cpo", "simpo", "orpo")
@@ -101,7 +100,7 @@ def _bounds_pairs(value: Mapping[str, Any]) -> bool:
 
 def generates(config: TrainerConfig) -> bool:
     """Whether the trainer generates completions: its sequences are a prompt and a completion."""
-    return config.stage in _GENERATING
+    return config.stage in GENERATING_STAGES
 
 
 def learns_preferences(config: TrainerConfig) -> bool:
