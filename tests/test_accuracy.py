@@ -51,9 +51,9 @@ def test_the_card_on_rows_that_took_no_part_in_the_fit() -> None:
     # A file or a stack has classes of runs that no other has (sharded ones; a fused loss), whose terms start at round
     # numbers: they are covered by wider intervals. Runs on a T4 lie up to 4 % below what those on A100s alone say.
     for group, inside, width in (
-        (card_fit.model, 0.95, 0.19),
+        (card_fit.model, 0.95, 0.195),
         (card_fit.file, 0.95, 0.195),
-        (card_fit.owner, 0.92, 0.23),
+        (card_fit.owner, 0.95, 0.23),
     ):
         found = card_fit.together(card_fit.each_left_out(group).values())
         assert found.inside >= inside * found.rows
