@@ -276,10 +276,7 @@ COVERED = {
     "tests/formats/trainer/test_taken.py": (
         *("formats.trainer.python.taken", "formats.trainer.python.argument_releases"),
     ),
-    "tests/formats/trainer/test_refused.py": (
-        *("formats.trainer.python.refused", "formats.trainer.python.argument_names"),
-    ),
-    "tests/settings/test_arguments.py": ("formats.trainer.argument_classes",),
+    "tests/formats/trainer/test_refused.py": (*("formats.trainer.python.refused", "formats.trainer.argument_names"),),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
     "tests/repository/test_python_documents.py": (
         *("repository.python.configs", "repository.python.documents", "repository.python.readers"),

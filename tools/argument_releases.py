@@ -9,7 +9,6 @@ the first and the last minor release that takes it; an argument that a release m
 
 from __future__ import annotations
 
-import ast
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from memlint.formats.trainer.argument_classes import TRAINING_ARGUMENTS
-from tools.argument_classes import CLASSES, fields_of, inherited
+from memlint.formats.trainer.argument_names import TRAINING_ARGUMENTS
+from tools.argument_fields import CLASSES, TAKES_ANY, TRAINERS, constructors, fields_of, inherited, modules_of
 
 OUTPUT = Path(__file__).resolve().parents[1] / "memlint/formats/trainer/python/argument_releases.py"
 Release = tuple[int, int]
@@ -55,27 +54,11 @@ def _release(folder: Path) -> Release:
 
 def taken_in(package: Path) -> Iterator[tuple[str, set[str]]]:
     """The classes of one release and what they take."""
-    paths = sorted(path for path in package.rglob("*.py") if "cli" not in path.parts)
+    paths = modules_of(package)
     own, bases = fields_of(paths)
-    for name in CLASSES:
-        if name in own:
-            yield name, inherited(name, own, bases) - TRAINING_ARGUMENTS
-    trainers = {name.removesuffix("Config") + "Trainer" for name in CLASSES}
-    for path in paths:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name in trainers:
-                yield from ((node.name, names) for names in filter(None, map(parameters, node.body)))
-
-
-def parameters(node: ast.stmt) -> set[str]:
-    """What `__init__` takes, with the old names that its decorators translate; nothing of other statements, and of one
-    that hands `**kwargs` on: its base class says what they may be."""
-    if not isinstance(node, ast.FunctionDef) or node.name != "__init__" or node.args.kwarg is not None:
-        return set()
-    found = node.args
-    names = {one.arg for one in (*found.posonlyargs, *found.args, *found.kwonlyargs)} - {"self"}
-    calls = (one for one in node.decorator_list if isinstance(one, ast.Call) and "kwarg" in ast.unparse(one.func))
-    return names.union(str(ast.literal_eval(call.args[0])) for call in calls)
+    yield from ((name, inherited(name, own, bases) - TRAINING_ARGUMENTS) for name in CLASSES if name in own)
+    # Of a constructor that hands `**kwargs` on, its base class says what they may be.
+    yield from ((name, taken) for name, taken in constructors(paths, TRAINERS) if taken and TAKES_ANY not in taken)
 
 
 def ranges(by_release: dict[Release, set[str]]) -> list[str]:

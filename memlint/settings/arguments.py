@@ -7,7 +7,8 @@ from typing import Any
 
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.trainer.argument_classes import MODEL_CONFIG, OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.argument_classes import own_arguments
+from memlint.formats.trainer.argument_names import MODEL_CONFIG, OF_TRL, TRAINING_ARGUMENTS
 from memlint.formats.trainer.keys import KEYS
 from memlint.source.document import Path
 
@@ -36,13 +37,13 @@ def arguments_of(name: str) -> frozenset[str]:
     """The arguments that `keys` may name for a class: its own, the model's, and their names in other releases."""
     properties = compiled_schema(_SCHEMA).schema["properties"]
     gone = {key for key, schema in properties.items() if "x-memlint-removed-in" in schema}
-    known = TRAINING_ARGUMENTS | OWN.get(name, frozenset()) | MODEL_CONFIG | _OF_ANY | gone
+    known = TRAINING_ARGUMENTS | own_arguments(name) | MODEL_CONFIG | _OF_ANY | gone
     return known.union(*(names for names in KEYS.spellings.values() if known.intersection(names)))
 
 
 def _unknown(name: str, class_name: str, known: frozenset[str]) -> str:
     of = "a training loop" if class_name == "loop" else class_name
-    classes = sorted(other for other, own in OWN.items() if name in own)
+    classes = sorted(other for other in OF_TRL if name in own_arguments(other))
     if classes:
         return f"{of} has no argument `{name}`; {', '.join(classes[:3])} {'has' if len(classes) == 1 else 'have'} one"
     guess = nearest(name, known)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memlint.formats.trainer.argument_classes import OWN
+from memlint.formats.trainer.argument_names import OF_TRL
 from memlint.settings.arguments import arguments_of, wrong_arguments
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/settings.json").read_text())
@@ -20,10 +20,10 @@ def wrong(name: str, **arguments: Any) -> list[str]:
 
 def test_the_schema_names_every_class() -> None:
     classes = SCHEMA["properties"]["keys"]["items"]["properties"]["class"]["enum"]
-    assert {"TrainingArguments", "Seq2SeqTrainingArguments", "loop", *OWN} == set(classes)
+    assert {"TrainingArguments", "Seq2SeqTrainingArguments", "loop", *OF_TRL} == set(classes)
 
 
-@pytest.mark.parametrize("name", ["TrainingArguments", "loop", *OWN])
+@pytest.mark.parametrize("name", ["TrainingArguments", "loop", *OF_TRL])
 def test_every_class_has_what_all_trainers_have(name: str) -> None:
     assert arguments_of(name) >= {
         *("per_device_train_batch_size", "optim", "deepspeed", "model_name_or_path", "lora_r", "max_length"),

@@ -16,7 +16,8 @@ from memlint.formats.fields import as_bool, as_number, interpolated
 from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.schema.suggest import nearest, slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
+from memlint.formats.trainer.argument_classes import own_arguments
+from memlint.formats.trainer.argument_names import OF_TRL, TRAINING_ARGUMENTS
 from memlint.formats.trainer.argument_words import word_issues
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.meant import config_reader, meant_issues, refused_text
@@ -33,7 +34,7 @@ from memlint.source.layout import written_text
 _PARSER_CODES = ("unknown-key", "wrong-type", "removed-key", "renamed-key", "string-number")
 _CLASS_CODES = (*_PARSER_CODES, "bad-value", "removed-value")  # what depends on the classes that read a file
 # What a script can pass to an argument class: an argument of TRL's own scripts (`reward_funcs`) is none.
-_CLASS_ARGUMENTS = TRAINING_ARGUMENTS.union(*OWN.values())
+_CLASS_ARGUMENTS = TRAINING_ARGUMENTS.union(*map(own_arguments, OF_TRL))
 _OUTDATED = ("removed-key", "renamed-key")
 _PASS_TEXT_ON = frozenset({"HfArgumentParser", "H4ArgumentParser"})
 # Arguments that are used in arithmetic or comparisons while the arguments are built (training_args.py:_validate_args).

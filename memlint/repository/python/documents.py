@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memlint._record import NamedTuple
-from memlint.formats.trainer.argument_classes import OWN
+from memlint.formats.trainer.argument_classes import own_arguments
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
 from memlint.formats.trainer.python.runs import runs_of
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
@@ -417,7 +417,7 @@ def _program(run: PythonRun, display: str, module: str) -> StartedProgram:
 def _accepted(run: PythonRun, script: str) -> AcceptedArguments:
     of_trl = run.framework == "trl" and not run.has_plain_arguments
     return AcceptedArguments(
-        accepts=_OF_TRAINER | OWN.get(run.arguments_class, frozenset()) if of_trl else _OF_TRAINER,
+        accepts=_OF_TRAINER | own_arguments(run.arguments_class) if of_trl else _OF_TRAINER,
         arguments_class=run.arguments_class,
         read_back=frozenset(_READ_BACK.findall(script)),
         set_later=run.set_later,

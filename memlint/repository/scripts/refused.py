@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from memlint.formats.trainer.argument_classes import OWN, TRAINING_ARGUMENTS
-from memlint.formats.trainer.python.argument_names import NAMES
+from memlint.formats.trainer.argument_classes import arguments_taken, is_known
+from memlint.formats.trainer.argument_names import OF_TRL, TRAINING_ARGUMENTS
 from memlint.repository.scripts.commands import LaunchCommand, Option, options
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import keys_of
@@ -60,8 +60,7 @@ def ambiguous_flags(
     return found
 
 
-_ARGUMENTS = "TrainingArguments"
-_CLASSES = frozenset((_ARGUMENTS, "Seq2SeqTrainingArguments", *OWN))
+_CLASSES = frozenset(("TrainingArguments", "Seq2SeqTrainingArguments", *OF_TRL))
 
 
 def _stands_in(option: Option, path: str) -> bool:
@@ -73,8 +72,8 @@ def takes(program: TrainingProgram) -> Iterator[str]:
     yield from ("help", *program.flags)
     if program.parses == "argparse":
         return
-    if program.classes and program.classes <= NAMES.keys():  # every release of them was read
-        yield from " ".join((NAMES[_ARGUMENTS], *(NAMES[name] for name in program.classes))).split()
+    if program.classes and all(map(is_known, program.classes)):
+        yield from arguments_taken("TrainingArguments").union(*map(arguments_taken, program.classes))
         return
     yield from keys_of("trainer")
     yield from _GONE

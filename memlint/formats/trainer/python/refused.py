@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import cache
 
 from memlint.formats.schema.suggest import nearest
+from memlint.formats.trainer.argument_classes import arguments_taken, is_known
 from memlint.formats.trainer.meant import OTHER_NAMES
-from memlint.formats.trainer.python.argument_names import NAMES
-from memlint.formats.trainer.python.python_run import TRL
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, handed_to_library
 from memlint.formats.versions import Version
 from memlint.source.document import RefusedArgument, Span
@@ -41,26 +39,15 @@ def refused_arguments(calls: Iterable[Made], text: str) -> tuple[RefusedArgument
     takes."""
     if TAKES_WHAT_IT_ASKS.search(text) or _OWN_COPY.search(text):
         return ()
-    known = (made for made in calls if made.name.partition(".")[0] in _LIBRARIES and made.last in NAMES)
+    known = (made for made in calls if made.name.partition(".")[0] in _LIBRARIES and is_known(made.last))
     each = {made.source: made for made in known}
     return tuple(one for made in each.values() for one in (*_names(made), *_values(made)))
-
-
-@cache
-def _names_of(called: str) -> frozenset[str]:
-    """Every argument that a release of the class takes."""
-    has_more = called == "Seq2SeqTrainingArguments" or _trainer_of(called) in TRL
-    return frozenset(f"{NAMES[called]} {NAMES[_TRAINING_ARGUMENTS] if has_more else ''}".split())
-
-
-def _trainer_of(configuration: str) -> str:
-    return f"{configuration.removesuffix('Config')}Trainer" if configuration.endswith("Config") else ""
 
 
 def _names(made: Made) -> Iterator[RefusedArgument]:
     """Names that no release of the class has. Several that resemble no argument are rather a fork's."""
     given = handed_to_library(made)
-    unknown = {name: _instead(made.last, name, given) for name in sorted(given - _names_of(made.last))}
+    unknown = {name: _instead(made.last, name, given) for name in sorted(given - arguments_taken(made.last))}
     is_fork = sum(not instead for instead in unknown.values()) > 1
     for name, instead in unknown.items():
         library = made.name.partition(".")[0]
@@ -73,12 +60,12 @@ def _names(made: Made) -> Iterator[RefusedArgument]:
 
 def _instead(called: str, name: str, given: Collection[str]) -> str:
     """What to write instead, in words; "" where that is not clear."""
-    known = _names_of(called)
+    known = arguments_taken(called)
     aliases = _OF_TRAINERS if called.endswith("Trainer") else OTHER_NAMES if "output_dir" in known else _OF_ADAPTERS
     if aliases.get(name) in known:
         return f": use `{aliases[name]}`"
     near = nearest(name, sorted(known.difference(given)))
-    owner = next((other for other in _beside(called) if name in _names_of(other)), "")
+    owner = next((other for other in _beside(called) if name in arguments_taken(other)), "")
     return f": did you mean `{near}`?" if near else f": {owner} has it" if owner else ""
 
 
@@ -86,7 +73,7 @@ def _beside(called: str) -> Iterator[str]:
     """The classes whose arguments are given to this one by mistake: those of its trainer or configuration."""
     kind = called.removesuffix("Trainer").removesuffix("Config")
     others = (f"{kind}Config", _TRAINING_ARGUMENTS) if called.endswith("Trainer") else (f"{kind}Trainer", "SFTConfig")
-    yield from (one for one in (*others, "LoraConfig") if one in NAMES and one != called)
+    yield from (one for one in (*others, "LoraConfig") if is_known(one) and one != called)
 
 
 def _place(made: Made, name: str) -> tuple[str, Span | None]:
