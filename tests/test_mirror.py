@@ -76,6 +76,10 @@ COVERED = {
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
         "formats.nemo_rl.training",
     ),
+    "tests/formats/oumi/test_oumi_runs.py": (
+        *("formats.oumi.config", "formats.oumi.engine", "formats.oumi.format", "formats.oumi.issues"),
+        *("formats.oumi.keys", "formats.oumi.translate", "formats.oumi.entailed"),
+    ),
     "tests/formats/torchtune/test_torchtune_runs.py": (
         *("formats.torchtune.config", "formats.torchtune.families", "formats.torchtune.format"),
         *("formats.torchtune.issues", "formats.torchtune.keys", "formats.torchtune.parallel"),

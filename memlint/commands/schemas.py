@@ -17,6 +17,7 @@ ABOUT = {
     "verl": "verl's YAML (Hydra)",
     "easyr1": "EasyR1's YAML (OmegaConf)",
     "nemo_rl": "NeMo-RL's YAML (OmegaConf)",
+    "oumi": "Oumi's YAML (OmegaConf)",
     "torchtune": "torchtune's YAML (OmegaConf)",
     "openrlhf": "OpenRLHF's flags",
     "megatron": "arguments of Megatron-LM's pretrain_gpt.py",

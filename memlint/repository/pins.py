@@ -29,6 +29,7 @@ FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed",
     "openrlhf",
     "swift",
     "torchtune",
+    "oumi",
     KERNELS,
 )
 # The package called swift is OpenStack's; conda's pytorch is torch.

@@ -88,6 +88,18 @@ FIREFLY = {
     "optim": "paged_adamw_32bit",
     "fp16": True,
 }
+OUMI = {
+    "model": {"model_name": "meta-llama/Meta-Llama-3-8B", "model_max_length": 2048, "torch_dtype_str": "bfloat16"},
+    "data": {"train": {"datasets": [{"dataset_name": "d"}]}},
+    "training": {
+        "trainer_type": "TRL_SFT",
+        "per_device_train_batch_size": 2,
+        "gradient_accumulation_steps": 4,
+        "learning_rate": 2e-5,
+    },
+}
+OUMI_UNDER_FSDP = OUMI | {"fsdp": {"enable_fsdp": True, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}}
+OUMI_ON_QLORA = {"use_peft": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
 ON_LORA = {"adapter": "lora", "lora_r": 32, "lora_alpha": 64, "lora_target_linear": True}
 CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "targets, dropout and kernels of new adapters": (AXOLOTL | {"lora_dropout": 0.05}, "RTX4090", 1),
@@ -124,6 +136,16 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "the dtype that 4-bit weights are stored in": (OLDER_TRL, "RTX4090", 1),
     "adapters of TRL under ZeRO-3": (TRL | {"use_peft": True, "lora_target_modules": "all-linear"}, "RTX A4000", 4),
     "a prepared model under ZeRO-2": (FIREFLY, "RTX4090", 4),
+    "a section of DeepSpeed in Oumi": (OUMI, "A100-40GB", 4),
+    "adapters of Oumi": (OUMI, "RTX4090", 1),
+    "recomputation by accelerate": (OUMI_UNDER_FSDP, "RTX4090", 4),
+    "a model that Oumi prepares, under ZeRO": (
+        OUMI
+        | {"model": {"model_name": "meta-llama/Meta-Llama-3-70B", "model_max_length": 1024}}
+        | {"training": {**OUMI["training"], **OUMI_ON_QLORA}, "peft": {"q_lora": True}},
+        "A100-40GB",
+        4,
+    ),
 }
 
 

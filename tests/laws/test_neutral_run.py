@@ -21,6 +21,7 @@ FRAMEWORKS = {
     "trl",
     "accelerate",
     "torchtune",
+    "oumi",
     "swift",
     "openrlhf",
     "easyr1",

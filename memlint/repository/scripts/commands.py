@@ -47,6 +47,8 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "swift": frozenset(("sft", "pt", "rlhf")),
     "megatron": frozenset(("sft", "pt", "rlhf")),
     "axolotl": frozenset(("train",)),
+    # oumi 0.9 cli/distributed_run.py: `oumi distributed torchrun -m oumi train -c FILE` takes all GPUs that there are
+    "oumi": frozenset(("train", "distributed")),
 }
 # The first words of launches, besides Python.
 LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed", "tune"))

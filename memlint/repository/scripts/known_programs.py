@@ -48,6 +48,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
     `text`: of the program, where the repository has its file."""
     if command.launcher in ("llamafactory-cli", "lmf"):
         return "llamafactory"
+    if command.launcher == "oumi":  # its config is read by itself
+        return None
     if command.launcher == "trl":
         return "trainer"
     if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:

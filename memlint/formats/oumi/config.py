@@ -1,0 +1,89 @@
+"""One training config of Oumi: the values of its sections, and which trainer they are for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memlint.formats.base import Context
+from memlint.formats.fields import Section, as_words
+from memlint.formats.keys import Keys
+from memlint.formats.section_keys import CommandKeys
+
+SOURCE = "oumi 0.9"
+# trainer_type -> the stage, as `StartedProgram.task` (oumi 0.9 core/configs/params/training_params.py, to_hf). GOLD is
+# GKD between tokenizers.
+_STAGES = {"TRL_SFT": "sft", "TRL_DPO": "dpo", "TRL_KTO": "kto", "TRL_GRPO": "grpo", "TRL_GKD": "gkd"} | {
+    "TRL_GOLD": "gkd",
+    "VERL_GRPO": "grpo",
+    "HF": "sft",
+    "OUMI": "sft",
+}
+# Oumi has the dtype by its name, of torch or of NumPy (utils/torch_utils.py, get_torch_dtype).
+_COMPUTE = {"BF16": "bf16", "FP16": "fp16"}
+
+
+class OumiConfig(CommandKeys):
+    """`trainer`: the member of TrainerType, `HF` unless said."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, section: Section, keys: Keys, context: Context) -> None:
+        super().__init__(section, keys, SOURCE)
+        self.context = context
+
+    @property
+    def trainer(self) -> str:
+        return self.text("training.trainer_type") or "HF"
+
+    @property
+    def is_of_trl(self) -> bool:
+        return self.trainer.startswith("TRL_")
+
+    @property
+    def stage(self) -> str:
+        return _STAGES.get(self.trainer, "")
+
+    @property
+    def generates(self) -> bool:
+        return self.stage == "grpo"
+
+    @property
+    def trains_adapter(self) -> bool:
+        return self.flag("training.use_peft")
+
+    @property
+    def quantises(self) -> bool:
+        """Whether the base model is loaded in few bits: `q_lora` counts with an adapter alone (train.py)."""
+        return self.trains_adapter and self.flag("peft.q_lora")
+
+    @property
+    def shards(self) -> bool:
+        return self.flag("fsdp.enable_fsdp")
+
+    @property
+    def autocast(self) -> str:
+        """The half precision that autocast computes in: bf16 or fp16; "" where the model's own dtype computes.
+
+        FSDP's word reaches accelerate by an environment variable, which TrainingArguments leaves in force where they
+        name none (oumi 0.9 core/distributed.py, get_accelerate_env_vars; transformers 5.16 training_args.py)."""
+        own = _COMPUTE.get(self.text("training.mixed_precision_dtype"), "")
+        of_fsdp = self.text("fsdp.mixed_precision") if self.shards and self.trainer != "OUMI" else ""
+        return own or (of_fsdp if of_fsdp in _COMPUTE.values() else "")
+
+    @property
+    def passed_on(self) -> Mapping[str, Any]:
+        """`training.trainer_kwargs`, which the trainer's arguments get as they are."""
+        given = self.section.value.get("training")
+        found = given.get("trainer_kwargs") if isinstance(given, dict) else None
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def frozen_layers(self) -> tuple[str, ...]:
+        """Modules that do not train. An adapter is made after they are frozen, and trains wherever it is (train.py)."""
+        return () if self.trains_adapter else as_words(self.raw("model.freeze_layers"))
+
+    @property
+    def has_images(self) -> bool:
+        """Whether a collator of images makes the batches (core/collators, vision_language_*)."""
+        return self.text("data.train.collator_name").startswith("vision_language")

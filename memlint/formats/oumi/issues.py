@@ -1,0 +1,97 @@
+"""Issues of a training config of Oumi: what its dataclasses refuse (oumi 0.9 core/configs, each `__post_init__`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from memlint.formats.base import Issue
+from memlint.formats.fields import as_bool
+from memlint.formats.oumi.config import OumiConfig
+from memlint.formats.oumi.engine import STAGES
+from memlint.formats.oumi.keys import PRECISION
+from memlint.formats.oumi.recognise import SCHEMA
+from memlint.formats.schema.validate import schema_issues
+from memlint.formats.section_keys import path_of
+
+_REFUSES = "Oumi refuses to start"
+_OWN_LOOPS = ("OUMI", "VERL_GRPO")
+_WITH_REWARDS = ("TRL_GRPO", "VERL_GRPO")
+
+
+def oumi_issues(config: OumiConfig) -> tuple[Issue, ...]:
+    found = schema_issues(config.section.value, config.section.document.path, SCHEMA, config.context.versions)
+    every = (*_precision(config), *_compile(config), *_engines(config), *_offload(config), *_steps(config))
+    return (*found, *every, *_rewards(config), *_verl(config), *_passed_on(config))
+
+
+def _issue(config: OumiConfig, key: str, message: str) -> Issue:
+    return config.section.issue("conflict", f"{message}: {_REFUSES}", *path_of(key))
+
+
+def _precision(config: OumiConfig) -> Iterator[Issue]:
+    """TrainingConfig: "Model must be loaded in fp32 to enable mixed precision training." """
+    word, dtype = config.text(PRECISION), config.text("model.torch_dtype_str")
+    if word in ("BF16", "FP16") and dtype.lower() not in ("float32", "f32", "float"):
+        yield _issue(config, PRECISION, f"autocast to {word} needs `model.torch_dtype_str: float32`, not `{dtype}`")
+
+
+def _compile(config: OumiConfig) -> Iterator[Issue]:
+    if as_bool(config.raw("model.compile")):
+        yield _issue(config, "model.compile", "`model.compile` is for inference, `training.compile` for training")
+    if config.flag("training.compile") and config.get("fsdp.use_orig_params") is False:
+        yield _issue(config, "fsdp.use_orig_params", "compiled models need `fsdp.use_orig_params: true`")
+
+
+def _engines(config: OumiConfig) -> Iterator[Issue]:
+    if not config.flag("deepspeed.enable_deepspeed"):
+        return
+    if config.shards:
+        yield _issue(config, "deepspeed.enable_deepspeed", "FSDP and DeepSpeed are both enabled")
+    size = config.get("deepspeed.train_batch_size")
+    if config.is_of_trl and size != "auto":
+        yield _issue(config, "deepspeed.train_batch_size", "TRL's trainers need `train_batch_size: auto`")
+
+
+def _offload(config: OumiConfig) -> Iterator[Issue]:
+    """DeepSpeedParams: parameters at stage 3 alone, optimizer states from stage 1 on, enabled or not."""
+    section, stage = config.section.value.get("deepspeed"), STAGES.get(config.text("deepspeed.zero_stage"), 0)
+    given = section if isinstance(section, dict) else {}
+    if given.get("offload_param") is not None and stage != 3:
+        yield _issue(config, "deepspeed.offload_param", "parameters are offloaded at ZERO_3 alone")
+    if given.get("offload_optimizer") is not None and stage == 0:
+        yield _issue(config, "deepspeed.offload_optimizer", "optimizer states are offloaded from ZERO_1 on")
+
+
+def _steps(config: OumiConfig) -> Iterator[Issue]:
+    given = config.section.value.get("training")
+    every = given.get("eval_steps") if isinstance(given, dict) else None
+    if isinstance(every, float) and (not 0 < every < 1 or config.trainer in _OWN_LOOPS):
+        message = f"`eval_steps: {every}` is no share of a run that the trainer {config.trainer} takes"
+        yield _issue(config, "training.eval_steps", message)
+
+
+def _rewards(config: OumiConfig) -> Iterator[Issue]:
+    given = config.section.value.get("training")
+    training = given if isinstance(given, dict) else {}
+    if training.get("reward_functions") and config.trainer not in _WITH_REWARDS:
+        yield _issue(config, "training.reward_functions", f"the trainer {config.trainer} takes no reward functions")
+    if config.trainer == "TRL_GRPO" and training.get("include_performance_metrics") is True:
+        key = "training.include_performance_metrics"
+        yield _issue(config, key, "TRL_GRPO takes no `include_performance_metrics`")
+
+
+def _verl(config: OumiConfig) -> Iterator[Issue]:
+    data = config.section.value.get("data")
+    validation = data.get("validation") if isinstance(data, dict) else None
+    if config.trainer == "VERL_GRPO" and not (isinstance(validation, dict) and validation.get("datasets")):
+        yield _issue(config, "training.trainer_type", "VERL_GRPO needs a data set in `data.validation`")
+
+
+def _passed_on(config: OumiConfig) -> Iterator[Issue]:
+    """GRPO's own section is passed on whole, and an argument may be given once."""
+    given = config.section.value.get("training")
+    own = given.get("grpo") if isinstance(given, dict) else None
+    twice = sorted(config.passed_on.keys() & own.keys()) if isinstance(own, dict) else ()
+    if config.trainer == "TRL_GRPO" and twice:
+        key = f"training.trainer_kwargs.{twice[0]}"
+        yield _issue(config, key, f"`{twice[0]}` stands in `training.grpo` and in `training.trainer_kwargs`")

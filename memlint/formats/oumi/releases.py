@@ -1,0 +1,36 @@
+"""The releases of transformers, TRL and PEFT that a release of Oumi runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from memlint.formats.base import Context
+from memlint.formats.versions import Version
+from memlint.run import Origin
+
+NEWEST: Version = (0, 9)
+# From which release of Oumi its packaging takes what as the newest (Requires-Dist of each wheel, 0.1.8 to 0.9).
+_TAKES: tuple[tuple[Version, Mapping[str, Version]], ...] = (
+    ((0, 9), {"transformers": (5, 16), "trl": (1, 6), "peft": (0, 19)}),
+    ((0, 8), {"transformers": (5, 7), "trl": (1, 3), "peft": (0, 19)}),
+    ((0, 7), {"transformers": (4, 57), "trl": (0, 26), "peft": (0, 18)}),
+    ((0, 6), {"transformers": (4, 57), "trl": (0, 26), "peft": (0, 17)}),
+    ((0, 5), {"transformers": (4, 57), "trl": (0, 25), "peft": (0, 17)}),
+    ((0, 4), {"transformers": (4, 57), "trl": (0, 21), "peft": (0, 17)}),
+    ((0, 2), {"transformers": (4, 51), "trl": (0, 18), "peft": (0, 15)}),
+    ((0, 1, 14), {"transformers": (4, 51), "trl": (0, 18), "peft": (0, 14)}),
+    ((), {"transformers": (4, 48), "trl": (0, 14), "peft": (0, 14)}),
+)
+
+
+def with_releases(context: Context) -> Context:
+    """The context with the releases that Oumi runs on, where nobody states them: the newest that the stated release of
+    Oumi takes, or the newest of all."""
+    stated = context.versions.get("oumi", NEWEST)
+    takes = next(found for since, found in _TAKES if stated >= since)
+    missing = {name: release for name, release in takes.items() if name not in context.versions}
+    origin = Origin("inferred", detail=f"the newest that oumi {'.'.join(map(str, stated))} takes")
+    return context._replace(
+        versions={**context.versions, **missing},
+        version_origins={**context.version_origins, **dict.fromkeys(missing, origin)},
+    )
