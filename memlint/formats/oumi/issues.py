@@ -21,7 +21,7 @@ _WITH_REWARDS = ("TRL_GRPO", "VERL_GRPO")
 def oumi_issues(config: OumiConfig) -> tuple[Issue, ...]:
     found = schema_issues(config.section.value, config.section.document.path, SCHEMA, config.context.versions)
     every = (*_precision(config), *_compile(config), *_engines(config), *_offload(config), *_steps(config))
-    return (*found, *every, *_rewards(config), *_verl(config), *_passed_on(config))
+    return (*found, *every, *_rewards(config), *_verl(config), *_passed_on(config), *_ignored(config))
 
 
 def _issue(config: OumiConfig, key: str, message: str) -> Issue:
@@ -95,3 +95,19 @@ def _passed_on(config: OumiConfig) -> Iterator[Issue]:
     if config.trainer == "TRL_GRPO" and twice:
         key = f"training.trainer_kwargs.{twice[0]}"
         yield _issue(config, key, f"`{twice[0]}` stands in `training.grpo` and in `training.trainer_kwargs`")
+
+
+def _ignored(config: OumiConfig) -> Iterator[Issue]:
+    """Sections that a switch elsewhere turns on (oumi 0.9 train.py): without it they change nothing, and the model is
+    whole on each card, or all of it trains."""
+    for section, switch, otherwise in _SWITCHED:
+        if isinstance(config.section.value.get(section), dict) and config.written(switch) is None:
+            message = f"the section `{section}` has no effect without `{switch}: true`: {otherwise}"
+            yield config.section.issue("ignored-key", message, section, severity="warning", on_key=True)
+
+
+_SWITCHED = (
+    ("peft", "training.use_peft", "all of the model trains"),
+    ("fsdp", "fsdp.enable_fsdp", "nothing is sharded"),
+    ("deepspeed", "deepspeed.enable_deepspeed", "nothing is sharded"),
+)

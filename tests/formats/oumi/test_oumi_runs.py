@@ -26,6 +26,7 @@ SFT: dict[str, Any] = {
     "data": {"train": {"datasets": [{"dataset_name": "yahma/alpaca-cleaned"}]}},
     "training": {"trainer_type": "TRL_SFT", "per_device_train_batch_size": 4, "optimizer": "adamw_torch_fused"},
 }
+ENABLED = {"deepspeed.enable_deepspeed": True}
 OTHER_SIZE = "a model with another `num_hidden_layers`"
 ADAPTER = {"training.use_peft": True, "peft.lora_r": 16, "peft.lora_target_modules": ["q_proj", "v_proj"]}
 
@@ -246,12 +247,15 @@ def test_figures_are_those_of_the_trainers_own_file() -> None:
         ({"training.per_device_train_batch_size": 0}, "bad-value"),
         ({"training.mixed_precision_dtype": "BF16"}, "conflict"),
         ({"model.compile": True}, "conflict"),
-        ({"training.compile": True, "fsdp.use_orig_params": False}, "conflict"),
+        ({"training.compile": True, "fsdp.enable_fsdp": True, "fsdp.use_orig_params": False}, "conflict"),
         ({"fsdp.enable_fsdp": True, "deepspeed.enable_deepspeed": True}, "conflict"),
         ({"deepspeed.enable_deepspeed": True, "deepspeed.train_batch_size": 32}, "conflict"),
-        ({"deepspeed.zero_stage": "ZERO_2", "deepspeed.offload_param": {"device": "CPU"}}, "conflict"),
-        ({"deepspeed.offload_optimizer": {"device": "CPU"}}, "conflict"),
+        ({**ENABLED, "deepspeed.zero_stage": "ZERO_2", "deepspeed.offload_param": {"device": "CPU"}}, "conflict"),
+        ({**ENABLED, "deepspeed.offload_optimizer": {"device": "CPU"}}, "conflict"),
         ({"training.eval_steps": 1.5}, "conflict"),
+        ({"peft.lora_r": 16}, "ignored-key"),
+        ({"fsdp.cpu_offload": True}, "ignored-key"),
+        ({"deepspeed.zero_stage": "ZERO_3"}, "ignored-key"),
         ({"training.reward_functions": ["length"]}, "conflict"),
         ({"training.trainer_type": "TRL_GRPO", "training.include_performance_metrics": True}, "conflict"),
         ({"training.trainer_type": "VERL_GRPO"}, "conflict"),
@@ -277,6 +281,7 @@ def test_what_oumi_refuses(pairs: dict[str, Any], code: str) -> None:
         {"model.torch_dtype_str": "float32", "training.mixed_precision_dtype": "BF16"},
         {"deepspeed.enable_deepspeed": True, "deepspeed.zero_stage": "ZERO_3"},
         {"training.eval_steps": 0.5},
+        {"training.use_peft": False, "peft.lora_r": 16},  # switched off on purpose
         {"training.trainer_type": "TRL_GRPO", "training.reward_functions": ["length"]},
         {"training.trainer_type": "OUMI", "fsdp.enable_fsdp": True, "training.learning_rate": "3e-4"},
     ],
