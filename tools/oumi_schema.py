@@ -3,8 +3,9 @@
     python tools/oumi_schema.py FOLDER...
 
 Each FOLDER is a release of Oumi, unpacked from its wheel, the oldest first (0.1.14 to 0.9). A key's type is that of its
-annotation; OmegaConf makes numbers of texts, and takes an enumeration's members by name. A key that no release declares
-is refused: the file is merged into the dataclasses (oumi 0.9 core/configs/base_config.py, from_yaml).
+annotation. OmegaConf makes numbers of texts and texts of numbers. It takes an enumeration's members by name, and those
+that are words by their value as well. A key that no release declares is refused: the file is merged into the
+dataclasses (oumi 0.9 core/configs/base_config.py, from_yaml).
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ LIMITS: Mapping[str, Schema] = {
     "gradient_accumulation_steps": {"minimum": 1},
     "lora_r": {"minimum": 1},
     "vllm_gpu_memory_utilization": {"minimum": 0, "maximum": 1},
+    "max_grad_norm": {"minimum": 0},
+    "temperature": {"minimum": 0, "maximum": 1},
+    "lmbda": {"minimum": 0, "maximum": 1},
+    "beta": {"minimum": 0, "maximum": 1},
+    "mixture_strategy": {"enum": ["first_exhausted", "all_exhausted"]},
 }
 
 
@@ -57,44 +63,55 @@ def section(classes: Mapping[str, ast.ClassDef], name: str) -> Schema:
 def _field(classes: Mapping[str, ast.ClassDef], name: str, field: ast.AnnAssign) -> Schema:
     parts = [_part(classes, part.strip()) for part in _alternatives(ast.unparse(field.annotation))]
     kinds = [kind for part in parts for kind in part.pop("types")]
-    found: Schema = {"type": [*dict.fromkeys(kinds), "null"]} if kinds else {}
+    if kinds[:1] == ["string"]:  # a text: `run_name: 2026` is one, too
+        kinds = ["string", "number", "boolean", *kinds[1:]]
+    found: Schema = {"type": [*dict.fromkeys(kinds)]} if kinds else {}
     for part in parts:
         found.update(part)
-    if "enum" in found:
-        found = {"enum": [*found["enum"], None]}
+    if name in LIMITS and "enum" in LIMITS[name]:
+        return dict(LIMITS[name])
     found.update(LIMITS.get(name, {}))
+    if "enum" in found:
+        found = {"enum": [*found["enum"], *([None] if "null" in kinds else ())]}
     if isinstance(field.value, ast.Constant) and field.value.value is not None:
         found["default"] = field.value.value
     return found
 
 
 def _alternatives(annotation: str) -> list[str]:
-    """The types of `X | Y` and `Optional[X]`."""
-    inner = annotation.removeprefix("Optional[").removesuffix("]") if annotation.startswith("Optional[") else annotation
-    return [inner] if "[" in inner else inner.split("|")
+    """The types of `X | Y` and `Optional[X]`, "None" among them."""
+    if annotation.startswith("Optional["):
+        return [annotation.removeprefix("Optional[").removesuffix("]"), "None"]
+    if "[" not in annotation:
+        return annotation.split("|")
+    inner = annotation.removesuffix(" | None")
+    return [inner, "None"] if inner != annotation else [inner]
 
 
 def _part(classes: Mapping[str, ast.ClassDef], name: str) -> Schema:
     """The schema of one type, with its `types` apart."""
     head, _, inside = name.partition("[")
     if head in ("list", "List"):
-        item = _part(classes, inside.removesuffix("] | None").removesuffix("]"))
+        item = _part(classes, inside.removesuffix("]"))
         kinds = item.pop("types")
         return {"types": ["array"], "items": {**({"type": kinds} if kinds else {}), **item}}
     if head in ("dict", "Dict"):
         return {"types": ["object"]}
     if head in classes:
         if any(ast.unparse(base).endswith("Enum") for base in classes[head].bases):
-            return {"types": [], "enum": list(_members(classes[head]))}
+            return {"types": [], "enum": list(dict.fromkeys(_members(classes[head])))}
         return {"types": ["object"], **{key: one for key, one in section(classes, head).items() if key != "type"}}
+    if head == "None":
+        return {"types": ["null"]}
     kind = TYPES.get(head)
-    return {"types": [kind, *(() if kind == "string" else ("string",))] if kind else []}
+    return {"types": ["string"] if kind == "string" else [kind, "string"] if kind else []}
 
 
 def _members(enumeration: ast.ClassDef) -> Iterator[str]:
-    for line in enumeration.body:
-        if isinstance(line, ast.Assign) and isinstance(line.targets[0], ast.Name):
-            yield line.targets[0].id
+    lines = [line for line in enumeration.body if isinstance(line, ast.Assign)]
+    yield from (line.targets[0].id for line in lines if isinstance(line.targets[0], ast.Name))
+    if any(ast.unparse(base) == "str" for base in enumeration.bases):
+        yield from (ast.literal_eval(line.value) for line in lines)
 
 
 def _merge(older: Schema, newer: Schema) -> None:

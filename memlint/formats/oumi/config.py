@@ -32,6 +32,11 @@ class OumiConfig(CommandKeys):
         super().__init__(section, keys, SOURCE)
         self.context = context
 
+    def mapping(self, name: str) -> Mapping[str, Any]:
+        """A section of the file; an empty one where it has none."""
+        given = self.section.value.get(name)
+        return given if isinstance(given, dict) else {}
+
     @property
     def trainer(self) -> str:
         return self.text("training.trainer_type") or "HF"
@@ -58,6 +63,12 @@ class OumiConfig(CommandKeys):
         return self.trains_adapter and self.flag("peft.q_lora")
 
     @property
+    def zero_stage(self) -> int:
+        """0 to 3. A member of ZeRORuntimeStage by its name, or by its value, a text."""
+        word = self.text("deepspeed.zero_stage").removeprefix("ZERO_")
+        return int(word) if word in ("0", "1", "2", "3") else 0
+
+    @property
     def shards(self) -> bool:
         return self.flag("fsdp.enable_fsdp")
 
@@ -67,15 +78,14 @@ class OumiConfig(CommandKeys):
 
         FSDP's word reaches accelerate by an environment variable, which TrainingArguments leaves in force where they
         name none (oumi 0.9 core/distributed.py, get_accelerate_env_vars; transformers 5.16 training_args.py)."""
-        own = _COMPUTE.get(self.text("training.mixed_precision_dtype"), "")
+        own = _COMPUTE.get(self.text("training.mixed_precision_dtype").upper(), "")
         of_fsdp = self.text("fsdp.mixed_precision") if self.shards and self.trainer != "OUMI" else ""
         return own or (of_fsdp if of_fsdp in _COMPUTE.values() else "")
 
     @property
     def passed_on(self) -> Mapping[str, Any]:
         """`training.trainer_kwargs`, which the trainer's arguments get as they are."""
-        given = self.section.value.get("training")
-        found = given.get("trainer_kwargs") if isinstance(given, dict) else None
+        found = self.mapping("training").get("trainer_kwargs")
         return found if isinstance(found, dict) else {}
 
     @property

@@ -25,7 +25,6 @@ _AT_3 = ("overlap_comm", "contiguous_gradients", "sub_group_size", "reduce_bucke
     "stage3_gather_16bit_weights_on_model_save",
 )
 _OFFLOADS = ("offload_optimizer", "offload_param")
-STAGES = {f"ZERO_{stage}": stage for stage in range(4)}
 
 
 def zero_keys(stage: int) -> tuple[str, ...]:
@@ -36,21 +35,16 @@ def zero_keys(stage: int) -> tuple[str, ...]:
 
 def deepspeed_of(config: OumiConfig) -> Mapping[str, Any]:
     """The DeepSpeed configuration that Oumi makes of its section."""
-    stage = STAGES.get(config.text("deepspeed.zero_stage"), 0)
+    stage = config.zero_stage
     zero: dict[str, Any] = {"stage": stage}
     zero |= {name: config.get(f"deepspeed.{name}") for name in zero_keys(stage)}
     for name in _OFFLOADS:
-        if _section(config, name) is not None:
+        if config.mapping("deepspeed").get(name) is not None:
             device = config.text(f"deepspeed.{name}.device") or "CPU"
             zero[name] = {"device": device.lower(), "pin_memory": config.flag(f"deepspeed.{name}.pin_memory")}
     found = {name: config.get(f"deepspeed.{name}") for name in _ALWAYS}
     precision = config.text("deepspeed.precision").lower()
     return {**found, **({precision: {"enabled": "auto"}} if precision else {}), "zero_optimization": zero}
-
-
-def _section(config: OumiConfig, name: str) -> Any:
-    given = config.section.value.get("deepspeed")
-    return given.get(name) if isinstance(given, dict) else None
 
 
 def fsdp_of(config: OumiConfig) -> Mapping[str, Any]:

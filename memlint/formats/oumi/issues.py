@@ -2,26 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import as_bool
+from memlint.formats.fields import as_bool, as_int, as_number
 from memlint.formats.oumi.config import OumiConfig
-from memlint.formats.oumi.engine import STAGES
 from memlint.formats.oumi.keys import PRECISION
 from memlint.formats.oumi.recognise import SCHEMA
-from memlint.formats.schema.validate import schema_issues
+from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.section_keys import path_of
+from memlint.source.document import Path
 
 _REFUSES = "Oumi refuses to start"
 _OWN_LOOPS = ("OUMI", "VERL_GRPO")
+# oumi 0.9 utils/torch_utils.py, get_torch_dtype; `auto` is the checkpoint's.
+_DTYPES = frozenset(
+    {
+        *("auto", "f64", "float64", "double", "f32", "float32", "float", "bf16", "bfloat16"),
+        *("f16", "float16", "half", "uint8"),
+    }
+)
+_BOUNDS = (("max_steps", -1), ("num_train_epochs", 3))
 _WITH_REWARDS = ("TRL_GRPO", "VERL_GRPO")
 
 
 def oumi_issues(config: OumiConfig) -> tuple[Issue, ...]:
-    found = schema_issues(config.section.value, config.section.document.path, SCHEMA, config.context.versions)
+    value = config.section.value
+    found = schema_issues(value, config.section.document.path, SCHEMA, config.context.versions)
+    texts = tuple(_no_numbers(config, compiled_schema(SCHEMA).schema, value, ()))
     every = (*_precision(config), *_compile(config), *_engines(config), *_offload(config), *_steps(config))
-    return (*found, *every, *_rewards(config), *_verl(config), *_passed_on(config), *_ignored(config))
+    return (*found, *texts, *every, *_rewards(config), *_verl(config), *_passed_on(config), *_ignored(config))
+
+
+def _no_numbers(config: OumiConfig, schema: Mapping[str, Any], value: Any, above: Path) -> Iterator[Issue]:
+    """Texts that OmegaConf makes no number or boolean of, where the schema wants one."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            below = schema.get("properties", {}).get(key)
+            if isinstance(below, dict):
+                yield from _no_numbers(config, below, inner, (*above, key))
+        return
+    kinds = schema.get("type", ())
+    wanted = next((kind for kind in _READS if kind in kinds[:1]), "")  # of a text's types "string" is the first
+    if not isinstance(value, str) or not wanted or value == "auto":
+        return
+    reads, noun = _READS[wanted]
+    if reads(value) is None:
+        message = f"`{'.'.join(map(str, above))}: {value}` is no {noun}: {_REFUSES}"
+        yield config.section.issue("wrong-type", message, *above)
+
+
+_READS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
+    "number": (as_number, "number"),
+    "integer": (as_int, "whole number"),
+    "boolean": (as_bool, "true or false"),
+}
 
 
 def _issue(config: OumiConfig, key: str, message: str) -> Issue:
@@ -30,8 +66,10 @@ def _issue(config: OumiConfig, key: str, message: str) -> Issue:
 
 def _precision(config: OumiConfig) -> Iterator[Issue]:
     """TrainingConfig: "Model must be loaded in fp32 to enable mixed precision training." """
-    word, dtype = config.text(PRECISION), config.text("model.torch_dtype_str")
-    if word in ("BF16", "FP16") and dtype.lower() not in ("float32", "f32", "float"):
+    word, dtype = config.text(PRECISION).upper(), config.text("model.torch_dtype_str")
+    if dtype.lower() not in _DTYPES:
+        yield config.section.issue("bad-value", f"`{dtype}` is no dtype: {_REFUSES}", *path_of("model.torch_dtype_str"))
+    elif word in ("BF16", "FP16") and dtype.lower() not in ("float32", "f32", "float"):
         yield _issue(config, PRECISION, f"autocast to {word} needs `model.torch_dtype_str: float32`, not `{dtype}`")
 
 
@@ -54,8 +92,7 @@ def _engines(config: OumiConfig) -> Iterator[Issue]:
 
 def _offload(config: OumiConfig) -> Iterator[Issue]:
     """DeepSpeedParams: parameters at stage 3 alone, optimizer states from stage 1 on, enabled or not."""
-    section, stage = config.section.value.get("deepspeed"), STAGES.get(config.text("deepspeed.zero_stage"), 0)
-    given = section if isinstance(section, dict) else {}
+    given, stage = config.mapping("deepspeed"), config.zero_stage
     if given.get("offload_param") is not None and stage != 3:
         yield _issue(config, "deepspeed.offload_param", "parameters are offloaded at ZERO_3 alone")
     if given.get("offload_optimizer") is not None and stage == 0:
@@ -63,16 +100,17 @@ def _offload(config: OumiConfig) -> Iterator[Issue]:
 
 
 def _steps(config: OumiConfig) -> Iterator[Issue]:
-    given = config.section.value.get("training")
-    every = given.get("eval_steps") if isinstance(given, dict) else None
+    training = config.mapping("training")
+    every, bounds = training.get("eval_steps"), [as_number(training.get(key, default)) for key, default in _BOUNDS]
+    if all(bound is not None and bound <= 0 for bound in bounds):
+        yield _issue(config, "training.num_train_epochs", "neither `max_steps` nor `num_train_epochs` is above 0")
     if isinstance(every, float) and (not 0 < every < 1 or config.trainer in _OWN_LOOPS):
         message = f"`eval_steps: {every}` is no share of a run that the trainer {config.trainer} takes"
         yield _issue(config, "training.eval_steps", message)
 
 
 def _rewards(config: OumiConfig) -> Iterator[Issue]:
-    given = config.section.value.get("training")
-    training = given if isinstance(given, dict) else {}
+    training = config.mapping("training")
     if training.get("reward_functions") and config.trainer not in _WITH_REWARDS:
         yield _issue(config, "training.reward_functions", f"the trainer {config.trainer} takes no reward functions")
     if config.trainer == "TRL_GRPO" and training.get("include_performance_metrics") is True:
@@ -81,16 +119,14 @@ def _rewards(config: OumiConfig) -> Iterator[Issue]:
 
 
 def _verl(config: OumiConfig) -> Iterator[Issue]:
-    data = config.section.value.get("data")
-    validation = data.get("validation") if isinstance(data, dict) else None
+    validation = config.mapping("data").get("validation")
     if config.trainer == "VERL_GRPO" and not (isinstance(validation, dict) and validation.get("datasets")):
         yield _issue(config, "training.trainer_type", "VERL_GRPO needs a data set in `data.validation`")
 
 
 def _passed_on(config: OumiConfig) -> Iterator[Issue]:
     """GRPO's own section is passed on whole, and an argument may be given once."""
-    given = config.section.value.get("training")
-    own = given.get("grpo") if isinstance(given, dict) else None
+    own = config.mapping("training").get("grpo")
     twice = sorted(config.passed_on.keys() & own.keys()) if isinstance(own, dict) else ()
     if config.trainer == "TRL_GRPO" and twice:
         key = f"training.trainer_kwargs.{twice[0]}"

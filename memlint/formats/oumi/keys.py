@@ -7,7 +7,6 @@ from __future__ import annotations
 from memlint.formats.fields import Fields, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.oumi.config import OumiConfig
-from memlint.formats.oumi.engine import STAGES
 from memlint.formats.section_keys import path_of
 from memlint.run import Origin
 
@@ -112,8 +111,7 @@ def _write_bits(change: FieldChange) -> Written | None:
 
 def _write_stage(change: FieldChange) -> Written | None:
     """The stage by its name. Without an optimizer stage 0 shards nothing."""
-    name = next((name for name, stage in STAGES.items() if stage == change.value), None)
-    return None if name is None else {"deepspeed.enable_deepspeed": True, "deepspeed.zero_stage": name}
+    return {"deepspeed.enable_deepspeed": True, "deepspeed.zero_stage": f"ZERO_{change.value}"}
 
 
 def _write_engine(change: FieldChange) -> Written | None:

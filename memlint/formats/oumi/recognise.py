@@ -19,16 +19,26 @@ _OWN = frozenset(
 )
 
 
+# Members of TrainerType (oumi 0.9 core/configs/params/training_params.py).
+_TRAINERS = frozenset(
+    {
+        *("TRL_SFT", "TRL_DPO", "TRL_KTO", "TRL_GRPO", "TRL_GKD", "TRL_GOLD", "HF", "OUMI", "VERL_GRPO"),
+    }
+)
+
+
 def recognise(document: Document) -> Recognition:
-    """Its sections alone, with `model.model_name` and a key of `training` that is Oumi's own."""
+    """By a trainer of Oumi's, else by `model.model_name` and a key of `training` that is Oumi's own."""
     value = document.value
     if not isinstance(value, dict):
         return Recognition("no")
     model, training = value.get("model"), value.get("training")
-    if not isinstance(model, dict) or not isinstance(training, dict) or "model_name" not in model:
+    if not isinstance(training, dict):
         return Recognition("no")
+    if training.get("trainer_type") in _TRAINERS:
+        return Recognition("certain", reason="`training.trainer_type` of Oumi")
     own = _OWN & training.keys()
-    if not own:
+    if not isinstance(model, dict) or "model_name" not in model or not own:
         return Recognition("no")
     strange = [key for key in value if key not in _SECTIONS]
     if strange and "trainer_type" not in own:
