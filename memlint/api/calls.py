@@ -19,7 +19,14 @@ from memlint.errors import Error, UsageError
 from memlint.fixes import goals
 from memlint.fixes.moves.hardware import MOST_GPUS
 from memlint.lint.analyse_file import FileAnalysis
-from memlint.lint.fix_files import FixRequest, fix_files, linter_maker, new_errors, parser_disagreements
+from memlint.lint.fix_files import (
+    FixedFiles,
+    FixRequest,
+    fix_files,
+    linter_maker,
+    new_errors,
+    parser_disagreements,
+)
 from memlint.lint.linter import Linter
 from memlint.lint.measurements import forget_measurements
 from memlint.lint.merge_reports import merge_files, with_waiver_findings
@@ -235,16 +242,21 @@ def fix(
         wrong = (*new_errors(given.paths, fixed, make), *parser_disagreements(fixed.before, fixed.contents))
         if wrong:
             raise Error("; ".join(wrong))
-        changed = {name: fixed.contents[name] for name in fixed.changed}
-        return FixResult(
-            {name: sources.text_of(new) for name, new in changed.items()},
-            {name: sources.text_of(fixed.before[name]) for name in changed},
-            fixed.applied,
-            fixed.passed_over,
-            {name: fixed.before[name] for name in changed},
-            changed,
-            given.workspace is None,
-        )
+        return _fix_result(fixed, given)
+
+
+def _fix_result(fixed: FixedFiles, given: GivenFiles) -> FixResult:
+    after = {name: fixed.contents[name] for name in fixed.changed}
+    before = {name: fixed.before[name] for name in after}
+    return FixResult(
+        {name: sources.text_of(new) for name, new in after.items()},
+        {name: sources.text_of(old) for name, old in before.items()},
+        fixed.applied,
+        fixed.passed_over,
+        before,
+        after,
+        given.workspace is None,
+    )
 
 
 def _linter(asked: LintRequest, given: GivenFiles) -> Linter:
