@@ -19,7 +19,7 @@ _STAGES = {"TRL_SFT": "sft", "TRL_DPO": "dpo", "TRL_KTO": "kto", "TRL_GRPO": "gr
     "HF": "sft",
     "OUMI": "sft",
 }
-# Oumi has the dtype by its name, of torch or of NumPy (utils/torch_utils.py, get_torch_dtype).
+# MixedPrecisionDtype -> the Trainer's switch.
 _COMPUTE = {"BF16": "bf16", "FP16": "fp16"}
 
 
