@@ -779,3 +779,12 @@ def test_images_stand_in_prompts_unless_tools_may_answer_with_some(key: str, val
     file = json.loads(json.dumps(GRPO))
     file["actor_rollout_ref"]["rollout"][section] = {name: value}
     assert get(run_of(verl.parse(document(file), known())), "sequence.images_in_prompts") is alone
+
+
+@pytest.mark.parametrize(("gpus", "tokens"), [(1, 163840), (8, 32 * 1024), (None, UNKNOWN)])
+def test_a_dynamic_batch_of_sft_has_no_more_than_a_gpus_part_of_the_samples(gpus: int | None, tokens: Any) -> None:
+    """verl 0.9.1 trainer/sft_trainer.py:241: train_batch_size_per_dp = global_batch_size // dp_size."""
+    sizes = {"train_batch_size": 256, "max_length": 1024, "max_token_len_per_gpu": 163840, "use_dynamic_bsz": True}
+    config = {**SFT, "data": {**SFT["data"], **sizes}, "trainer": {}}
+    run = run_of(verl.parse(document(config), known() if gpus is None else known(gpus=gpus)))
+    assert (run.batch.max_tokens if gpus else run.batch.micro_batch_size) == tokens
