@@ -275,6 +275,8 @@ class TrainingArguments(transformers.TrainingArguments):
     model_max_length: int = field(default=512)
     optim: str = field(default="adafactor")
 parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model, training = parser.parse_args_into_dataclasses()
+tokenizer = transformers.AutoTokenizer.from_pretrained(model.model_path, model_max_length=training.model_max_length)
 """
 
 
