@@ -44,7 +44,7 @@ def _phase(estimate: Estimate, name: str) -> Phase | None:
 
 def _is_long(run: Run) -> bool:
     length = run.sequence.length
-    return run.sequence.length_is_bound and isinstance(length, int) and length > _LONG
+    return run.sequence.length_is_bound and isinstance(length, int) and length >= _LONG
 
 
 def _is_large(run: Run) -> bool:
