@@ -39,3 +39,12 @@ def test_accelerate_refuses_such_a_model_in_several_processes(
     found = check(command, path="run.sh", files=files, versions=versions, isolated=True)
     said = [one.message for one in found.findings if one.severity == "error"]
     assert [message.startswith('`device_map="auto"` of train.py') for message in said] == [True] * refused
+
+
+@pytest.mark.parametrize(("launcher", "refused"), [("deepspeed --include localhost:3", False), ("deepspeed", True)])
+def test_the_processes_that_the_command_starts_count(launcher: str, refused: bool) -> None:
+    """Whatever number of GPUs is asked about: with one process, the layers are on one GPU."""
+    command = f"{launcher} train.py --output_dir out --bf16 --per_device_train_batch_size 1\n"
+    files = {"train.py": PROGRAM.format(condition="")}
+    found = check(command, path="run.sh", files=files, gpu="A100-80GB", gpus=8, isolated=True)
+    assert any("device_map" in one.message for one in found.findings if one.severity == "error") == refused
