@@ -225,6 +225,16 @@ def test_a_file_that_the_script_writes_takes_part() -> None:
     assert analysed(text).runs[0].parallelism.zero.stage == 2
 
 
+def test_a_part_of_a_written_file_that_is_not_known_hides_no_other_part() -> None:
+    sizes = '"train_batch_size": ${SIZE}, "gradient_clipping": $((N * 2))'
+    written = (
+        f'SIZE=$(nvidia-smi -L | wc -l)\ncat > ds.json <<EOF\n{{"zero_optimization": {{"stage": 2}}, {sizes}}}\nEOF\n'
+    )
+    found = analysed(f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json")
+    assert found.runs[0].parallelism.zero.stage == 2
+    assert not [one.rule for one in found.findings if one.severity == "error"]
+
+
 def test_programs_of_frameworks() -> None:
     trl = one("trl dpo --model_name_or_path Qwen/Qwen2.5-7B --dataset_name a/b")
     factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
