@@ -11,6 +11,7 @@ from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
 from memlint.repository.discovery import FoundFile, discover
 from memlint.repository.globs import compile_globs, covers
+from memlint.repository.shipped_examples import framework_of
 
 
 class FileChoice(NamedTuple):
@@ -29,20 +30,41 @@ class FileChoice(NamedTuple):
 
 def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
     """The files to read, in order, and notes (`FoundFile.note`). Raises UsageError for a root that does not exist."""
-    excluded = compile_globs(choice.exclude)
     found = [FoundFile(choice.stdin, named=True)] if choice.stdin else []
+    examples: dict[str, list[str]] = {}
     for item in discover(tuple(map(display_path, choice.roots)), choice.exclude):
         if item.error:
             raise UsageError(f"{item.path}: {item.error}{_similar_path(item.path)}")
         if item.note:
             found.append(item)
-            continue
-        if (not item.named or choice.force_exclude) and read_settings(item.path, facts).excluded:
-            continue
-        if item.named and choice.force_exclude and covers(excluded, _relative_to_cwd(item.path)):
-            continue
-        found.append(item._replace(named=item.named and not choice.candidates))
-    return found
+        elif framework := _left_out_as_example_of(item, choice, facts):
+            examples.setdefault(framework, []).append(item.path)
+        elif not _is_excluded(item, choice, facts):
+            found.append(item._replace(named=item.named and not choice.candidates))
+    return [*found, *(_examples_note(framework, paths) for framework, paths in examples.items())]
+
+
+def _is_excluded(item: FoundFile, choice: FileChoice, facts: StatedFacts) -> bool:
+    """Whether the settings or, for a named file with `force_exclude`, the command line exclude a file."""
+    if item.named and not choice.force_exclude:
+        return False
+    by_option = item.named and covers(compile_globs(choice.exclude), _relative_to_cwd(item.path))
+    return by_option or read_settings(item.path, facts).excluded
+
+
+def _left_out_as_example_of(item: FoundFile, choice: FileChoice, facts: StatedFacts) -> str:
+    """The framework whose example a file is, unchanged, unless the file is named or settings want examples checked."""
+    if item.named and not (choice.candidates or choice.force_exclude):
+        return ""
+    framework = framework_of(item.path)
+    return framework if framework and read_settings(item.path, facts).shipped_examples == "skip" else ""
+
+
+def _examples_note(framework: str, paths: list[str]) -> FoundFile:
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    files = "1 file is an example" if len(paths) == 1 else f"{len(paths)} files are examples"
+    note = f"{files} of {framework} as it ships them, not checked: name one, or set `shipped_examples: check`"
+    return FoundFile(folder, note=f"{display_path(folder)}: {note}")
 
 
 def _similar_path(path: str) -> str:

@@ -13,7 +13,8 @@ from memlint.run import Run
 
 _LONG = 8_192  # tokens of a maximum that few samples come near
 _LARGE = 32_768  # tokens of a batch
-_LARGE_BY_DEFAULT = 8_192  # of a batch whose length nobody wrote
+_LARGE_OF_SEVERAL = 8_192  # of a batch of several samples, or whose length nobody wrote
+_SEVERAL = 4
 _GROWS_FROM_A_QUARTER = 0.75  # of activations and logits: what the other three quarters of the length add
 _PHASES = ("forward", "backward", "evaluation")  # whose peak grows with the length
 
@@ -43,7 +44,7 @@ def _phase(estimate: Estimate, name: str) -> Phase | None:
 
 def _is_long(run: Run) -> bool:
     length = run.sequence.length
-    return run.sequence.length_is_bound and isinstance(length, int) and length > _LONG
+    return run.sequence.length_is_bound and isinstance(length, int) and length >= _LONG
 
 
 def _is_large(run: Run) -> bool:
@@ -55,5 +56,7 @@ def _is_large(run: Run) -> bool:
         return True
     source = sequence.source_length if isinstance(sequence.source_length, int) else 0
     origin = run.origins.get("sequence.length")
-    large = _LARGE_BY_DEFAULT if origin is not None and origin.kind == "default" else _LARGE
-    return isinstance(rows, int) and rows * (source + sequence.length) >= large
+    if not isinstance(rows, int):
+        return False
+    is_loose = rows >= _SEVERAL or (origin is not None and origin.kind == "default")
+    return rows * (source + sequence.length) >= (_LARGE_OF_SEVERAL if is_loose else _LARGE)

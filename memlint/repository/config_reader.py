@@ -6,7 +6,8 @@ place of a parser it is ConfigReader("script", "train.py"): its keys mean what t
 
 Programs are searched as text, never executed. A program is a script with its imports. The evidence that it reads the
 config is, strongest first (`_Config.readers`): a command names both; the script names the file or its folder; the
-script looks up most of the file's keys; commands give a program the folder's other configs.
+file lies beside a script that loads what its first word names; the script looks up most of the file's keys; commands
+give a program the folder's other configs.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ _LAUNCHERS = re.compile(r"\b(?:accelerate|torchrun|deepspeed|torch\.distributed)
 _SETS_ATTRIBUTES = re.compile(rb"\bsetattr\(\s*[\w.]+,\s*(?!self)\w+,\s*\w+")
 # TRL's parser reads `--config` by itself (trl 1.16.0 scripts/utils.py), that of transformers by these methods.
 _PARSES_A_FILE = re.compile(rb"\b(?:TrlParser|H4ArgumentParser)\(|\.parse_(?:json_file|yaml_file|dict)\(")
+# A file that whoever starts a program names, without a parser of arguments.
+_LOADS_FIRST_WORD = re.compile(rb"\bsys\.argv\[1\]")
 _FEWEST_KEYS = 3  # keys of a config that a script must look up to count as its reader
 # Arguments that nothing but a program's code gives its model; `**vars(model_args)` gives it all of them.
 _OF_MODEL = ("attn_implementation", "dtype")
@@ -117,6 +120,7 @@ class _Config(NamedTuple):
             near = self._alike(self.scripts.near(self.path))
             yield _one_of(self._of_scripts([script]) for script in near)._replace(is_one_of=True)  # of many files
             yield from map(self._of_program, [script.path for script in near[:MOST_NEAR]])
+        yield self._of_first_word()
         yield self._of_keys()
         yield self._of_siblings()
         for name, other in self.launches.others_naming(self.path):
@@ -226,6 +230,13 @@ class _Config(NamedTuple):
         reading = self.scripts.reading(self.keys, fewest)
         ordered = sorted(reading, key=lambda script: (not self.loads(script), _steps_between(self.path, script.path)))
         return _one_of(map(reader, ordered))
+
+    def _of_first_word(self) -> ConfigReader:
+        """The program beside the config that loads the file that its first word names: `main(sys.argv[1])`."""
+        folder = posixpath.dirname(self.path)
+        beside = (one for one in self.scripts.scripts if posixpath.dirname(one.path) == folder)
+        readers = (one for one in beside if self.loads(one) and _LOADS_FIRST_WORD.search(one.text))
+        return _one_of(self._of_program(one.path, is_given=True) for one in readers)
 
     def _of_siblings(self) -> ConfigReader:
         """The program with an argument parser that commands give the other configs of the folder."""

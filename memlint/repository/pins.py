@@ -90,6 +90,9 @@ _COMMIT = rf"{_AT}[0-9a-f]{{7,40}}(?![\w.-])"
 _LLMTUNER = r"(?:[#&]egg=|^[ \t]*[\"']?)llmtuner\b"
 _LAST_LLMTUNER: Version = (0, 7, 1)
 _SETUP_OF_AXOLOTL = r"""(?m)^[ \t]*name=["']axolotl["'],\s*version=["']([0-9][0-9.a-z]{2,20})["']"""
+# `"torch-npu": ["torch==2.1.0", "torch-npu==2.1.0.post3"],` in LLaMA-Factory 0.8.3 setup.py: not installed for GPUs.
+_OTHER_HARDWARE = r"(?<![a-z])(?:npu|ascend|xpu|hpu|tpu|cpu)(?![a-z])"
+_EXTRA_OF_OTHER_HARDWARE = rf"""["'][\w-]{{0,20}}{_OTHER_HARDWARE}[\w-]{{0,20}}["']\s*:\s*\[[^\]]{{0,2000}}\]"""
 _PROJECT = r"""(?m)^\[project\]\s*\n(?:[^\[\n][^\n]*\n){0,20}?name\s*=\s*["']([A-Za-z][\w-]{1,24})["']"""
 _OWN_VERSION = r"(?:VERSION|__version__) = [\"']([0-9][0-9.a-z]{2,20})[\"']"
 
@@ -202,7 +205,7 @@ def _from_setup(content: str) -> Iterator[tuple[str, Version, int]]:
     match = re.search(_SETUP_OF_AXOLOTL, content)
     if match and "dev" not in match[1]:
         yield "axolotl", _numbers(match[1]), content.count("\n", 0, match.start(1)) + 1
-    yield from requirements_in(content)
+    yield from requirements_in(re.sub(_EXTRA_OF_OTHER_HARDWARE, lambda found: "\n" * found[0].count("\n"), content))
 
 
 _LAST_WITH_SWITCH: Version = (0, 8, 9)  # of OpenRLHF's releases: 0.8.10 took `--flash_attn` out

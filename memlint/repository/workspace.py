@@ -181,6 +181,8 @@ class Workspace(RepositoryFacts):
         names = set(map(_last, changed))
         if self._launches.is_made and not _any_may_hold_commands(names):
             other._launches, other._readers = self._launches, self._readers
+        elif self._launches.is_made:
+            other._launches = Once(lambda: other._launch_index(self._launches.get()))
         other._programs = other._new_programs()  # of these launch commands and modules
         if not any(map(may_pin, names)):
             other._pins, other._pinned = self._pins, self._pinned
@@ -401,11 +403,11 @@ class Workspace(RepositoryFacts):
     def launch_files(self, path: str) -> tuple[str, ...]:
         return tuple(map(self._files.display_name, self._launches.get().files(self._files.name(path))))
 
-    def _launch_index(self) -> LaunchIndex:
+    def _launch_index(self, before: LaunchIndex | None = None) -> LaunchIndex:
         from memlint.repository.launch.index import LaunchIndex  # where a run leaves its engine or GPUs open
 
         files = self._files
-        return LaunchIndex(self.root, self._tracked(), files.tracked_bytes, self._referenced, files.has_word)
+        return LaunchIndex(self.root, self._tracked(), files.tracked_bytes, self._referenced, files.has_word, before)
 
     def _surveyed(self) -> Python:
         from memlint.repository.python_arguments import Python  # where a file has keys of the repository's own

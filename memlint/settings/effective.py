@@ -16,7 +16,10 @@ from memlint.settings.model import PROFILES, FileSettings, Settings, SettingsFil
 from memlint.source.document import Path
 from memlint.suppressions.waiver import Waiver
 
-_REPLACED = ("profile", "preview", "fail_on", "gpu", "gpus", "gpus_per_node", "longest_sample", "model")
+_REPLACED = (
+    *("profile", "preview", "fail_on", "shipped_examples"),
+    *("gpu", "gpus", "gpus_per_node", "longest_sample", "model"),
+)
 _ADDED = ("ignore",)  # a nearer file's entries are appended to those of the files that it extends
 _MERGED = ("severity", "models", "versions", "budgets", "memory")
 

@@ -66,7 +66,8 @@ class FileSettings(NamedTuple):
     """The settings that apply to one config. Paths are absolute; sizes are bytes; 0 and "" mean "not set".
 
     `origins` has the origin of each value that is not the default; an entry of a mapping is named like
-    "severity.MEM001". `excluded`: the file is checked only where the command line names it.
+    "severity.MEM001". `excluded`: the file is checked only where the command line names it. So is, with
+    `shipped_examples` "skip", a framework's own example as the framework ships it; with "check" it is like any other.
     """
 
     path: str = ""
@@ -77,6 +78,7 @@ class FileSettings(NamedTuple):
     severity: Mapping[str, str] = {}
     fail_on: str = "warning"
     excluded: bool = False
+    shipped_examples: str = "skip"
     rules_dirs: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     gpu: str = ""

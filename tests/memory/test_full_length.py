@@ -34,6 +34,12 @@ def over(low: float, growing: float, step: float, peak: str = "backward", **more
         (LARGE, True),
         (SMALL, False),
         (LONG, True),
+        ({"sequence.length": 1024}, True),  # 8 samples
+        ({"sequence.length": 1023}, False),
+        ({"sequence.length": 4096, "batch.micro_batch_size": 3}, False),
+        ({"sequence.length": 4096, "batch.micro_batch_size": 4}, True),
+        ({"sequence.length": 8191, **SMALL}, False),
+        ({"sequence.length": 8192, **SMALL}, True),
         ({**SMALL, "method.stage": "grpo"}, True),
         ({**SMALL, "sequence.source_length": 32_768}, True),
         ({**LARGE, "sequence.length_is_bound": False}, False),

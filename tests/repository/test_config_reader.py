@@ -437,3 +437,16 @@ def test_a_changed_config_does_not_have_the_programs_searched_again(monkeypatch:
     changed = workspace.overlaid({"configs/sft.yaml": (CONFIG + "packing: true\n").encode()})
     assert reader(changed, "packing").path == reader(workspace, "packing").path == "train.py"
     assert sorted(searched) == ["train.py", "utils/config.py"]
+
+
+@pytest.mark.parametrize(("folder", "found"), [("configs", "configs/train.py"), ("other", "steering/run.py")])
+def test_a_program_beside_the_file_reads_what_its_first_word_names(folder: str, found: str) -> None:
+    """Before a program elsewhere that has the file's keys."""
+    keys = dict.fromkeys(("model", "epochs", "lora_alpha", "seed", "output_dir"), 1)
+    asks = "".join(f"print(cfg['{key}'])\n" for key in keys)
+    files = {
+        "configs/a.json": json.dumps(keys),
+        f"{folder}/train.py": "import json, sys\ntrain(**json.load(open(sys.argv[1])))\n",
+        "steering/run.py": f"import json\ncfg = json.load(open(path))\n{asks}",
+    }
+    assert in_memory(files).config_reader("configs/a.json", list(keys)).path == found

@@ -388,3 +388,26 @@ def test_keys_are_the_programs_where_it_is_not_there(files: dict[str, str], page
     own = f"{SFT}use_flash_attention_2: true\nsave_step: 3\n"
     found = read_as({"sft.yaml": own, "README.md": f"```sh\n{page}\n```\n", **files})
     assert any(item.rule in ("CFG001", "CFG005") for item in found.findings) is judged
+
+
+def test_what_changes_is_read_again_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a page that was read before: where it has changed, or a script that was followed from it."""
+    inner = "accelerate launch --config_file acc/zero3.yaml run.py --config $1\n"
+    files = {**FILES, "README.md": f"```\n{COMMAND}\n```\n", "go.sh": "bash inner.sh sft.yaml\n", "inner.sh": inner}
+    workspace = in_memory(files)
+    assert {one.path for one in workspace.launch_commands("sft.yaml")} == {"README.md", "go.sh"}
+    read: list[str] = []
+    original = parse.commands
+
+    def commands(name: str, *rest: Any) -> Any:
+        read.append(name)
+        return original(name, *rest)
+
+    monkeypatch.setattr(parse, "commands", commands)
+    again = workspace.overlaid({"README.md": b"```\nls accelerate\n```\n"})
+    assert [one.path for one in again.launch_commands("sft.yaml")] == ["go.sh"]
+    assert "go.sh" not in read
+    read.clear()
+    other = workspace.overlaid({"inner.sh": inner.replace("zero3", "ddp").encode()})
+    assert ("acc/ddp.yaml",) in [one.files for one in other.launch_commands("sft.yaml")]
+    assert "go.sh" in read and "README.md" not in read

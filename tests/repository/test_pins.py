@@ -225,3 +225,10 @@ def test_a_copy_of_trl_says_its_version(project: str, version_file: str, version
     files = {"/r/pyproject.toml": f"[build-system]\n\n[project]\n{project}\n", "/r/VERSION": version_file}
     pin = pins("/r/scripts", "/r", partial(pinned, text=files.get)).get("trl")
     assert (pin.version if pin is not None else ()) == version
+
+
+def test_an_extra_for_other_hardware_in_setup_py_pins_nothing() -> None:
+    """LLaMA-Factory 0.8.3 setup.py has an extra for NPUs beside those that are installed for GPUs."""
+    extras = '    "torch": ["torch>=1.13.1"],\n    "torch-npu": ["torch==2.1.0",\n      "torch-npu==2.1.0.post3"],\n'
+    engine = '    "deepspeed": ["deepspeed>=0.10.0,<=0.14.0"],\n'
+    assert found("setup.py", f"extra_require = {{\n{extras}{engine}}}\n") == {"deepspeed": ((0, 14, 0), 5)}

@@ -6,10 +6,12 @@ from typing import Any
 
 from memlint.formats.accelerate.fsdp import LAUNCH_DEFAULTS, FsdpOptions, apply_fsdp
 from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
+from memlint.formats.accelerate.recognise import SCHEMA
 from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.deepspeed.format import apply_deepspeed, as_read, config_issues
 from memlint.formats.fields import Fields, Section, as_int, interpolated, root
 from memlint.formats.references import issue as reference_issue
+from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.section_keys import CommandKeys, SectionKeys
 from memlint.formats.training_arguments import Arguments
 
@@ -57,7 +59,7 @@ def apply_accelerate(
     Call it after `apply_world` and the mixed precision in force (TrainingArguments win over the launcher).
     """
     launch = SectionKeys(section, KEYS, SOURCE)
-    if _lacks_its_file(fields, section, context):
+    if _lacks_its_file(fields, section, context) or _is_refused(fields, section, context):
         return None
     kind = section.value.get("distributed_type")
     word = "NO" if kind is False else str(kind).upper()
@@ -100,6 +102,22 @@ def _lacks_its_file(fields: Fields, section: Section, context: Context) -> bool:
         return False
     fields.unknown("parallelism.engine", f"`{reference}` says it, which is not there or not below the linted folder")
     return True
+
+
+def _is_refused(fields: Fields, section: Section, context: Context) -> bool:
+    """Whether accelerate refuses the launch file for keys that it does not have at the top: it raises ValueError before
+    anything starts (1.10 commands/config/config_args.py, from_yaml_file)."""
+    value, name = section.value, section.document.path
+    if section.document.start is not None:  # options of a command, and the file that it names
+        reference = value.get("config_file")
+        found = context.read(reference, name) if isinstance(reference, str) else None
+        if found is None or isinstance(found, MissingFile) or not isinstance(found.value, dict):
+            return False
+        value, name = found.value, found.path
+    unknown = [key for key in value if key not in compiled_schema(SCHEMA).schema["properties"]]
+    if unknown:
+        fields.unknown("parallelism.engine", f"accelerate refuses {name}, which has the key `{unknown[0]}`")
+    return bool(unknown)
 
 
 def _fp8(fields: Fields, launch: SectionKeys) -> None:

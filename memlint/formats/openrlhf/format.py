@@ -14,7 +14,7 @@ from memlint.formats.keys import read_start
 from memlint.formats.openrlhf import behaviour, model
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.engine import apply_engine
-from memlint.formats.openrlhf.issues import openrlhf_issues
+from memlint.formats.openrlhf.issues import flags_of_no_release, is_own_copy, openrlhf_issues
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.formats.openrlhf.recognise import NAME, SCHEMA, recognise
 from memlint.run import Origin, Reading, Run
@@ -23,6 +23,7 @@ from memlint.source.document import Document
 __all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml12"
+_OF_ANOTHER_TRAINING = 3  # flags of no release: a copy with so many trains another model, or otherwise
 
 
 def parse(document: Document, context: Context) -> Parsed:
@@ -34,6 +35,8 @@ def parse(document: Document, context: Context) -> Parsed:
     _fill(fields, config)
     if any(isinstance(key, str) and "fsdp" in key for key in document.value):
         fields.infer("stack.unmodelled", "FSDP in place of DeepSpeed", "a flag that OpenRLHF itself does not have")
+    elif is_own_copy(config) and len(flags_of_no_release(config)) >= _OF_ANOTHER_TRAINING:
+        fields.infer("stack.unmodelled", "a changed copy of OpenRLHF", "several flags are of no release")
     run = fields.run(NAME, document.path)
     run = run._replace(readings=_readings(config, run))
     issues = (*openrlhf_issues(config), *fields.issues)

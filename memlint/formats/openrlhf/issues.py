@@ -44,7 +44,19 @@ def _is_installed(config: OpenRLHFConfig) -> bool:
 
 def _is_of_a_fork(config: OpenRLHFConfig) -> bool:
     """Whether the command has a flag that no release defines: a fork's values may have other types too."""
-    return not config.section.value.keys() <= compiled_schema(SCHEMA).schema["properties"].keys()
+    return bool(flags_of_no_release(config))
+
+
+def flags_of_no_release(config: OpenRLHFConfig) -> frozenset[str]:
+    """The command's flags that no release of OpenRLHF defines."""
+    known = frozenset(compiled_schema(SCHEMA).schema["properties"])
+    return frozenset(map(str, config.section.value)) - known
+
+
+def is_own_copy(config: OpenRLHFConfig) -> bool:
+    """Whether the program that the command starts is a file of the repository."""
+    start = config.section.document.start
+    return start is not None and bool(start.accepted.defined)
 
 
 def _refused_placements(config: OpenRLHFConfig) -> Iterator[Issue]:

@@ -178,9 +178,13 @@ _REFUSES_SPREAD_LAYERS = (0, 22)
 
 def refused_device_map(fields: Fields, config: TrainerConfig) -> Iterator[Issue]:
     """A model whose layers are on all GPUs, in several processes (accelerate 0.22.0 and 1.15.0 accelerator.py,
-    prepare_model and verify_device_map)."""
-    start, world = config.section.document.start, fields.get("parallelism.world_size")
+    prepare_model and verify_device_map). Unsloth puts it on the process's own card then (2026.3.4 models/loader.py,
+    prepare_device_map)."""
+    start = config.section.document.start
+    world = fields.values.get("parallelism.started_processes") or fields.get("parallelism.world_size")
     if start is None or not start.program.device_map or start.launcher in _ONE_PROCESS or is_loop(start):
+        return
+    if config.is_on("use_unsloth"):
         return
     release = config.context.versions.get("accelerate")
     if isinstance(world, int) and world > 1 and (not release or release >= _REFUSES_SPREAD_LAYERS):

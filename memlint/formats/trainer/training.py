@@ -67,7 +67,7 @@ def stage_of(config: TrainerConfig) -> tuple[str, Origin]:
     is_any = start is not None and start.program.framework == "transformers" and task == "sft"
     if task and not is_any:
         return _AS_STAGE.get(task, task), of_program
-    for key in ("task_type", "task", "rlhf_type"):
+    for key in ("task_type", "task", "rlhf_type", "loss"):
         word = value.get(key)
         if isinstance(word, str) and word.lower() in _TASKS:
             return _TASKS[word.lower()], config.section.origin(key)

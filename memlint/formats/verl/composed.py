@@ -11,7 +11,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.fields import Section, root
-from memlint.formats.verl.recognise import is_reinforcement
+from memlint.formats.verl.recognise import is_own_default, is_reinforcement
 from memlint.source.document import Document
 
 # Where main_ppo and the SFT trainer find their file, from the folder that a command runs in or one above: the package
@@ -107,10 +107,12 @@ def _any_mapping(value: dict[Any, Any]) -> bool:
 def first_file(
     names: Iterable[str], path: str, context: Context, accepts: Callable[[dict[Any, Any]], bool] = _any_mapping
 ) -> Section | None:
-    """The first of the files that the repository has, with a value that is accepted, as one below `path`."""
+    """The first of the files that the repository has, with a value that is accepted, as one below `path`. In verl's own
+    package stand defaults: nothing is said of a command there."""
     found = (context.read(name, path) for name in names)
     files = (one for one in found if not isinstance(one, MissingFile) and isinstance(one.value, dict))
-    return next((root(one, "companion") for one in files if accepts(one.value)), None)
+    read = next((one for one in files if accepts(one.value)), None)
+    return None if read is None else root(read, "default" if is_own_default(read.path) else "companion")
 
 
 def _listed(value: Any, path: str, context: Context) -> Section | None:

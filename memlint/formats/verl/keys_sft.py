@@ -24,18 +24,33 @@ def read_lengths(fields: Fields, config: VerlConfig) -> None:
 def read_batch(fields: Fields, config: VerlConfig) -> None:
     """The micro-batch, and how many of them make `train_batch_size` samples."""
     length, size = fields.get("sequence.length"), config.integer("data.micro_batch_size_per_gpu")
-    tokens, key = config.integer("data.max_token_len_per_gpu"), "data.max_token_len_per_gpu"
+    tokens = config.integer("data.max_token_len_per_gpu")
     older = config.written("model.path") != "model.path"
     if not older and config.flag("data.use_dynamic_bsz") and tokens and isinstance(length, int):
-        total = tokens * (config.integer("ulysses_sequence_parallel_size") or 1)
-        fields.put("batch.max_tokens", total, config.origin(key))
-        fields.put("batch.micro_batch_size", max(1, total // length), config.origin(key))
+        _read_tokens(fields, config, tokens * (config.integer("ulysses_sequence_parallel_size") or 1), length)
     elif size is None:
         origin = config.origin("data.micro_batch_size_per_gpu")
         fields.unknown("batch.micro_batch_size", origin.detail or "`data.micro_batch_size_per_gpu` is not set")
     else:
         _read_size(fields, config, size)
     _accumulation(fields, config)
+
+
+_A_MACHINE = 8  # GPUs, where nobody says how many ranks share a step's samples
+
+
+def _read_tokens(fields: Fields, config: VerlConfig, bound: int, length: int) -> None:
+    """A dynamic batch: at most `bound` tokens, and no more than a rank's part of a step's samples has (verl 0.9.1
+    trainer/sft_trainer.py, train_batch_size_per_dp)."""
+    key, samples = "data.max_token_len_per_gpu", config.integer("data.train_batch_size") or 1
+    ranks = fields.get("parallelism.data_parallel_size")
+    share = max(1, samples // (ranks if isinstance(ranks, int) else _A_MACHINE)) * length
+    if share < bound and not isinstance(ranks, int):
+        why = f"a GPU's part of `train_batch_size: {samples}` may have fewer tokens than `max_token_len_per_gpu`"
+        fields.unknown("batch.micro_batch_size", f"{why}: say how many GPUs there are (--gpus)")
+        return
+    fields.put("batch.max_tokens", min(bound, share), config.origin(key))
+    fields.put("batch.micro_batch_size", max(1, min(bound, share) // length), config.origin(key))
 
 
 def _read_size(fields: Fields, config: VerlConfig, size: int) -> None:

@@ -69,10 +69,15 @@ def is_for_own_program(document: Document) -> bool:
 _OWN_DEFAULTS = re.compile(r"(?:^|/)verl/trainer/config/\w*(?:ppo|sft)\w*trainer\w*\.ya?ml$")
 
 
+def is_own_default(path: str) -> bool:
+    """Whether a file lies where verl's package has the defaults of its programs."""
+    return _OWN_DEFAULTS.search(path) is not None
+
+
 def is_template(document: Document, value: dict[str, Any]) -> bool:
     """Whether a file holds verl's own defaults, for others to override: by its place in verl's package, or because no
     batch size is set (`ppo_trainer.yaml`)."""
-    if _OWN_DEFAULTS.search(document.path):
+    if is_own_default(document.path):
         return True
     section = value.get("actor_rollout_ref")
     actor = section.get("actor") if isinstance(section, dict) else None

@@ -39,7 +39,8 @@ class LaunchIndex:
     """Finds the commands and the launch files of a config.
 
     Names are relative to `root`. `tracked`: the names of the repository's files. `read`, `load` and `has_word` take
-    absolute paths; `has_word`: see RootedFiles.
+    absolute paths; `has_word`: see RootedFiles. `before`: the index of the same files, of which some have changed: what
+    it read of a page holds where the page has not, nor a script that was followed from it.
     """
 
     def __init__(
@@ -49,7 +50,12 @@ class LaunchIndex:
         read: Callable[[str], bytes],
         load: Callable[[str], Document],
         has_word: Callable[[str, tuple[str, ...], int], bool],
+        before: LaunchIndex | None = None,
     ) -> None:
+        self._before = before
+        self._followed: dict[
+            str, dict[str, str | None]
+        ] = {}  # page -> the files that were read for it, with their text
         self._names = TrackedNames(root, frozenset(tracked))
         self._texts = dict(command_texts(self._names, read))
         self._open = frozenset(name for name, data in self._texts.items() if may_launch_any(name, data))
@@ -101,7 +107,7 @@ class LaunchIndex:
         return (name for name, data in self._texts.items() if name in self._open or wanted in data)
 
     def _starts_in(self, page: str) -> Sequence[ProgramStart]:
-        if page not in self._starts:
+        if page not in self._starts and not self._is_as_before(page, of_starts=True):
             self._read_page(page, of_starts=True)
         return self._starts[page]
 
@@ -179,9 +185,26 @@ class LaunchIndex:
 
     def _launches_in(self, page: str) -> Mapping[str, Sequence[Launch]]:
         """Config -> the commands in a page that launch it."""
-        if page not in self._by_page:
+        if page not in self._by_page and not self._is_as_before(page, of_starts=False):
             self._read_page(page, of_starts=False)
         return self._by_page[page]
+
+    def _is_as_before(self, page: str, of_starts: bool) -> bool:
+        """Takes what the index before read of a page; whether that holds."""
+        before = self._before
+        if before is None or page not in (before._starts if of_starts else before._by_page):
+            return False
+        followed = before._followed.get(page, {})
+        if before._texts.get(page) != self._texts[page] or before._names != self._names:
+            return False
+        if any(self._text(name) != text for name, text in followed.items()):
+            return False
+        if of_starts:
+            self._starts[page] = before._starts[page]
+        else:
+            self._by_page[page] = before._by_page[page]
+        self._followed[page] = followed
+        return True
 
     def _read_page(self, page: str, of_starts: bool) -> None:
         """Reads the starts of programs in a page, or its launches of configs. To follow a script takes longest: it is
@@ -191,7 +214,13 @@ class LaunchIndex:
 
         text = self._texts[page].decode("utf-8", "replace")
         start = COMMAND if of_starts and not is_script(page) else None
-        found = tuple(commands(page, text, self._names, self._text, start))
+        followed = self._followed.setdefault(page, {})
+
+        def read(name: str) -> str | None:
+            followed[name] = self._text(name)
+            return followed[name]
+
+        found = tuple(commands(page, text, self._names, read, start))
         if of_starts or is_script(page):
             self._starts[page] = tuple(islice(starts_among(found, page, text, self._names), MOST_STARTS))
         if not of_starts or is_script(page):

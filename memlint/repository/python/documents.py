@@ -19,6 +19,7 @@ from memlint.formats.trainer.python.runs import runs_of
 from memlint.formats.training_arguments.keys import KEYS as TRAINING_ARGUMENTS
 from memlint.repository.launch.pages import is_script
 from memlint.repository.python.readers import DECIDES
+from memlint.repository.python.unread_lengths import without_unread_lengths
 from memlint.source import load
 from memlint.source.document import (
     AcceptedArguments,
@@ -141,7 +142,10 @@ def followed(path: str, repository: PythonRepository, command: CommandLine) -> t
     if text is None or not may_train(path, text, repository.read):
         return ()
     script = repository.parse(path, text)
-    return () if isinstance(script, Problem) else runs_of(script, _Cache(repository).files(), command)
+    if isinstance(script, Problem):
+        return ()
+    runs = runs_of(script, _Cache(repository).files(), command)
+    return tuple(without_unread_lengths(run, path, text, repository.read) for run in runs)
 
 
 def followed_document(path: str, repository: PythonRepository, command: CommandLine) -> Document | None:
@@ -235,6 +239,7 @@ def _runs(
     found: dict[str, tuple[PythonRun, CommandLine]] = {}
     for line in lines:
         for number, run in enumerate(runs_of(script, files, line._replace(card=card))):
+            run = without_unread_lengths(run, path, text, repository.read)
             found.setdefault(f"{number} {_fingerprint(run)}" if len(lines) > 1 else str(number), (run, line))
     return tuple(found.values())
 

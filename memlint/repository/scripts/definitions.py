@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memlint._record import NamedTuple
+from memlint.repository.python.unread_lengths import CLASSES_WITH_LENGTH, OWN_LENGTHS, is_read
 from memlint.repository.scripts.completeness import have_one_definition, is_complete, nodes
 from memlint.repository.scripts.evaluation import asks_whether_to_train, only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
@@ -88,6 +89,7 @@ class TrainingProgram(NamedTuple):
       value it also takes (`per_device_eval_batch_size=args.batch_size`).
     - `constants`: arguments that the program sets whatever the flags are, each with file and line. `computed`: those
       that it computes, with expression, file and line. `assigned`: those that it sets after parsing its flags.
+    - `unread`: its own flags for a length that no code of its reads, so that they bound nothing.
     - `changes`: what the program does to its model and no flag shows: a class of its own, a classifier's head, frozen
       parameters.
     """
@@ -101,6 +103,7 @@ class TrainingProgram(NamedTuple):
     constants: Mapping[str, tuple[Any, str]] = {}
     computed: Mapping[str, tuple[ast.expr, str]] = {}
     assigned: Mapping[str, Assignment] = {}
+    unread: frozenset[str] = frozenset()
     changes: tuple[ModelChange, ...] = ()
     swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, or writes text, but trains nothing
@@ -118,7 +121,8 @@ def program(
 ) -> TrainingProgram:
     """What the program at `path` says. `read`, `exists` and `parse_module` take absolute paths; `root` is the
     repository's."""
-    modules = tuple(_modules(path, read, exists, root, parse_module))
+    texts: list[str] = []
+    modules = tuple(_modules(path, read, exists, root, parse_module, texts))
     if not modules:
         return TrainingProgram()
     found = _read(modules)
@@ -133,6 +137,7 @@ def program(
         constants=found.constants,
         computed=found.computed,
         assigned=found.assigned,
+        unread=frozenset(_unread_lengths(found, texts)),
         changes=changes([(module.path, module.tree) for module in modules], found.classes, _MODEL_CLASSES, found.flags),
         swift_task=_swift_task(trees[0]),
         only_evaluates=only_evaluates(path, trees, found.flags, found.known),
@@ -232,12 +237,22 @@ def _swift_task(tree: ast.Module) -> str:
     return next((_SWIFT_TASKS[name] for name in called if name in imported & _SWIFT_TASKS.keys()), "")
 
 
-def _modules(path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse) -> Iterator[_Module]:
-    """The program, and modules of the repository that it imports, nearest first."""
+def _unread_lengths(found: _Definitions, texts: Sequence[str]) -> Iterator[str]:
+    """The own lengths of a parser of dataclasses that stand in their class alone, in all `texts` of the program."""
+    if found.parses == "dataclasses" and not found.known & CLASSES_WITH_LENGTH:
+        yield from (name for name in OWN_LENGTHS if name in found.flags and not is_read(name, texts))
+
+
+def _modules(
+    path: str, read: Read, exists: Callable[[str], bool], root: str, parse_module: Parse, texts: list[str]
+) -> Iterator[_Module]:
+    """The program, and modules of the repository that it imports, nearest first. `texts` gets the text of each, also of
+    modules that are passed over."""
     pending, seen = [path], {path}
     while pending and len(seen) <= MOST_FILES:
         current = pending.pop(0)
         text = read(current)
+        texts.append(text or "")
         is_package = current.endswith("/__init__.py")  # `from .parser import parse_args` for others
         is_relevant = text is not None and (current == path or is_package or _RELEVANT.search(text))
         if text is None or not is_relevant or len(text) > MOST_BYTES:

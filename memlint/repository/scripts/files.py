@@ -76,7 +76,9 @@ class NamedFiles(NamedTuple):
         if reference.startswith("${"):  # `$ROOT/conf/zero3.yaml`, and nobody sets the variable
             return self._by_suffix(reference)
         if path in self.written:
-            return load(shown(self.written[path]).encode("utf-8", "replace"), reference)[0]
+            text = self.written[path]
+            read = _with_quoted_unknowns(text) if reference.endswith(".json") else shown(text)
+            return load(read.encode("utf-8", "replace"), reference)[0]
         beside = posixpath.normpath(posixpath.join(posixpath.dirname(self.script), reference))
         return self.repository.find(path, "file") or self.repository.find(beside, "file")
 
@@ -116,6 +118,15 @@ class NamedFiles(NamedTuple):
     def _by_suffix(self, text: str) -> str | None:
         tail = text.rpartition("}")[2].lstrip("/")
         return self.repository.find(posixpath.join("/", tail), "file") if tail else None
+
+
+def _with_quoted_unknowns(text: Text) -> str:
+    """JSON that a script writes, with what is not known of it as texts: `"train_batch_size": ${SIZE}` is no JSON."""
+    found = ""
+    for piece in text:
+        is_bare = bool(piece.unknown) and found.count('"') % 2 == 0
+        found += f'"{piece.text}"' if is_bare else piece.text
+    return found
 
 
 def ancestors(folder: str, root: str) -> Iterator[str]:

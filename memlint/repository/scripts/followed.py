@@ -14,6 +14,7 @@ from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.model import MAKES_MODEL
 from memlint.formats.trainer.python.own_optimizer import MAKES_OPTIMIZER
 from memlint.formats.trainer.python.python_run import PythonRun, lacks_its_stage
+from memlint.formats.trainer.python.trainer_call import HIDDEN
 from memlint.repository.scripts.commands import LaunchCommand, Option, is_open, options, overrides
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, at_flag, has_known_name, not_known, words_range
@@ -46,6 +47,8 @@ _KEPT = frozenset(
     ("max_length", "max_seq_length", "max_prompt_length", "max_completion_length", "max_new_tokens")
     + ("model_name_or_path",)
 )
+# Arguments of the Trainer without a row of the table that rules ask for. A callback of a script may take them instead.
+_OF_EVALUATION = frozenset({"eval_steps", "eval_delay", "eval_on_start"})
 _LENGTHS = ("max_length", "max_seq_length")  # one and the same argument, by the release of TRL
 # Arguments of `from_pretrained`: where it is seen, a flag that it does not get has no effect.
 _OF_LOADING = ("attn_implementation", "dtype", "torch_dtype")
@@ -117,7 +120,8 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
         # A default that the code was not seen to use may be another program's: the class stands in a module beside.
         is_replaced = name in _LENGTHS and (one.key is None or any(key in keys for key in _LENGTHS))
         is_replaced = is_replaced or (name in _OF_LOADING and sees_loading)
-        if name in keys or not (is_other_name or is_replaced or _is_without_effect(name, program, is_followed)):
+        is_replaced = is_replaced or _is_without_effect(name, program, is_followed, keys)
+        if name in keys or not (is_other_name or is_replaced):
             yield one
     for name, value in keys.items():
         yield from _placed(name, value, placed.get((name,)), of.options)
@@ -131,6 +135,11 @@ def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -
             yield not_known(name, f"the model: {model.reason}")  # the code may cast the model later
     elif knows_model and _only_flags_suggest_adapters(placed, keys):
         yield Placed(("use_peft",), False)
+
+
+def _is_hidden(value: Value) -> bool:
+    """Whether an argument may be among those that the code passes on unseen: `TrainingArguments(**kwargs)`."""
+    return isinstance(value, Undetermined) and value.reason == HIDDEN
 
 
 def _is_made(value: Value | None) -> bool:
@@ -180,14 +189,17 @@ def _are_of_one_call(name: str, key: str) -> bool:
     return any(name.startswith(words) and key.startswith(words) for words in _OF_ONE_CALL)
 
 
-def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool) -> bool:
-    """Whether a flag with the name of a key has no effect, because the code passes it to nothing.
+def _is_without_effect(name: str, program: TrainingProgram, is_followed: bool, keys: Mapping[str, Value]) -> bool:
+    """Whether a flag with the name of a key has no effect on the trainer, because the code passes it to nothing, or to
+    something else, such as a callback.
 
-    `is_followed`: the code was followed up to the call that the key would be an argument of.
+    `is_followed`: the code was followed up to the call that the key would be an argument of. `keys`: what was passed.
     """
+    if name in _OF_EVALUATION:
+        return program.parses != "dataclasses" and not any(map(_is_hidden, keys.values()))
     if name not in KEYS or name in _KEPT:
         return False
-    return is_followed if name.startswith(_ADAPTED) else program.parses == "argparse"
+    return is_followed if name.startswith(_ADAPTED) else program.parses != "dataclasses"
 
 
 def _placed(name: str, value: Value, before: Placed | None, given: Mapping[str, Option]) -> Iterator[Placed]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.python.libraries import MAY_BE_PASSED
+from memlint.repository.python.unread_lengths import unread_reason
 from memlint.repository.scripts.commands import LaunchCommand, is_open
 from memlint.repository.scripts.definitions import TrainingProgram
 from memlint.repository.scripts.document import Placed, keys_of, not_known
@@ -55,7 +56,7 @@ def completed(
     command: LaunchCommand, program: TrainingProgram, format_name: str, given: Iterable[Placed]
 ) -> Iterator[Placed]:
     """The program's own defaults, then the flags, all under the names of the format's table."""
-    flags = list(given)
+    flags = [_without_effect(one, program) for one in given]
     may_be_given = is_open(command.arguments)
     if may_be_given:
         yield from _of_caller(program, format_name)
@@ -86,6 +87,14 @@ def _of_caller(program: TrainingProgram, format_name: str) -> Iterator[Placed]:
 _ENGINE_KEYS = ("deepspeed", "fsdp")
 
 
+def _without_effect(one: Placed, program: TrainingProgram) -> Placed:
+    """A flag as given; a length that no code reads is none, and how long the samples are is not known."""
+    name = str(one.path[0])
+    if name not in program.unread:
+        return one
+    return one._replace(value=f"${{{name}}}", unknown=unread_reason(name))
+
+
 def _repeated(program: TrainingProgram, flags: list[Placed]) -> Iterator[Placed]:
     """The values of flags under the further names that the code passes them as. They come before the flags of these
     names, which override them."""
@@ -102,7 +111,7 @@ def _program_defaults(program: TrainingProgram, given: set[str]) -> Iterator[Pla
         key = program.meanings.get(name, name)
         default = False if one.is_switch and one.default is None else one.default
         if default is not None and default != "" and key in KEYS and key not in given:
-            yield Placed((key,), default)
+            yield _without_effect(Placed((key,), default), program)
     for key, (value, _) in program.constants.items():
         if key in KEYS and key not in given:
             yield Placed((key,), value)

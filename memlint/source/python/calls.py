@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from memlint.source.python import builtin_functions
-from memlint.source.python.classes import external_bases, instance
+from memlint.source.python.classes import external_bases, field_types, instance
 from memlint.source.python.members import PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
@@ -222,12 +222,19 @@ def _construct(reader: Reader, target: Class, given: Call) -> Value:
         known: dict[str, Any] = {**made.attributes, **given.named}
         seen = Made(base.name, given.positional, known, given.source)
         seen.attributes[OBJECT] = made
-        if isinstance(initialise, PythonFunction):
-            own = initialise.node.args
-            named = {one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs)}
-            seen.attributes[HANDED_ON] = Items([Known(name) for name in given.named if name not in named])
+        own = _own_arguments(target, initialise)
+        if own is not None:
+            seen.attributes[HANDED_ON] = Items([Known(name) for name in given.named if name not in own])
         reader.observe(seen)
     return made
+
+
+def _own_arguments(target: Class, initialise: Value) -> frozenset[str] | None:
+    """The names that a class's own `__init__` takes, also the one that `@dataclass` writes; None without either."""
+    if isinstance(initialise, PythonFunction):
+        own = initialise.node.args
+        return frozenset(one.arg for one in (*own.posonlyargs, *own.args, *own.kwonlyargs))
+    return frozenset(field_types(target)) if target.is_dataclass else None
 
 
 # What classes define whose objects are dictionaries with their keys as attributes.

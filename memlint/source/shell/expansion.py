@@ -209,6 +209,7 @@ class Expander:
             first, last = source.span(child)
             if first < position or last > end or child.type not in _EXPANSIONS:
                 continue
+            first += _gap_before(source.text[first:last])
             yield _between(source, position, first, in_quotes)
             if child.type in ("simple_expansion", "expansion"):
                 fields = self._parameter(child, source, state, in_quotes)
@@ -230,6 +231,7 @@ class Expander:
     def _parameter(self, node: Node, source: Source, state: State, in_quotes: bool) -> list[Field]:
         mark = quoted if in_quotes else _unquoted
         raw = source.of(node)
+        raw = raw[_gap_before(raw) :]
         if node.type == "simple_expansion":
             return self._plain(raw[1:], raw, state, in_quotes)
         match = _PARAMETER.match(raw)
@@ -500,6 +502,11 @@ def _with_gaps_open(node: Node, source: Source) -> Iterator[Node]:
         spans = [source.span(part) for part in child.children] if child.type == "concatenation" else []
         has_gap = any(one[1] < other[0] for one, other in pairwise(spans))
         yield from child.children if has_gap else (child,)
+
+
+def _gap_before(expansion: str) -> int:
+    """How much of a node stands before its `$`: after a line that `\\` continues in quotes, the grammar includes it."""
+    return max(0, expansion.find("$")) if expansion[:1] in ("\\", " ", "\t", "\n") else 0
 
 
 def _between(source: Source, start: int, end: int, in_quotes: bool) -> Text:

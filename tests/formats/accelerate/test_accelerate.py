@@ -277,3 +277,25 @@ def test_keys_of_deepspeed_in_its_section_are_told_together(more: dict[str, Any]
     found = [one.message for one in accelerate.parse(document({**LAUNCH, **section}), context()).issues]
     assert [one[: len(said)] for one in found if "overlap_comm" in one] == [said]
     assert len(found) == (2 if "zero_stag" in more else 1)
+
+
+def test_a_launch_file_that_accelerate_refuses_sets_no_engine() -> None:
+    """accelerate 1.10 commands/config/config_args.py, from_yaml_file: unknown keys at the top raise ValueError."""
+    launch = {"distributed_type": "DEEPSPEED", "num_processes": 2, "zero_stage": 2}
+    run = run_of(joined(launch))
+    assert run.parallelism.engine is UNKNOWN
+    assert "accelerate refuses" in run.origins["parallelism.engine"].detail
+    named = {"run.sh": "accelerate launch --config_file l.yaml train.py --per_device_train_batch_size 2\n"}
+    named |= {"l.yaml": yaml.safe_dump(launch), "train.py": PROGRAM}
+    (found,) = in_memory(named).documents("run.sh")
+    assert found.start is not None and found.start.machine.launch_file is not None
+    options = found.start.machine.launch_file
+    files = context({"l.yaml": yaml.safe_dump(launch)}, companions=(options,))
+    assert run_of(trainer.parse(found, files)).parallelism.engine is UNKNOWN
+
+
+PROGRAM = """\
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+(args,) = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+Trainer(model=load(), args=args).train()
+"""

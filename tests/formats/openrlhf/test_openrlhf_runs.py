@@ -321,3 +321,17 @@ def test_a_release_that_is_known_says_how_attention_is_computed(version: tuple[i
     found = launch(f"python3 -m {PPO} {OLD.replace('--flash_attn', '')}\n")
     run = run_of(openrlhf.parse(found, known(versions={"openrlhf": version})))
     assert (run.attention.implementation, run.readings) == (attention, ())
+
+
+@pytest.mark.parametrize(
+    ("flags", "unmodelled"),
+    [("", False), (" --stage stage1 --qa_loss", False), (" --stage stage1 --qa_loss --compress_rate 32", True)],
+)
+def test_a_changed_copy_with_flags_of_its_own_trains_otherwise(flags: str, unmodelled: bool) -> None:
+    command = "deepspeed --num_gpus 4 openrlhf/cli/train_sft.py --pretrain some/model --micro_train_batch_size 2"
+    found = launch(f"{command}{flags}\n")
+    assert found.start is not None
+    copy = found._replace(start=found.start._replace(accepted=found.start.accepted._replace(defined={"pretrain"})))
+    run = run_of(openrlhf.parse(copy, known(gpus=4, gpus_per_node=4)))
+    assert bool(run.stack.unmodelled) == unmodelled
+    assert launched(f"{command}{flags}\n").stack.unmodelled == "", "a program of the installed package refuses them"

@@ -39,3 +39,21 @@ def test_accelerate_refuses_such_a_model_in_several_processes(
     found = check(command, path="run.sh", files=files, versions=versions, isolated=True)
     said = [one.message for one in found.findings if one.severity == "error"]
     assert [message.startswith('`device_map="auto"` of train.py') for message in said] == [True] * refused
+
+
+@pytest.mark.parametrize(("launcher", "refused"), [("deepspeed --include localhost:3", False), ("deepspeed", True)])
+def test_the_processes_that_the_command_starts_count(launcher: str, refused: bool) -> None:
+    """Whatever number of GPUs is asked about: with one process, the layers are on one GPU."""
+    command = f"{launcher} train.py --output_dir out --bf16 --per_device_train_batch_size 1\n"
+    files = {"train.py": PROGRAM.format(condition="")}
+    found = check(command, path="run.sh", files=files, gpu="A100-80GB", gpus=8, isolated=True)
+    assert any("device_map" in one.message for one in found.findings if one.severity == "error") == refused
+
+
+def test_unsloth_loads_on_the_card_of_each_process() -> None:
+    """unsloth 2026.3.4 models/loader.py, prepare_device_map."""
+    loads = 'model, _ = FastLanguageModel.from_pretrained("Qwen/Qwen2.5-7B", device_map="balanced")\n'
+    program = f"from unsloth import FastLanguageModel\nfrom trl import SFTConfig, SFTTrainer\n{loads}"
+    program += 'SFTTrainer(model=model, args=SFTConfig(output_dir="o"), train_dataset=None).train()\n'
+    found = check("torchrun --nproc_per_node 4 train.py\n", path="run.sh", files={"train.py": program}, isolated=True)
+    assert not [one.message for one in found.findings if "device_map" in one.message]

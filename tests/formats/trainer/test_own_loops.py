@@ -406,3 +406,15 @@ def test_a_loop_may_train_a_class_that_stands_on_a_language_model() -> None:
     found = estimated(EXTENDED.format(name="Scorer"), gpus=1)
     assert (found.run.model.name, found.run.batch.micro_batch_size) == ("meta-llama/Llama-2-7b-hf", 4)
     assert "loads `Scorer`, a class of the repository" in str(found.unknown)
+
+
+@pytest.mark.parametrize(("module", "trains"), [("rewards.py", False), ("backbone.py", True)])
+def test_a_model_that_gives_rewards_is_not_what_trains(module: str, trains: bool) -> None:
+    loads = "from transformers import AutoModelForCausalLM\n"
+    loads += 'def make():\n    return AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B").eval()\n'
+    name = module.removesuffix(".py")
+    code = f"import torch\nfrom {name} import make\nmodel = make()\noptimizer = torch.optim.AdamW(trainable)\n"
+    code += "for batch in torch.utils.data.DataLoader([], batch_size=4):\n    loss = step(batch)\n    loss.backward()\n"
+    code += "    optimizer.step()\nif __name__ == '__main__':\n    pass\n"
+    found = check(code, path="train.py", files={module: loads}, gpu="RTX4090", gpus=1, isolated=True)
+    assert bool(found.runs) == trains

@@ -183,3 +183,26 @@ def test_the_table_has_what_each_class_takes() -> None:
 def test_pairs_and_patterns_that_peft_refuses(adapter: str, message: str) -> None:
     found = [words for _, words in said(adapter=f", {adapter}") if "PEFT raises" in words]
     assert [words[: len(message)] for words in found] == ([message] if message else [])
+
+
+OWN_CLASS = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+@dataclass
+class GRPOConfig(TrainingArguments):
+    num_generations: int = 8
+    loss_type: str = field(default="bnpo")
+
+args = GRPOConfig(output_dir="o", per_device_train_batch_size=8, num_generations=4{given})
+Trainer(model=AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"), args=args, train_dataset=d).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [("", []), (", loss_type='dr_grpo'", []), (", learning_rat=1e-5", ["learning_rat"])],
+)
+def test_the_fields_of_an_own_class_are_not_handed_to_the_librarys(given: str, names: list[str]) -> None:
+    found = memlint.check(OWN_CLASS.format(given=given), path="train.py", fixes=False).findings
+    assert [one.message.split("`")[1] for one in found if one.rule == "CFG001"] == names

@@ -903,3 +903,8 @@ def test_deepspeed_reduces_in_fp32_where_it_divides_sequences(
     assert shared.parallelism.zero.communication_dtype == dtype
     alone = run_of(trainer.parse(document({**PLAIN, **engine}), context(file, gpus=8)))
     assert alone.parallelism.zero.communication_dtype == ""
+
+
+@pytest.mark.parametrize(("loss", "stage"), [("sft", "sft"), ("orpo", "orpo"), ("dpo", "dpo")])
+def test_a_files_own_word_for_its_loss_outranks_beta(loss: str, stage: str) -> None:
+    assert run_of(parsed_of({**TRL, "beta": 0.1, "loss": loss})).method.stage == stage

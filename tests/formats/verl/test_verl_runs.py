@@ -779,3 +779,23 @@ def test_images_stand_in_prompts_unless_tools_may_answer_with_some(key: str, val
     file = json.loads(json.dumps(GRPO))
     file["actor_rollout_ref"]["rollout"][section] = {name: value}
     assert get(run_of(verl.parse(document(file), known())), "sequence.images_in_prompts") is alone
+
+
+@pytest.mark.parametrize(("gpus", "tokens"), [(1, 163840), (8, 32 * 1024), (None, UNKNOWN)])
+def test_a_dynamic_batch_of_sft_has_no_more_than_a_gpus_part_of_the_samples(gpus: int | None, tokens: Any) -> None:
+    """verl 0.9.1 trainer/sft_trainer.py:241: train_batch_size_per_dp = global_batch_size // dp_size."""
+    sizes = {"train_batch_size": 256, "max_length": 1024, "max_token_len_per_gpu": 163840, "use_dynamic_bsz": True}
+    config = {**SFT, "data": {**SFT["data"], **sizes}, "trainer": {}}
+    run = run_of(verl.parse(document(config), known() if gpus is None else known(gpus=gpus)))
+    assert (run.batch.max_tokens if gpus else run.batch.micro_batch_size) == tokens
+
+
+def test_nothing_is_said_of_a_command_in_verls_own_defaults() -> None:
+    """A value that stands in the package alone has no place of the repository's own: the command has one."""
+    theirs = json.dumps(changed(GRPO, actor_rollout_ref__actor__ppo_micro_batch_size_per_gpu=3))
+    script = "python3 -m verl.trainer.main_ppo data.max_prompt_length=1024 actor_rollout_ref.rollout.n=5\n"
+    workspace = in_memory({"/run.sh": script, "/verl/trainer/config/ppo_trainer.yaml": theirs})
+    (found,) = workspace.documents("run.sh")
+    run = run_of(verl.parse(found, workspace.context()))
+    assert run.batch.micro_batch_size == 3
+    assert run.origins["batch.micro_batch_size"].kind == "default"

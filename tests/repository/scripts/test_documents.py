@@ -225,6 +225,16 @@ def test_a_file_that_the_script_writes_takes_part() -> None:
     assert analysed(text).runs[0].parallelism.zero.stage == 2
 
 
+def test_a_part_of_a_written_file_that_is_not_known_hides_no_other_part() -> None:
+    sizes = '"train_batch_size": ${SIZE}, "gradient_clipping": $((N * 2))'
+    written = (
+        f'SIZE=$(nvidia-smi -L | wc -l)\ncat > ds.json <<EOF\n{{"zero_optimization": {{"stage": 2}}, {sizes}}}\nEOF\n'
+    )
+    found = analysed(f"{written}deepspeed train.py {FLAGS} --deepspeed ds.json")
+    assert found.runs[0].parallelism.zero.stage == 2
+    assert not [one.rule for one in found.findings if one.severity == "error"]
+
+
 def test_programs_of_frameworks() -> None:
     trl = one("trl dpo --model_name_or_path Qwen/Qwen2.5-7B --dataset_name a/b")
     factory = one("llamafactory-cli train --stage sft --finetuning_type lora --model_name_or_path a/b --template qwen")
@@ -275,6 +285,8 @@ class TrainingArguments(transformers.TrainingArguments):
     model_max_length: int = field(default=512)
     optim: str = field(default="adafactor")
 parser = HfArgumentParser((ModelArguments, TrainingArguments))
+model, training = parser.parse_args_into_dataclasses()
+tokenizer = transformers.AutoTokenizer.from_pretrained(model.model_path, model_max_length=training.model_max_length)
 """
 
 

@@ -1056,3 +1056,31 @@ def test_deepspeed_whose_file_is_not_here_or_that_a_switch_turns_on() -> None:
     foreign = f"deepspeed --num_gpus 4 main.py {flags.partition(' ')[2]} --deepspeed --zero_stage 3"
     for found in (run(script, {"train.py": WHETHER}), run(foreign)):
         assert (found.parallelism.engine, found.parallelism.zero.stage) == ("deepspeed", UNKNOWN)
+
+
+OWN_CALLBACK = """\
+import typer
+from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
+
+class Validation(TrainerCallback):
+    def __init__(self, eval_steps):
+        self.eval_steps = eval_steps
+
+def main(base: str = "Qwen/Qwen2.5-0.5B", eval_steps: int = 1):
+    args = TrainingArguments(output_dir="o", per_device_train_batch_size=2{passed})
+    trainer = Trainer(model=AutoModelForCausalLM.from_pretrained(base), args=args, train_dataset=d)
+    trainer.add_callback(Validation(eval_steps=eval_steps))
+    trainer.train()
+
+typer.run(main)
+"""
+
+
+@pytest.mark.parametrize(
+    ("passed", "said"),
+    [("", []), (", eval_steps=eval_steps", ["EVA004"])],
+)
+def test_a_flag_of_a_callback_is_no_argument_of_the_trainer(passed: str, said: list[str]) -> None:
+    files = {"train.py": OWN_CALLBACK.replace("{passed}", passed)}
+    found = analysed("python train.py --base Qwen/Qwen2.5-1.5B --eval-steps 50", files)
+    assert [one.rule for one in found.findings if one.rule.startswith("EVA")] == said

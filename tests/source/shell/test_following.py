@@ -41,6 +41,7 @@ def words(text: str, files: Mapping[str, str] | None = None, gpus: int | None = 
 KNOWN = {
     "plain words": ("p a 'b c' \"d e\"", ["a", "b c", "d e"]),
     "continued lines": ("p a \\\n  --b \\\n  c", ["a", "--b", "c"]),
+    "continued lines in quotes": ('A=1\nC="p \\\n  --b \\\n  ${A}/c"\n$C', ["--b", "1/c"]),
     "a variable": ('A=4\np --x $A ${A}_y "$A"z', ["--x", "4", "4_y", "4z"]),
     "two variables in a word": ("A=x\nB=y\np r/$A-$B/c", ["r/x-y/c"]),
     "a split variable": ("A='--x 1  --y 2'\np $A \"$A\"", ["--x", "1", "--y", "2", "--x 1  --y 2"]),

@@ -88,7 +88,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
         return None
     optimizers = [made for made in seen if is_optimizer_name(made.last)]
     engines = [made for made in seen if made.name == "deepspeed.initialize"]
-    models = list(_distinct(made for made in seen if is_language_model(made)))
+    models = list(_distinct(made for made in seen if is_language_model(made) and not _rewards(made)))
     if not (optimizers or engines):
         return None
     trained = _trained(optimizers, engines, models)
@@ -125,6 +125,14 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
         gpus=lightning.gpus if lightning is not None else 0,
         gpus_per_node=lightning.gpus_per_node if lightning is not None else 0,
     )
+
+
+_OF_REWARDS = re.compile(r"(?:^|/)(?:rewards?|scorers?|judges?)(?:_(?:fns?|functions?|models?|utils))?\.py$")
+
+
+def _rewards(model: Made) -> bool:
+    """Whether a model scores what another writes: a module of rewards loads it."""
+    return _OF_REWARDS.search(model.source.path) is not None
 
 
 def _copies_whole(engines: list[Made], trained: Made) -> bool:

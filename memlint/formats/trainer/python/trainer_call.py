@@ -100,11 +100,14 @@ def argument_keys(arguments: Value | None) -> tuple[str, Keys]:
     return "", {"per_device_train_batch_size": _unknown(arguments), "gradient_accumulation_steps": _unknown(arguments)}
 
 
+HIDDEN = "the script passes on arguments that memlint does not see"
+
+
 def _hidden_in_kwargs(arguments: Made, keys: Keys) -> Keys:
     """Keys that `**kwargs` of unknown content may hold beside those that are seen."""
     if not arguments.is_open:
         return {}
-    reason = Undetermined("the script passes on arguments that memlint does not see", arguments.source)
+    reason = Undetermined(HIDDEN, arguments.source)
     return {key: reason for key in MAY_BE_PASSED if key not in keys}
 
 
