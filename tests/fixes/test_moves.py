@@ -82,6 +82,16 @@ def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
     assert "optimizer.name" not in step(run(optimizer__name="adamw_hf"), "ZeRO-2 with").changes
 
 
+def test_shards_of_fsdp2_take_no_optimizer_of_bitsandbytes_and_no_adafactor() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(2))
+    ways = titles(run(parallelism=sharded))
+    assert "torchao's 8-bit AdamW" in ways and "fused AdamW" in ways
+    assert "paged" not in ways and "Adafactor" not in ways
+    assert step(run(parallelism=sharded), "torchao's").changes["optimizer.name"] == "adamw_torch_8bit"
+    assert "torchao" not in titles(run(parallelism=sharded._replace(fsdp=Fsdp(2, cpu_offload=True))))
+    assert "torchao" not in titles(run(parallelism=sharded._replace(fsdp=Fsdp(1))))
+
+
 def test_overlapping_communication_can_stop() -> None:
     sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(2, overlap_comm=True))
     assert "no overlap" in titles(run(parallelism=sharded))

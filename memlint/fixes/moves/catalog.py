@@ -202,6 +202,10 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
         changes = {"optimizer.name": "adamw_torch_fused"}
         yield ProposedChange("fused AdamW: no temporaries in the step", changes, "optimizer")
     in_host_memory = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.cpu_offload
+    if _shards_are_dtensors(run):
+        if name in _ADAMW and not in_host_memory:
+            yield _optimizer("torchao's 8-bit AdamW", "adamw_torch_8bit", "torchao must be installed")
+        return
     if name in _ADAMW and not in_host_memory:
         yield _optimizer("8-bit AdamW", "adamw_8bit")
     if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
@@ -212,8 +216,15 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
         yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit")
 
 
-def _optimizer(title: str, name: str) -> ProposedChange:
-    return ProposedChange(title, {"optimizer.name": name}, "optimizer", safe=False)
+def _shards_are_dtensors(run: Run) -> bool:
+    """Whether an optimizer gets FSDP2's DTensors. bitsandbytes' kernels take none (0.50.0 optim/optimizer.py; axolotl
+    0.19.0 utils/schemas/validation.py:1249), and transformers' Adafactor adds plain tensors to them (5.23
+    optimization.py, Adafactor.step: "got mixed torch.Tensor and DTensor")."""
+    return run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 2
+
+
+def _optimizer(title: str, name: str, note: str = "") -> ProposedChange:
+    return ProposedChange(title, {"optimizer.name": name}, "optimizer", safe=False, note=note)
 
 
 _LOADED_IN_HALF = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
