@@ -255,7 +255,9 @@ def when_woken_at_once(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
 
 
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
-    """A function that tells whether a card holds the phases of `beside_engine`, even with the most they may show."""
+    """A function that tells whether a card holds the phases of `beside_engine`, even with the most they may show, and
+    an engine can start in its share of it."""
+    least = engine_start(run)
 
     def fits(gpu: Gpu) -> bool:
         writing = next(one for one in found if one.name == "rollout")
@@ -263,7 +265,7 @@ def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bo
         share = device.engine_share(run, gpu, writing.components["weights"])
         on_card = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
         outside = device.outside_allocator(on_card) - device.sleeping_engine_bytes(on_card)
-        return others + share + outside <= gpu.usable_bytes
+        return share >= least and others + share + outside <= gpu.usable_bytes
 
     return fits
 
