@@ -469,6 +469,7 @@ GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "gen
     "shared sequences",
     "critic batch",
     "engine ranks",
+    "gathered parts",
     "generator",
 )
 MOVES: tuple[Move, ...] = (
