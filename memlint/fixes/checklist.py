@@ -15,7 +15,16 @@ from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (
     *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference"),
-    *("tokens", "log probabilities", "critic batch", "sleep", "gathered parts", "waiting", "reference offload", "critic"),
+    *(
+        "tokens",
+        "log probabilities",
+        "critic batch",
+        "sleep",
+        "gathered parts",
+        "waiting",
+        "reference offload",
+        "critic",
+    ),
     *("generator", "engine ranks"),
     *(
         "buckets",

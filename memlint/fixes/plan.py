@@ -112,8 +112,12 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
 
 def _behind(plan: Plan) -> float:
     """The risk that the plan stands behind: its own, or the one that is taken to be rid of so slow a step."""
-    accepted = next((risk for slower, risk in _LOOKED_AT_FIRST if plan.speed >= slower), -1)
-    return max(plan.risk, accepted + 0.5)
+    return max(plan.risk, accepted_risk(plan) + 0.5)
+
+
+def accepted_risk(plan: Plan) -> int:
+    """The highest risk, as an index in QUALITIES, that is taken to be rid of so slow a step; -1 where none is."""
+    return next((risk for slower, risk in _LOOKED_AT_FIRST if plan.speed >= slower), -1)
 
 
 def by_time(plan: Plan) -> tuple[Any, ...]:

@@ -91,7 +91,9 @@ def test_an_engine_spreads_over_gpus_that_divide_its_heads() -> None:
         {"rollout.tensor_parallel_size": 4},
     ]
     assert list(engine_ranks(run(parallelism=eight))) == []
-    unsaid = [step.changes for step in engine_ranks(run(**COLOCATED, parallelism=eight._replace(gpus_per_node=UNKNOWN)))]
+    unsaid = [
+        step.changes for step in engine_ranks(run(**COLOCATED, parallelism=eight._replace(gpus_per_node=UNKNOWN)))
+    ]
     assert unsaid == [{"rollout.tensor_parallel_size": 2}, {"rollout.tensor_parallel_size": 4}]
     many = Parallelism(24, UNKNOWN, 24, engine="fsdp")
     assert list(engine_ranks(run(**COLOCATED, parallelism=many))) == []
