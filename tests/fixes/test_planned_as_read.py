@@ -172,15 +172,26 @@ IN_4_BITS: dict[str, dict[str, Any]] = {
 }
 
 
+IN_HALF = {"load_in_4bit": None, "quantization_bit": None, "adapter": "lora"}
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["in 4 bits", "in half precision"])
 @pytest.mark.parametrize("release", [(4, 57, 6), (5, 8), (5, 23)], ids=str)
 @pytest.mark.parametrize("name", IN_4_BITS)
-def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(name: str, release: tuple[int, ...]) -> None:
-    files = {"train.yaml": yaml.safe_dump(IN_4_BITS[name])}
+def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(
+    name: str, release: tuple[int, ...], packed: bool
+) -> None:
+    """Weights that are in 4 bits, and those of adapters' base in half precision that become so in the same plan."""
+    config = IN_4_BITS[name]
+    if not packed:
+        config = config | {key: value for key, value in IN_HALF.items() if key in config}
+        config = {key: value for key, value in config.items() if value is not None} | {"bf16": True, "fp16": None}
+    files = {"train.yaml": yaml.safe_dump(config)}
     analysis, analyser = answered(Case(0, "RTX4090", "", "", files, {}, 2, {"transformers": release}))
     again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     search = PlanSearch(analysis.runs[0], analysis.estimates[0], SearchHooks(express=edit_writer(analysis)))
     shared = [one for one in search.steps(()) if "with FSDP" in one.title]
-    assert len(shared) == 2
+    assert len(shared) == 2 and all(one.title.startswith("4-bit base") is not packed for one in shared)
     for one in shared:
         option = written(analysis, 0, search.plan((one,)), again)
         assert isinstance(option, WrittenPlan), one.title
@@ -194,6 +205,16 @@ def test_4_bit_weights_are_shared_by_fsdp_where_the_card_never_holds_them_whole(
     assert [step.title for step in first.plan.steps] == ["shard over the 2 GPUs with FSDP, shards in host memory"]
     others = _options(IN_4_BITS["LLaMA-Factory"], "RTX4090", 2)
     assert all(one.plan.estimate.verdict == "out_of_memory" for one in others)
+
+
+def test_an_adapter_on_a_base_in_half_precision_gets_4_bits_and_fsdp_in_one_plan() -> None:
+    """Beside ZeRO-3 with parameters in host memory, with which a step takes more than twice as long."""
+    whole = {"adapter": "lora", "load_in_4bit": False, "micro_batch_size": 1, "sequence_len": 1024}
+    first, second, *_ = _options(AXOLOTL | ON_QLORA | whole, "RTX4090", 4)
+    assert first.plan.risk == 0 and first.plan.speed > 2
+    assert second.plan.run.model.quantization.bits == 4 and second.plan.run.parallelism.engine == "fsdp"
+    config = yaml.safe_load(second.tried.contents["train.yaml"])
+    assert config["adapter"] == "qlora" and config["load_in_4bit"] is True and config["fsdp_config"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import memlint.fixes.moves.rollout as rollout_moves
 import memlint.fixes.moves.sequences as sequence_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
+from memlint.fixes.moves.quantization import four_bits, is_divided, quantize_changes
 from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
@@ -343,7 +344,7 @@ def _quantized_base(run: Run) -> Iterator[ProposedChange]:
     if quantization.method == "bnb" and _stays_whole_in_experts(run):
         changes = {"model.quantization.experts_on_load": True}
         yield ProposedChange("quantise the experts as well", changes, "experts", safe=False)
-    if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not _divided(run):
+    if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not is_divided(run):
         title = "4 instead of 8 bits for the base"
         yield ProposedChange(title, quantize_changes(), "quantization", safe=False)
 
@@ -354,23 +355,6 @@ def _stays_whole_in_experts(run: Run) -> bool:
     packed = quantization.experts_on_load or quantization.stacked_experts or quantization.prequantized
     has_experts = any(kind.mlp.experts for kind in getattr(run.model.architecture, "layer_types", ()))
     return has_experts and stacks_experts(run) and not packed
-
-
-def four_bits(run: Run) -> dict[str, Any] | None:
-    """The changes that load the base in 4 bits; None where it is quantised already, or where what divides the weights
-    over the GPUs does not take it: ZeRO-3 and FSDP share 4-bit weights that are stored in the compute dtype alone (peft
-    docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md)."""
-    if run.model.quantization.method != "none":
-        return None
-    storage = host_moves.stored_to_share(run, planned=True)
-    if _divided(run):
-        return {**quantize_changes(), **storage} if storage else None
-    return {**quantize_changes(), **storage} if run.planning.stores_4_bits_in_half == "always" else quantize_changes()
-
-
-def _divided(run: Run) -> bool:
-    engine = run.parallelism.engine
-    return engine == "fsdp" or (engine == "deepspeed" and run.parallelism.zero.stage == 3)
 
 
 def refuses_dropout(run: Run) -> bool:
@@ -399,15 +383,6 @@ def _lower_rank(run: Run) -> Iterator[ProposedChange]:
     if alpha and alpha * 16 % rank == 0:
         changes["method.alpha"] = int(alpha * 16) // rank
         yield ProposedChange(f"LoRA rank {rank} -> 16", changes, "rank", safe=False)
-
-
-def quantize_changes() -> dict[str, Any]:
-    return {
-        "model.quantization.method": "bnb",
-        "model.quantization.bits": 4,
-        "model.quantization.kind": "nf4",
-        "model.quantization.double_quant": True,
-    }
 
 
 _SHORTEST = 256

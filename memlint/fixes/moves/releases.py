@@ -58,12 +58,21 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
             title = f"{step.title}, with transformers 4.57"
             offload = " offload" if step.changes["parallelism.fsdp.cpu_offload"] else ""
             keys = f"`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
-            stored = ", `bnb_4bit_quant_storage: bfloat16`" if "model.quantization.storage_dtype" in changes else ""
-            note = f"{keys}{stored}; {_PACKED_ON_THE_CARD}"
+            asked = run.planning.stores_4_bits_in_half == "asked"
+            stored = ", `bnb_4bit_quant_storage: bfloat16`" if asked and _STORAGE in changes else ""
             yield Fix(
-                title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note
+                *(title, (), changes),
+                quality="none" if run.model.quantization.method != "none" else _RISK_OF_4_BITS,
+                before=before.on_card,
+                after=after.on_card,
+                verdict_after="fits",
+                note=f"{keys}{stored}; {_PACKED_ON_THE_CARD}",
             )
             return
+
+
+_STORAGE = "model.quantization.storage_dtype"
+_RISK_OF_4_BITS = "low"  # as in costs.json, model.quantization.bits
 
 
 def _shared_as_now(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
