@@ -611,6 +611,8 @@ class Planning(NamedTuple):
     stores_4_bits_in_half: str = ""
     # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
     starts_fsdp: int = 0
+    # What the start says of FSDP where a launch file of accelerate alone can turn it on, in words; "" if nobody tried.
+    fsdp_by_launch_file: str = ""
     packs_by_layer: bool = False  # under FSDP the config can have weights packed one layer at a time
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`

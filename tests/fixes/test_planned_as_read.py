@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -248,6 +249,44 @@ def test_an_older_release_that_packs_on_the_host_is_told_of_with_the_figure_of_i
     assert older.estimates[0].verdict == "fits"
     assert older.estimates[0].on_card == told.after
     assert not [fix for fix in advice(older.runs[0], before, estimate) if "transformers" in fix.title]
+
+
+_LARGE = {"model": "LLM-Research/Meta-Llama-3-70B-Instruct", "max_length": 1024, "per_device_train_batch_size": 1}
+SWIFT_IN_4_BITS = SWIFT | _LARGE | {"rlhf_type": None, "tuner_type": "lora", "quant_method": "bnb", "quant_bits": 4}
+
+
+def test_fsdp_that_a_launch_file_starts_is_told_of_with_its_figure() -> None:
+    """ms-swift's word for FSDP loads 4 bits by way of the first rank alone."""
+    files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
+    analysis, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4))
+    run, before = analysis.runs[0], analysis.estimates[0]
+    (told,) = [fix for fix in advice(run, before, estimate) if "with FSDP" in fix.title]
+    assert "fsdp_offload_params" in told.note and "bnb_4bit_quant_storage" in told.note and not told.edits
+    assert told.quality == "none" and told.after is not None
+
+    started = {
+        "fsdp": "full_shard auto_wrap offload",
+        "fsdp_config": {"fsdp_version": 1, "cpu_ram_efficient_loading": True},
+    }
+    files = {
+        "train.yaml": yaml.safe_dump(
+            SWIFT_IN_4_BITS | {"fsdp": json.dumps(started), "bnb_4bit_quant_storage": "bfloat16"}
+        )
+    }
+    older, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6)}))
+    read = older.estimates[0].on_card
+    assert read is not None and read.figure == pytest.approx(told.after.figure, rel=0.01)
+
+    files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
+    stated, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6)}))
+    (same,) = [fix for fix in advice(stated.runs[0], stated.estimates[0], estimate) if "with FSDP" in fix.title]
+    assert "4.57" not in same.title and same.after is not None
+    assert same.after.figure == pytest.approx(told.after.figure, rel=0.01)
+
+    whole = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS | {"quant_method": None, "quant_bits": None})}
+    in_half, _ = answered(Case(0, "RTX4090", "", "", whole, {}, 4))
+    (packed,) = [fix for fix in advice(in_half.runs[0], before, estimate) if "with FSDP" in fix.title]
+    assert packed.title.startswith("4-bit base") and packed.quality == "low"
 
 
 def test_axolotl_packs_layer_by_layer_where_fsdp_would_find_the_whole_model_on_each_card() -> None:
