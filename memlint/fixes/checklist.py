@@ -30,6 +30,7 @@ ORDER = (
         "buckets",
         "overlap",
         "optimizer",
+        "update",
         "zero",
         "fsdp",
         "loading",

@@ -69,9 +69,23 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
     if run.planning.fuses_log_probabilities and run.loss.kind == "fused_ce":
         title = "compute log-probabilities without the whole logits (fused kernels)"
         yield ProposedChange(title, {"loss.kind": "chunked"}, "loss")
+    if run.planning.loss_parts and run.loss.kind == "plain" and not run.loss.parts and run.method.stage == "sft":
+        yield _in_parts(run)
     supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, "loss", note=_LIGER)
+
+
+def _in_parts(run: Run) -> ProposedChange:
+    """The logits in half precision, converted and scored part by part (torchtune 0.6.1
+    modules/loss/ce_chunked_output_loss.py)."""
+    changes = {
+        "loss.parts": run.planning.loss_parts,
+        "loss.logits_first": True,
+        "loss.compiled": bool(run.stack.compile),
+        "precision.upcast_lmhead_output": False,
+    }
+    return ProposedChange(f"compute the loss in {run.planning.loss_parts} parts", changes, "loss")
 
 
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
@@ -112,6 +126,25 @@ def _keeps_gradients(run: Run) -> bool:
 
 def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
+
+
+def update_in_backward(run: Run) -> Iterator[ProposedChange]:
+    """Each parameter is updated as soon as its gradient is there, which is freed then (Lv et al. 2023, LOMO, arXiv
+    2306.09782). Nothing accumulates: of a micro batch of 1 the whole batch goes at once, or the global batch shrinks;
+    of a larger one smaller micro batches come first."""
+    size, steps, own = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.optimizer
+    if not (isinstance(size, int) and isinstance(steps, int)) or 1 not in (size, steps):
+        return
+    if not run.planning.updates_in_backward or own.layerwise or own.max_grad_norm or run.method.kind != "full":
+        return
+    title, update = "update each layer in the backward", {"optimizer.layerwise": True}
+    if steps == 1:
+        yield ProposedChange(title, update, "update")
+        return
+    whole = f"{title}; micro batch {size} -> {steps}, accumulation {steps} -> 1"
+    yield ProposedChange(whole, {**update, **_batch(steps, 1)}, WHOLE_BATCH)
+    shrinks = f"{title}; accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
+    yield ProposedChange(shrinks, {**update, **_batch(size, 1)}, "update", safe=False)
 
 
 def reduction(run: Run) -> Iterator[ProposedChange]:
@@ -455,6 +488,7 @@ MOVES: tuple[Move, ...] = (
     evaluation,
     buckets,
     micro_batch,
+    update_in_backward,
     reduction,
     checkpointing,
     optimizer,
