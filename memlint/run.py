@@ -609,6 +609,7 @@ class Planning(NamedTuple):
     # Whether 4-bit weights can be stored in tensors of the compute dtype: "" (no), "asked" (the config can say
     # `bnb_4bit_quant_storage`), "always" (the framework does so in bfloat16, whatever the config says).
     stores_4_bits_in_half: str = ""
+    quantizer: str = "bnb"  # what quantises a base to 4 bits where the config asks for it: bnb, torchao
     # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
     starts_fsdp: int = 0
     # What the start says of FSDP where a launch file of accelerate alone can turn it on, in words; "" if nobody tried.

@@ -379,7 +379,7 @@ def _quantized_base(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange("quantise the experts as well", changes, "experts", safe=False)
     if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not is_divided(run):
         title = "4 instead of 8 bits for the base"
-        yield ProposedChange(title, quantize_changes(), "quantization", safe=False)
+        yield ProposedChange(title, quantize_changes(run), "quantization", safe=False)
 
 
 def _stays_whole_in_experts(run: Run) -> bool:

@@ -7,10 +7,10 @@ from typing import Any
 from memlint.run import Run
 
 
-def quantize_changes() -> dict[str, Any]:
+def quantize_changes(run: Run) -> dict[str, Any]:
     """QLoRA's 4 bits (Dettmers et al. 2023, arXiv 2305.14314)."""
     return {
-        "model.quantization.method": "bnb",
+        "model.quantization.method": run.planning.quantizer,
         "model.quantization.bits": 4,
         "model.quantization.kind": "nf4",
         "model.quantization.double_quant": True,
@@ -31,13 +31,20 @@ def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:
 def four_bits(run: Run) -> dict[str, Any] | None:
     """The changes that load the base in 4 bits; None where it is quantised already, or where what divides the weights
     over the GPUs does not take it: ZeRO-3 and FSDP share 4-bit weights that are stored in the compute dtype alone (peft
-    docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md)."""
+    docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md). torchao's are tensors that FSDP2
+    shares (torchtune 0.6.1 recipes/configs/llama3_3/70B_qlora.yaml)."""
     if run.model.quantization.method != "none":
         return None
+    if run.planning.quantizer == "torchao":
+        return quantize_changes(run)
     storage = stored_to_share(run, planned=True)
     if is_divided(run):
-        return {**quantize_changes(), **storage} if storage else None
-    return {**quantize_changes(), **storage} if run.planning.stores_4_bits_in_half == "always" else quantize_changes()
+        return {**quantize_changes(run), **storage} if storage else None
+    return (
+        {**quantize_changes(run), **storage}
+        if run.planning.stores_4_bits_in_half == "always"
+        else quantize_changes(run)
+    )
 
 
 def to_share(run: Run) -> dict[str, Any] | None:
@@ -45,7 +52,7 @@ def to_share(run: Run) -> dict[str, Any] | None:
     if run.model.quantization.method != "none":
         return stored_to_share(run)
     storage = stored_to_share(run, planned=True)
-    return {**quantize_changes(), **storage} if storage else None
+    return {**quantize_changes(run), **storage} if storage else None
 
 
 def is_divided(run: Run) -> bool:
