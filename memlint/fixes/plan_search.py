@@ -41,6 +41,11 @@ class SearchHooks(NamedTuple):
     margin: int = 0
     banned: frozenset[str] = frozenset()
 
+    @property
+    def estimate_unless_over(self) -> Callable[[Run], Estimate | None]:
+        """The estimate of a run that fits; None as soon as it is sure that it does not."""
+        return estimate_unless_over if self.estimate is closed_form else self.estimate
+
 
 NO_HOOKS = SearchHooks()
 
@@ -52,7 +57,6 @@ class PlanSearch:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
-        self._unless_over = estimate_unless_over if hooks.estimate is closed_form else hooks.estimate
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._model = model_of(before)
         self._estimates: dict[frozenset[str], Estimate] = {frozenset(): before}
@@ -146,7 +150,7 @@ class PlanSearch:
         key = _titles(chosen)
         known = self._estimates.get(key)
         if known is None:
-            known = self._unless_over(self.changed(chosen))
+            known = self._hooks.estimate_unless_over(self.changed(chosen))
             if known is not None:
                 self._estimates[key] = known
         return known
