@@ -14,7 +14,7 @@ from memlint.findings import Edit
 from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import Cost, between, model_of
 from memlint.fixes.known_answers import KnownAnswers, by_group
-from memlint.fixes.moves.catalog import GRADED_GROUPS, steps
+from memlint.fixes.moves.catalog import DECIDING_GROUPS, GRADED_GROUPS, steps
 from memlint.fixes.plan import Plan, Steps
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.step_time import ParameterCounts
@@ -63,7 +63,8 @@ class PlanSearch:
         self._runs: dict[frozenset[str], Run] = {frozenset(): run}
         self._steps: dict[frozenset[str], Steps] = {}
         self._moves: dict[frozenset[str], Steps] = {}
-        self._can_write: dict[tuple[str, ...], bool] = {}  # by title; those that differ in degree alone, by fields
+        # By title, of those that differ in degree alone by fields, and by the chosen changes that decide over others.
+        self._can_write: dict[tuple[Any, ...], bool] = {}
         self._prices: dict[str, Cost] = {}
         self._answers = KnownAnswers()
 
@@ -107,7 +108,8 @@ class PlanSearch:
             return False
         if self._hooks.express is None:
             return True
-        key = tuple(step.changes) if step.group in GRADED_GROUPS else (step.title,)
+        decide = frozenset(one.title for one in chosen if one.group in DECIDING_GROUPS)
+        key = (*(step.changes if step.group in GRADED_GROUPS else (step.title,)), decide)
         if key not in self._can_write:
             changes = {name: value for one in (*chosen, step) for name, value in one.changes.items()}
             self._can_write[key] = self._hooks.express(self.run, changes) is not None

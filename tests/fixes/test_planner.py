@@ -439,6 +439,22 @@ def test_beside_a_slow_plan_without_risk_stands_a_faster_one_of_little_risk(toke
     assert (slow.speed >= FAR_SLOWER) is (tokens == 512)
 
 
+def test_changes_that_no_file_says_together_are_not_proposed_beside_each_other() -> None:
+    """As verl's fused kernels, which read no head that FSDP2 divides."""
+
+    def express(_: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        return None if {"loss.parts", "method.kind"} <= set(changes) else ()
+
+    hooks = SearchHooks(toy(30).estimate, express)
+    run = replace(FULL, {"planning.loss_parts": 8, "method.stage": "sft"})
+    search = PlanSearch(run, hooks.estimate(run), hooks)
+    groups: dict[str, ProposedChange] = {step.group: step for step in search.steps(())}
+    assert {"loss", "method"} <= set(groups)
+    for chosen, refused in (("loss", "method"), ("method", "loss")):
+        beside = {step.group for step in search.steps((groups[chosen],))}
+        assert refused not in beside and "checkpointing" in beside
+
+
 @pytest.mark.parametrize("tokens", (128, 8192))
 def test_an_adapter_comes_before_a_step_that_takes_many_times_as_long(tokens: int) -> None:
     """All of the states cross the bus in each step, or an adapter has next to none: nothing of low risk is enough."""

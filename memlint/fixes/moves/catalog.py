@@ -468,6 +468,8 @@ WHOLE_BATCH = "whole batch"
 CUT_ACCUMULATION = "accumulation"  # fewer sequences in the global batch
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
+# Groups of changes that decide which others a format can write: verl's fused kernels read no head that FSDP2 divides.
+DECIDING_GROUPS = (*STRUCTURE, "loss")
 # Groups whose changes may raise a peak: sharded runs load quantised weights whole before they share them.
 MAY_COST_MEMORY = (*STRUCTURE, "quantization", WHOLE_BATCH)
 # Groups whose changes differ in degree alone.
