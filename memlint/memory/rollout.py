@@ -261,11 +261,12 @@ def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bo
 
     def fits(gpu: Gpu) -> bool:
         writing = next(one for one in found if one.name == "rollout")
-        others = writing.allocated_bytes - writing.components[ENGINE] + beyond_the_share(writing)
         share = device.engine_share(run, gpu, writing.components["weights"])
         on_card = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
         outside = device.outside_allocator(on_card) - device.sleeping_engine_bytes(on_card)
-        return share >= least and others + share + outside <= gpu.usable_bytes
+        sizes = {one.name: one.allocated_bytes + beyond_the_share(one) for one in found}
+        sizes["rollout"] += share - writing.components[ENGINE]
+        return share >= least and max(sizes.values()) + outside <= gpu.usable_bytes
 
     return fits
 

@@ -115,6 +115,17 @@ def test_no_card_is_named_in_whose_share_the_engine_does_not_start() -> None:
     assert estimate(replace(one, {"rollout.share": 0.75})).fits_on[0] not in {card.name for card in named}
 
 
+def test_no_card_is_named_that_new_weights_do_not_fit_on_their_way() -> None:
+    """ZeRO-3 divides 7.6e9 parameters over 64 cards, and each gathers all of them, 14.2 GiB, beside the engine's."""
+    model = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    sharded = Parallelism(64, 8, 64, engine="deepspeed", zero=Zero(3))
+    one = run(**{**ASLEEP, **LORA, "rollout__share": 0.7}, hardware=CARD, parallelism=sharded)
+    one = replace(one, {"model.architecture": model, "sequence.length": 512})
+    whole, parts = (estimate(replace(one, {"rollout.gathered_parts": number})) for number in (1, 16))
+    smallest = {card.name: card.usable_bytes for card in common()}
+    assert smallest[whole.fits_on[0]] > 28 * GIB > smallest[parts.fits_on[0]]
+
+
 def test_a_share_of_what_is_free_leaves_out_what_the_trainer_holds_already() -> None:
     of_card, of_free = (phase(run(**ASLEEP, rollout__share_of_free=free, hardware=CARD), "rollout") for free in (0, 1))
     away = run(**ASLEEP, rollout__share_of_free=True, rollout__offloads_weights=True, hardware=CARD)
