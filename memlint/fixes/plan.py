@@ -13,7 +13,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.costs import QUALITIES, Cost
-from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE
+from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE, UPDATE_IN_BACKWARD
 from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
 from memlint.memory.values import Estimate
 from memlint.run import Run
@@ -160,7 +160,7 @@ def adds_nothing(plan: Plan, other: Plan) -> bool:
 
 def _in_reading_order(steps: Steps) -> list[ProposedChange]:
     """The changes as a reader follows them: the cut of the accumulation starts from what a smaller micro batch left."""
-    return sorted(steps, key=lambda step: step.group == CUT_ACCUMULATION)
+    return sorted(steps, key=lambda step: step.group in (CUT_ACCUMULATION, UPDATE_IN_BACKWARD))
 
 
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:

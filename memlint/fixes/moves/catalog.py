@@ -139,12 +139,12 @@ def update_in_backward(run: Run) -> Iterator[ProposedChange]:
         return
     title, update = "update each layer in the backward", {"optimizer.layerwise": True}
     if steps == 1:
-        yield ProposedChange(title, update, "update")
+        yield ProposedChange(title, update, UPDATE_IN_BACKWARD)
         return
     whole = f"{title}; micro batch {size} -> {steps}, accumulation {steps} -> 1"
     yield ProposedChange(whole, {**update, **_batch(steps, 1)}, WHOLE_BATCH)
     shrinks = f"{title}; accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
-    yield ProposedChange(shrinks, {**update, **_batch(size, 1)}, "update", safe=False)
+    yield ProposedChange(shrinks, {**update, **_batch(size, 1)}, UPDATE_IN_BACKWARD, safe=False)
 
 
 def reduction(run: Run) -> Iterator[ProposedChange]:
@@ -466,6 +466,7 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
 # The whole batch at once, in place of smaller micro batches: more activations and fewer gradients.
 WHOLE_BATCH = "whole batch"
 CUT_ACCUMULATION = "accumulation"  # fewer sequences in the global batch
+UPDATE_IN_BACKWARD = "update"  # and no accumulation at all
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
 # Groups of changes that decide which others a format can write: verl's fused kernels read no head that FSDP2 divides.
