@@ -609,8 +609,11 @@ class Planning(NamedTuple):
     # Whether 4-bit weights can be stored in tensors of the compute dtype: "" (no), "asked" (the config can say
     # `bnb_4bit_quant_storage`), "always" (the framework does so in bfloat16, whatever the config says).
     stores_4_bits_in_half: str = ""
+    quantizer: str = "bnb"  # what quantises a base to 4 bits where the config asks for it: bnb, torchao
     # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
     starts_fsdp: int = 0
+    # What the start says of FSDP where a launch file of accelerate alone can turn it on, in words; "" if nobody tried.
+    fsdp_by_launch_file: str = ""
     packs_by_layer: bool = False  # under FSDP the config can have weights packed one layer at a time
     pins_transformers: bool = False  # the framework's release decides the release of transformers
     deepspeed_expands_segments: bool = False  # the launcher of DeepSpeed sets `expandable_segments:True`
@@ -625,6 +628,8 @@ class Planning(NamedTuple):
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
+    loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot
+    updates_in_backward: bool = False  # the config can have the optimizer step in the backward, without accumulation
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
     # What follows from a change in this file, such as the options of adapters that it has and does not use. A later one
     # decides where two speak of one field.

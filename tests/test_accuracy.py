@@ -83,8 +83,8 @@ def test_threads_that_died_and_the_fixes_that_helped() -> None:
     assert not [one for _, runs in table for one in runs if (one.outcome, one.verdict) == ("fitted", "out_of_memory")]
     known = [(thread["helped"], runs[0].fixes) for thread, runs in table if thread["helped"]]
     assert len(known) >= 21
-    # Three get another way that fits and costs less than what helped: checkpointing, or a smaller batch.
-    assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= 0.85 * len(known)
+    # Two get another way that fits and costs less than shorter prompts and a quarter of the batch: checkpointing.
+    assert sum(any(threads.offered(fixes, kind) for kind in helped) for helped, fixes in known) >= 0.9 * len(known)
 
 
 # Without the precision that its author trained in; one whose samples are far shorter than the limit in its file; one

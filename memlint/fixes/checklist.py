@@ -15,12 +15,22 @@ from memlint.fixes.proposed_change import ProposedChange
 
 ORDER = (
     *("batch", "evaluation", "evaluation logits", "checkpointing", "attention", "loss", "reference"),
-    *("tokens", "log probabilities", "critic batch", "sleep", "waiting", "reference offload", "critic"),
+    *(
+        "tokens",
+        "log probabilities",
+        "critic batch",
+        "sleep",
+        "gathered parts",
+        "waiting",
+        "reference offload",
+        "critic",
+    ),
     *("generator", "engine ranks"),
     *(
         "buckets",
         "overlap",
         "optimizer",
+        "update",
         "zero",
         "fsdp",
         "loading",

@@ -89,6 +89,12 @@ def _accumulation(run: Run, before: Run) -> Follows:
         yield "batch.gradient_accumulation_steps", whole // (size * ranks)
 
 
+def _updated_in_backward(run: Run, before: Run) -> Follows:
+    """An optimizer that steps in the backward accumulates nothing, whatever a smaller micro batch asks for."""
+    if run.planning.updates_in_backward and run.optimizer.layerwise and not before.optimizer.layerwise:
+        yield "batch.gradient_accumulation_steps", 1
+
+
 def _evaluation(run: Run, before: Run) -> Follows:
     """Evaluation takes the sizes of training where one key says both."""
     for field, source in _SIZES_OF_EVALUATION.items():
@@ -218,7 +224,19 @@ def _cpu_optimizer(run: Run, before: Run) -> Follows:
 
 
 _PARTS: tuple[Callable[[Run, Run], Follows], ...] = (
-    *(_completions, _rows, _forwards, _critic, _accumulation, _evaluation, _tiles, _kernels, _fused_rows, _adapters),
+    *(
+        _completions,
+        _rows,
+        _forwards,
+        _critic,
+        _accumulation,
+        _updated_in_backward,
+        _evaluation,
+        _tiles,
+        _kernels,
+        _fused_rows,
+        _adapters,
+    ),
     *(
         _plain_optimizer,
         _pure,

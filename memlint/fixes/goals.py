@@ -182,4 +182,5 @@ def largest(run: Run, field: str, start: int, hooks: SearchHooks = NO_HOOKS, mos
 
 
 def _fits(run: Run, field: str, value: int, hooks: SearchHooks) -> bool:
-    return hooks.estimate(replace(run, {field: value})).verdict == "fits"
+    found = hooks.estimate_unless_over(replace(run, {field: value}))
+    return found is not None and found.verdict == "fits"

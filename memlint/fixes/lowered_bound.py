@@ -1,64 +1,127 @@
-"""What lowers the bound of a run of which a lower bound alone is known: Megatron's engine, one change on top of the
-other.
+"""What lowers the bound of a run of which a lower bound alone is known, and that is over the card: one change on top of
+the other.
 
-A bound below the card is no promise that the run fits, so that nothing is written: these are changes in words, as the
-framework calls them. Their order is that of Megatron's guide (Megatron-LM docs/user-guide/parallelism-guide.md and
-core/optimizer/cpu_offloading/README.md): what costs least first.
+A bound below the card is no promise that the run fits, so that nothing is written: these are changes in words. Of
+Megatron's engine they are called as the framework calls them, in the order of Megatron's guide (Megatron-LM
+docs/user-guide/parallelism-guide.md and core/optimizer/cpu_offloading/README.md): what costs least first. Of other
+engines they are the planner's changes, in the order of the checklist, as far as the format can write them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from memlint._record import NamedTuple
-from memlint.fixes.plan import NOISE
+from memlint.findings import Fix
+from memlint.fixes.checklist import ORDER
+from memlint.fixes.costs import QUALITIES
+from memlint.fixes.plan import NOISE, Steps
+from memlint.fixes.plan_search import PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.card.device import usable_bytes
 from memlint.memory.values import Estimate
-from memlint.run import Run, replace
+from memlint.run import Run
 
 _MOST_STAGES = 64
 _MOST_RANKS_OF_A_NODE = 8
 
 
 class Lowered(NamedTuple):
-    """One change on top of those before it, and the bound after it, bytes. `enough`: it is below the card."""
+    """One change on top of those before it, and the bound after it, bytes. `enough`: it is below the card. `quality`:
+    its risk for the result, one of QUALITIES."""
 
     title: str
     least: int
     enough: bool
+    quality: str = QUALITIES[0]
 
 
-def lowered_bound(run: Run, before: Estimate, estimator: Callable[[Run], Estimate]) -> tuple[Lowered, ...]:
+def lowered_bound(run: Run, before: Estimate, hooks: SearchHooks) -> tuple[Lowered, ...]:
     """The changes that bring a bound below the card, or all that lower it. Empty where it is below, or none is
     known."""
     card, least = usable_bytes(run), before.allocated_low_bytes or 0
-    found: list[Lowered] = []
-    if run.parallelism.engine != "megatron" or run.purpose != "train" or not card or least <= card:
+    if before.allocated_bytes is not None or run.purpose != "train" or not card or least <= card:
         return ()
-    for move in _MOVES:
-        chosen = _weakest_enough(run, least, move, estimator)
-        if chosen is not None:
-            step, least = chosen
-            run = replace(run, step.changes)
-            found.append(Lowered(step.title, least, least <= card))
-        if least <= card:
+    search = PlanSearch(run, before, hooks)
+    found = _picked(search, least, _OPTIONS) if run.parallelism.engine == "megatron" else _needed(search, least)
+    sizes = [_least(search, found[: number + 1]) or 0 for number in range(len(found))]
+    return tuple(Lowered(step.title, size, size <= card, step.price.quality) for step, size in zip(found, sizes))
+
+
+def as_advice(lowered: tuple[Lowered, ...], run: Run) -> Fix | None:
+    """The changes as the advice of a finding; None where there are none."""
+    if not lowered:
+        return None
+    last, keeps = lowered[-1], "; ".join(run.planning.spares_activations)
+    size = f"{last.least / 2**30:.1f} GiB" if last.least > _NOTHING else "next to nothing"
+    note = (
+        f"the least is {size} then, {'below' if last.enough else 'still above'} the card",
+        "what is not known comes on top, so that no plan is promised",
+        f"these lower what layers keep: {keeps}" if keeps else "",
+    )
+    quality = max((one.quality for one in lowered), key=QUALITIES.index)
+    return Fix("; ".join(one.title for one in lowered), quality=quality, note="; ".join(filter(None, note)))
+
+
+_NOTHING = 50 << 20  # less reads "0.0 GiB"
+# What can be tried beside changes that were chosen, from the weakest to the strongest.
+Options = Callable[[PlanSearch, Steps], Iterable[ProposedChange]]
+
+
+def _picked(search: PlanSearch, least: int, options: Iterable[Options]) -> Steps:
+    """Of each of `options` the change that lowers the bound, until it is below the card. `least`: the bound before."""
+    picked: Steps = ()
+    for one in options:
+        found = _weakest_enough(search, picked, least, one)
+        if found is not None:
+            picked, least = found
+        if least <= usable_bytes(search.run):
             break
-    return tuple(found)
+    return picked
 
 
-def _weakest_enough(
-    run: Run, least: int, move: Move, estimator: Callable[[Run], Estimate]
-) -> tuple[ProposedChange, int] | None:
-    """The weakest change of a move that brings the bound below the card, else the strongest that lowers it."""
-    chosen = None
-    for step in move(run):
-        after = estimator(replace(run, step.changes)).allocated_low_bytes
-        if after and after <= (1 - NOISE) * (chosen[1] if chosen else least):
-            chosen = step, after
-            if after <= usable_bytes(run):
+def _needed(search: PlanSearch, least: int) -> Steps:
+    """The same of the planner's groups, without those that are not needed beside the later ones."""
+    found = _picked(search, least, map(_of_group, ORDER))
+    for group in [step.group for step in found[:-1]]:
+        others = [step.group for step in found if step.group != group]
+        fewer = _picked(search, least, map(_of_group, others))
+        if fewer and (_least(search, fewer) or 0) <= usable_bytes(search.run):
+            found = fewer
+    return found
+
+
+def _of_group(group: str) -> Options:
+    """The weakest and the strongest change of a group of the planner's."""
+
+    def options(search: PlanSearch, chosen: Steps) -> list[ProposedChange]:
+        found = [step for step in search.steps(chosen) if step.group == group]
+        return found[:1] + found[1:][-1:]
+
+    return options
+
+
+def _of_megatron(move: Move) -> Options:
+    return lambda search, chosen: move(search.changed(chosen))
+
+
+def _least(search: PlanSearch, chosen: Steps) -> int | None:
+    """The bound after these changes, or all bytes where they are known then; None where neither is."""
+    found = search.estimate(chosen)
+    return found.allocated_bytes if found.allocated_low_bytes is None else found.allocated_low_bytes
+
+
+def _weakest_enough(search: PlanSearch, chosen: Steps, least: int, options: Options) -> tuple[Steps, int] | None:
+    """The changes with the weakest of these that brings the bound below the card, else with the strongest that lowers
+    it."""
+    found = None
+    for step in options(search, chosen):
+        after = _least(search, (*chosen, step))
+        if after is not None and after <= (1 - NOISE) * (found[1] if found else least):
+            found = (*chosen, step), after
+            if after <= usable_bytes(search.run):
                 break
-    return chosen
+    return found
 
 
 def _named(run: Run, field: str) -> str:
@@ -79,7 +142,9 @@ def _micro_batch(run: Run) -> Iterator[ProposedChange]:
 
 
 def _tensor_ranks(run: Run) -> Iterator[ProposedChange]:
-    """Ranks that share each matrix, within a node: heads, and heads of keys and values, are divided among them."""
+    """Ranks that share each matrix, within a node: heads, and heads of keys and values, are divided among them. Experts
+    are if it is said of them as well (Megatron-LM core/model_parallel_config.py, expert_tensor_parallel_size; 1 in
+    ms-swift 4.6.0 megatron/arguments/megatron_args.py:645, unless said)."""
     node = run.parallelism.gpus_per_node
     most = node if isinstance(node, int) else _MOST_RANKS_OF_A_NODE
     kinds = [layer.attention for layer in getattr(run.model.architecture, "layer_types", ())]
@@ -87,8 +152,13 @@ def _tensor_ranks(run: Run) -> Iterator[ProposedChange]:
 
 
 def _expert_ranks(run: Run) -> Iterator[ProposedChange]:
-    experts = max((layer.mlp.experts for layer in getattr(run.model.architecture, "layer_types", ())), default=0)
+    experts = _experts(run)
     return _degrees(run, "expert", experts, lambda ranks: experts % ranks == 0)
+
+
+def _experts(run: Run) -> int:
+    """The most experts that a layer has."""
+    return max((layer.mlp.experts for layer in getattr(run.model.architecture, "layer_types", ())), default=0)
 
 
 def _stages(run: Run) -> Iterator[ProposedChange]:
@@ -101,8 +171,9 @@ def _degrees(run: Run, kind: str, most: int, divides: Callable[[int], bool]) -> 
     field = f"parallelism.{kind}_parallel_size"
     name, now = _named(run, field), getattr(run.parallelism, f"{kind}_parallel_size")
     ranks = 2 * now
+    also = " (and expert_tensor_parallel_size)" if kind == "tensor" and _experts(run) else ""
     while name and ranks <= most and divides(ranks) and _has_gpus(run, kind, ranks):
-        yield ProposedChange(f"{name} {now} -> {ranks}", {field: ranks, **_copies(run, kind, ranks)})
+        yield ProposedChange(f"{name} {now} -> {ranks}{also}", {field: ranks, **_copies(run, kind, ranks)})
         ranks *= 2
 
 
@@ -147,4 +218,8 @@ def _gpus(run: Run) -> Iterator[ProposedChange]:
         yield ProposedChange(f"{times * world} GPUs", more)
 
 
-_MOVES = (_distributed_optimizer, _micro_batch, _tensor_ranks, _expert_ranks, _stages, _host, _gpus)
+# Experts are most of the parameters of a model that has them, and their ranks send each other tokens alone.
+_MOVES: tuple[Move, ...] = (
+    *(_distributed_optimizer, _micro_batch, _expert_ranks, _tensor_ranks, _stages, _host, _gpus),
+)
+_OPTIONS = tuple(map(_of_megatron, _MOVES))

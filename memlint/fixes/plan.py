@@ -13,7 +13,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.findings import Edit, Fix
 from memlint.fixes.costs import QUALITIES, Cost
-from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE
+from memlint.fixes.moves.catalog import CUT_ACCUMULATION, STRUCTURE, UPDATE_IN_BACKWARD
 from memlint.fixes.proposed_change import ProposedChange, needs_host, rounded, weighed, with_effort
 from memlint.memory.values import Estimate
 from memlint.run import Run
@@ -112,8 +112,12 @@ def in_order(plan: Plan) -> tuple[Any, ...]:
 
 def _behind(plan: Plan) -> float:
     """The risk that the plan stands behind: its own, or the one that is taken to be rid of so slow a step."""
-    accepted = next((risk for slower, risk in _LOOKED_AT_FIRST if plan.speed >= slower), -1)
-    return max(plan.risk, accepted + 0.5)
+    return max(plan.risk, accepted_risk(plan) + 0.5)
+
+
+def accepted_risk(plan: Plan) -> int:
+    """The highest risk, as an index in QUALITIES, that is taken to be rid of so slow a step; -1 where none is."""
+    return next((risk for slower, risk in _LOOKED_AT_FIRST if plan.speed >= slower), -1)
 
 
 def by_time(plan: Plan) -> tuple[Any, ...]:
@@ -156,7 +160,7 @@ def adds_nothing(plan: Plan, other: Plan) -> bool:
 
 def _in_reading_order(steps: Steps) -> list[ProposedChange]:
     """The changes as a reader follows them: the cut of the accumulation starts from what a smaller micro batch left."""
-    return sorted(steps, key=lambda step: step.group == CUT_ACCUMULATION)
+    return sorted(steps, key=lambda step: step.group in (CUT_ACCUMULATION, UPDATE_IN_BACKWARD))
 
 
 def as_fix(plan: Plan, before: Estimate, edits: tuple[Edit, ...] = ()) -> Fix:

@@ -9,6 +9,7 @@ import memlint.fixes.moves.hardware as hardware_advice
 from memlint._record import NamedTuple
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
+from memlint.fixes.lowered_bound import as_advice, lowered_bound
 from memlint.fixes.plan import Kind, Plan, adds_nothing, as_fix, excess, in_order, kind, noted, saves
 from memlint.fixes.plan_search import SearchHooks
 from memlint.fixes.planner import Planner, candidates, riskless
@@ -67,8 +68,12 @@ class RunPlanner:
         return PlanOptions(fitting[:1]) if fitting else self.options()
 
     def options(self) -> PlanOptions:
-        """Plans that fit and what no edit can do beside them; where none fits, changes that help."""
+        """Plans that fit and what no edit can do beside them; where none fits, changes that help. Of a run of which a
+        lower bound alone is known, what lowers that."""
         run, before = self._run, self._before
+        if before.allocated_bytes is None:
+            told = as_advice(lowered_bound(run, before, self._hooks), run)
+            return PlanOptions((), () if told is None else (told,))
         over = before.budget_bytes and before.verdict not in ("fits", "unknown")
         fitting, failures = self._that_fit()
         asked = not any(_is_good_enough(option.plan) for option in fitting)

@@ -14,7 +14,7 @@ from memlint.findings import Edit
 from memlint.fixes.consequences import FIELDS, consistent
 from memlint.fixes.costs import Cost, between, model_of
 from memlint.fixes.known_answers import KnownAnswers, by_group
-from memlint.fixes.moves.catalog import GRADED_GROUPS, steps
+from memlint.fixes.moves.catalog import DECIDING_GROUPS, GRADED_GROUPS, steps
 from memlint.fixes.plan import Plan, Steps
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.fixes.step_time import ParameterCounts
@@ -41,6 +41,11 @@ class SearchHooks(NamedTuple):
     margin: int = 0
     banned: frozenset[str] = frozenset()
 
+    @property
+    def estimate_unless_over(self) -> Callable[[Run], Estimate | None]:
+        """The estimate of a run that fits; None as soon as it is sure that it does not."""
+        return estimate_unless_over if self.estimate is closed_form else self.estimate
+
 
 NO_HOOKS = SearchHooks()
 
@@ -52,14 +57,14 @@ class PlanSearch:
         self.run = run
         self.start = Plan((), run, before)
         self._hooks = hooks
-        self._unless_over = estimate_unless_over if hooks.estimate is closed_form else hooks.estimate
         self._host = run.hardware.host_bytes or MOST_HOST_BYTES
         self._model = model_of(before)
         self._estimates: dict[frozenset[str], Estimate] = {frozenset(): before}
         self._runs: dict[frozenset[str], Run] = {frozenset(): run}
         self._steps: dict[frozenset[str], Steps] = {}
         self._moves: dict[frozenset[str], Steps] = {}
-        self._can_write: dict[tuple[str, ...], bool] = {}  # by title; those that differ in degree alone, by fields
+        # By title, of those that differ in degree alone by fields, and by the chosen changes that decide over others.
+        self._can_write: dict[tuple[Any, ...], bool] = {}
         self._prices: dict[str, Cost] = {}
         self._answers = KnownAnswers()
 
@@ -103,7 +108,8 @@ class PlanSearch:
             return False
         if self._hooks.express is None:
             return True
-        key = tuple(step.changes) if step.group in GRADED_GROUPS else (step.title,)
+        decide = frozenset(one.title for one in chosen if one.group in DECIDING_GROUPS)
+        key = (*(step.changes if step.group in GRADED_GROUPS else (step.title,)), decide)
         if key not in self._can_write:
             changes = {name: value for one in (*chosen, step) for name, value in one.changes.items()}
             self._can_write[key] = self._hooks.express(self.run, changes) is not None
@@ -146,7 +152,7 @@ class PlanSearch:
         key = _titles(chosen)
         known = self._estimates.get(key)
         if known is None:
-            known = self._unless_over(self.changed(chosen))
+            known = self._hooks.estimate_unless_over(self.changed(chosen))
             if known is not None:
                 self._estimates[key] = known
         return known

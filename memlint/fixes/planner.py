@@ -11,7 +11,19 @@ from collections.abc import Iterator
 from itertools import islice
 
 from memlint.fixes.costs import QUALITIES
-from memlint.fixes.plan import Kind, Plan, adds_nothing, beats, in_order, is_good, kind, makes_pointless, peak, saves
+from memlint.fixes.plan import (
+    Kind,
+    Plan,
+    accepted_risk,
+    adds_nothing,
+    beats,
+    in_order,
+    is_good,
+    kind,
+    makes_pointless,
+    peak,
+    saves,
+)
 from memlint.fixes.plan_search import NO_HOOKS, PlanSearch, SearchHooks
 from memlint.fixes.proposed_change import ProposedChange, risk_first, time_first, weighed
 from memlint.fixes.tiers import plan_of_tier, single_changes
@@ -89,7 +101,7 @@ def _found(search: PlanSearch) -> Iterator[Plan]:
     if least is None:
         return
     tiers = QUALITIES[least.risk :]
-    beside = _faster(search, least, tiers) or _without_dearest(search, least, tiers[:1])
+    beside = _faster(search, least) or _without_dearest(search, least, tiers[:1])
     yield from sorted((plan for plan in (least, beside) if plan is not None), key=in_order)
     riskier = max(tiers[0], "medium", key=QUALITIES.index)
     others = tiers[1:-1] if is_good(least) else tiers[1:]
@@ -100,12 +112,13 @@ def _found(search: PlanSearch) -> Iterator[Plan]:
     yield from single_changes(search, riskier)
 
 
-def _faster(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) -> Plan | None:
-    """Where the least risky plan is slow, the fastest of the next tier."""
-    if least.speed <= _SLOW or len(tiers) < 2:
+def _faster(search: PlanSearch, least: Plan) -> Plan | None:
+    """Where the least risky plan is slow, the fastest of the next tier, or of one that so slow a step is worth."""
+    if least.speed <= _SLOW:
         return None
-    faster = plan_of_tier(search, tiers[1], time_first)
-    return faster if faster is not None and faster.speed < least.speed else None
+    last = max(least.risk + 1, accepted_risk(least))
+    found = (plan_of_tier(search, quality, time_first) for quality in QUALITIES[least.risk + 1 : last + 1])
+    return next((plan for plan in found if plan is not None and plan.speed < least.speed), None)
 
 
 def _without_dearest(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) -> Plan | None:

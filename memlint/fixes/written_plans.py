@@ -53,7 +53,11 @@ def with_needed_changes(
 
 def written(analysis: Analysis, index: int, plan: Plan, reanalyse: Reanalyse) -> WrittenPlan | Failure:
     """The plan with the estimate of the written files, or why it is not offered."""
-    tried = attempt(analysis, _edits(analysis, analysis.runs[index], plan.changes) or (), None, reanalyse)
+    edits = _edits(analysis, analysis.runs[index], plan.changes)
+    if edits is None:
+        culprits = _culprits(analysis, index, plan, reanalyse, lambda one: not one.holds)
+        return Failure(culprits, unplaced=plan, reason="the files cannot say all of it together")
+    tried = attempt(analysis, edits, None, reanalyse)
     if not tried.holds or tried.after is None or len(tried.after.estimates) <= index:
         culprits = _culprits(analysis, index, plan, reanalyse, lambda one: not one.holds)
         return Failure(culprits, unplaced=plan if tried.refused else None, reason=tried.refused)

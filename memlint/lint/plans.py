@@ -111,7 +111,7 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     row |= {"fits_on": list(estimate.fits_on), "plans": [], "unknown": [item.field for item in estimate.unknown]}
     row["reasons"] = {item.field: item.reason for item in estimate.unknown}
     if not estimate.budget_bytes or estimate.allocated_bytes is None:
-        return RunPlans(row | _bound_rows(target, run, estimate))
+        return RunPlans(row | _bound_rows(run, estimate, target.hooks(wanted.keep)))
     hooks = target.hooks(wanted.keep)
     bounded = run.parallelism.engine in SERVERS or run.batch.max_tokens  # servers batch requests as the cache allows
     if wanted.only != "length" and not bounded:
@@ -135,9 +135,9 @@ def _row(target: PlanTarget, number: int, wanted: PlanRequest) -> RunPlans:
     return RunPlans(row, found.options)
 
 
-def _bound_rows(target: PlanTarget, run: Run, estimate: Estimate) -> dict[str, Any]:
+def _bound_rows(run: Run, estimate: Estimate, hooks: SearchHooks) -> dict[str, Any]:
     """What lowers a bound that is over the card, and what lowers activations that it does not count."""
-    lowered = lowered_bound(run, estimate, target.estimator)
+    lowered = lowered_bound(run, estimate, hooks)
     if not lowered:
         return {}
     return {"bound": [one._asdict() for one in lowered], "spares_activations": list(run.planning.spares_activations)}

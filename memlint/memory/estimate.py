@@ -65,13 +65,12 @@ def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
 
 
 def estimate_unless_over(run: Run) -> Estimate | None:
-    """The estimate of a training run; None if it certainly does not fit its card.
+    """The estimate of a training run; None if it certainly does not fit its card, in the first of its readings.
 
     The computation stops as soon as that is certain: later parts can only add to the total.
     """
-    usable = device.usable_bytes(run)
     if run.readings:
-        return None if usable and least_bytes(run) > usable else estimate(run)
+        return None if estimate_unless_over(run._replace(readings=())) is None else estimate(run)
     try:
         return _cached(canonical(run), partial(estimate_uncached, may_stop=True))
     except _SurelyOver:

@@ -255,15 +255,18 @@ def when_woken_at_once(run: Run, units: tuple[Unit, ...], state: ModelState) -> 
 
 
 def fits_beside_engine(run: Run, found: tuple[Phase, ...]) -> Callable[[Gpu], bool]:
-    """A function that tells whether a card holds the phases of `beside_engine`, even with the most they may show."""
+    """A function that tells whether a card holds the phases of `beside_engine`, even with the most they may show, and
+    an engine can start in its share of it."""
+    least = engine_start(run)
 
     def fits(gpu: Gpu) -> bool:
         writing = next(one for one in found if one.name == "rollout")
-        others = writing.allocated_bytes - writing.components[ENGINE] + beyond_the_share(writing)
         share = device.engine_share(run, gpu, writing.components["weights"])
         on_card = run._replace(hardware=run.hardware._replace(gpu=gpu, memory_budget_bytes=0))
         outside = device.outside_allocator(on_card) - device.sleeping_engine_bytes(on_card)
-        return others + share + outside <= gpu.usable_bytes
+        sizes = {one.name: one.allocated_bytes + beyond_the_share(one) for one in found}
+        sizes["rollout"] += share - writing.components[ENGINE]
+        return share >= least and max(sizes.values()) + outside <= gpu.usable_bytes
 
     return fits
 

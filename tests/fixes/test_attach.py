@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import memlint.fixes.plan_options as plan_options
+import memlint.fixes.written_plans as written_plans
 from memlint.findings import Finding, Location
 from memlint.fixes.moves.hardware import advice, can_grow_segments
 from memlint.fixes.plan import Plan
@@ -42,6 +43,16 @@ per_device_train_batch_size: 1
 gradient_accumulation_steps: 8
 output_dir: out
 """
+
+
+def test_a_plan_that_no_file_says_as_a_whole_tells_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    analysis, _ = linted(EXAMPLES / "trainer/sft_full_llama3_8b.yaml", "A100-80GB")
+    monkeypatch.setattr(written_plans, "_edits", lambda *_: None)
+    run, before = analysis.runs[0], analysis.estimates[0]
+    step = ProposedChange("a smaller batch", {"batch.micro_batch_size": 1})
+    found = written_plans.written(analysis, 0, Plan((step,), run, before), lambda _: analysis)
+    assert isinstance(found, Failure) and found.unplaced is not None
+    assert found.reason == "the files cannot say all of it together" and found.banned == {step.title}
 
 
 def test_no_plan_is_written_twice_where_the_first_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,18 @@
-"""Of Megatron's engine a lower bound alone is known: what lowers it is said by its options, and nothing is promised."""
+"""Where a lower bound alone is known, what lowers it is told by Megatron's options or by moves; nothing is promised."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from memlint.fixes.lowered_bound import Lowered, lowered_bound
+from memlint.architectures import from_config
+from memlint.findings import Edit
+from memlint.fixes.lowered_bound import Lowered, as_advice, lowered_bound
+from memlint.fixes.plan_search import SearchHooks
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.run import Parallelism, Planning, Run, replace
+from memlint.run import Fsdp, Parallelism, Planning, Run, replace
 from tests.memory.runs import TINY, run
 
 NAMES = {
@@ -39,7 +43,7 @@ def megatron(card: str = "A100-80GB", **changes: Any) -> Run:
 
 
 def lowered(one: Run) -> tuple[Lowered, ...]:
-    return lowered_bound(one, estimate(one), estimate)
+    return lowered_bound(one, estimate(one), SearchHooks(estimate))
 
 
 def test_each_change_lowers_the_bound_and_the_last_one_may_be_enough() -> None:
@@ -57,6 +61,60 @@ def test_degrees_divide_the_heads_the_layers_and_the_gpus() -> None:
     assert not any(title.startswith("--tensor 2 -> 16") for title in titles)
     odd = megatron("RTX4090", **{"parallelism.world_size": 6, "parallelism.data_parallel_size": 3})
     assert not any("--tensor" in step.title or "--pipeline" in step.title for step in lowered(odd))
+
+
+def test_experts_are_divided_before_matrices_are() -> None:
+    """ms-swift divides experts among expert ranks alone, unless told otherwise."""
+    mixture = from_config({**LARGE, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 4, **_MLP})
+    names = {**NAMES, "parallelism.expert_parallel_size": "--expert"}
+    one = megatron(**{"model.architecture": mixture, "planning.option_names": tuple(names.items())})
+    titles = [step.title for step in lowered(one)]
+    ranks = [title for title in titles if title.startswith(("--expert", "--tensor"))]
+    assert ranks[0].startswith("--expert 1 -> ")
+    assert all(title.endswith("(and expert_tensor_parallel_size)") for title in ranks[1:])
+
+
+_MLP = {"moe_intermediate_size": 4096, "norm_topk_prob": True, "head_dim": 1024}
+
+
+def unmodelled(**changes: Any) -> Run:
+    """Of Mllama the weights, gradients and states alone are known."""
+    alone = Parallelism(8, 8, 8, engine="fsdp", fsdp=Fsdp(2))
+    one = run({**LARGE, "num_hidden_layers": 64}, parallelism=alone, batch__gradient_accumulation_steps=8)
+    facts = {"stack.unmodelled": "a tower", "stack.unmodelled_adds": True, "hardware.gpu": find("A100-40GB")}
+    return replace(one, {**facts, **changes})
+
+
+def test_of_other_engines_the_changes_of_the_planner_are_told_as_far_as_they_are_needed() -> None:
+    one = unmodelled()
+    assert estimate(one).verdict == "unknown"
+    found = lowered(one)
+    titles = [step.title for step in found]
+    assert titles == ["FSDP shards in host memory", "reduce gradients after each micro batch (sync_each_batch)"]
+    assert not found[0].enough and found[1].enough
+    reduced = lowered(unmodelled(**{"parallelism.fsdp.reduces_each_backward": True}))
+    assert [step.title for step in reduced] == titles[:1]
+    assert lowered(unmodelled(**{"hardware.gpu": find("B200"), "parallelism.fsdp.cpu_offload": True})) == ()
+
+
+def test_what_the_format_cannot_write_is_not_told() -> None:
+    one = unmodelled()
+
+    def express(_: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        return None if "parallelism.fsdp.cpu_offload" in changes else ()
+
+    told = lowered_bound(one, estimate(one), SearchHooks(estimate, express))
+    assert told and not any("host memory" in step.title for step in told)
+
+
+def test_the_advice_promises_nothing_and_names_the_risk() -> None:
+    one = megatron("RTX4090")
+    fix = as_advice(lowered(one), replace(one, {"planning.spares_activations": ("--recompute",)}))
+    assert fix is not None and not fix.edits and not fix.verdict_after
+    assert "no plan is promised" in fix.note and "--recompute" in fix.note
+    assert as_advice((), one) is None
+    risky = as_advice((Lowered("a", 0, True, "medium"), Lowered("b", 0, True)), one)
+    assert risky is not None and risky.quality == "medium" and "next to nothing" in risky.note
 
 
 def test_nothing_is_said_of_a_bound_below_the_card_of_other_engines_or_of_options_without_a_name() -> None:

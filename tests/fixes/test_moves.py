@@ -82,6 +82,43 @@ def test_shards_on_the_host_want_an_optimizer_that_runs_there() -> None:
     assert "optimizer.name" not in step(run(optimizer__name="adamw_hf"), "ZeRO-2 with").changes
 
 
+def test_shards_of_fsdp2_take_no_optimizer_of_bitsandbytes_and_no_adafactor() -> None:
+    sharded = Parallelism(4, 4, 4, engine="fsdp", fsdp=Fsdp(2))
+    ways = titles(run(parallelism=sharded))
+    assert "torchao's 8-bit AdamW" in ways and "fused AdamW" in ways
+    assert "paged" not in ways and "Adafactor" not in ways
+    assert step(run(parallelism=sharded), "torchao's").changes["optimizer.name"] == "adamw_torch_8bit"
+    assert "torchao" not in titles(run(parallelism=sharded._replace(fsdp=Fsdp(2, cpu_offload=True))))
+    assert "torchao" not in titles(run(parallelism=sharded._replace(fsdp=Fsdp(1))))
+
+
+def test_an_optimizer_in_the_backward_accumulates_nothing() -> None:
+    can = {"planning__updates_in_backward": True, "method__kind": "full", "optimizer__max_grad_norm": 0.0}
+    sizes = {"batch__micro_batch_size": 1, "batch__gradient_accumulation_steps": 16}
+    whole, shrinks = [one for one in steps(run(**can, **sizes)) if "in the backward" in one.title]
+    fields = ("optimizer.layerwise", "batch.micro_batch_size", "batch.gradient_accumulation_steps")
+    assert tuple(whole.changes.values()) == (True, 16, 1) and tuple(whole.changes) == fields
+    assert tuple(shrinks.changes.values()) == (True, 1, 1)
+    assert price(run(**can, **sizes), whole.title).quality == "none"
+    assert price(run(**can, **sizes), shrinks.title).quality == "medium"
+    one = run(**can, batch__micro_batch_size=4, batch__gradient_accumulation_steps=1)
+    assert [step.changes for step in steps(one) if step.group == "update"] == [{"optimizer.layerwise": True}]
+    for refused in (
+        {"method__kind": "lora"},
+        {"optimizer__max_grad_norm": 1.0},
+        {"planning__updates_in_backward": False},
+    ):
+        assert "in the backward" not in titles(run(**{**can, **sizes, **refused}))
+    assert "in the backward" not in titles(run(**can, batch__micro_batch_size=4, batch__gradient_accumulation_steps=2))
+
+
+def test_a_plain_loss_is_computed_in_parts_where_the_config_can_say_so() -> None:
+    one = run(planning__loss_parts=8, method__stage="sft", loss__kind="plain")
+    assert step(one, "compute the loss in 8 parts").changes["loss.parts"] == 8
+    assert "in 8 parts" not in titles(run(planning__loss_parts=8, method__stage="sft", loss__parts=8))
+    assert "in 8 parts" not in titles(run(planning__loss_parts=8, method__stage="dpo"))
+
+
 def test_overlapping_communication_can_stop() -> None:
     sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(2, overlap_comm=True))
     assert "no overlap" in titles(run(parallelism=sharded))

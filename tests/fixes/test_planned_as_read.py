@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -194,15 +195,26 @@ IN_4_BITS: dict[str, dict[str, Any]] = {
 }
 
 
+IN_HALF = {"load_in_4bit": None, "quantization_bit": None, "adapter": "lora"}
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["in 4 bits", "in half precision"])
 @pytest.mark.parametrize("release", [(4, 57, 6), (5, 8), (5, 23)], ids=str)
 @pytest.mark.parametrize("name", IN_4_BITS)
-def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(name: str, release: tuple[int, ...]) -> None:
-    files = {"train.yaml": yaml.safe_dump(IN_4_BITS[name])}
+def test_4_bit_weights_under_fsdp_are_planned_as_they_are_read(
+    name: str, release: tuple[int, ...], packed: bool
+) -> None:
+    """Weights that are in 4 bits, and those of adapters' base in half precision that become so in the same plan."""
+    config = IN_4_BITS[name]
+    if not packed:
+        config = config | {key: value for key, value in IN_HALF.items() if key in config}
+        config = {key: value for key, value in config.items() if value is not None} | {"bf16": True, "fp16": None}
+    files = {"train.yaml": yaml.safe_dump(config)}
     analysis, analyser = answered(Case(0, "RTX4090", "", "", files, {}, 2, {"transformers": release}))
     again = analyser.reanalysis(analysis, analyser.workspaces.of("train.yaml"))
     search = PlanSearch(analysis.runs[0], analysis.estimates[0], SearchHooks(express=edit_writer(analysis)))
     shared = [one for one in search.steps(()) if "with FSDP" in one.title]
-    assert len(shared) == 2
+    assert len(shared) == 2 and all(one.title.startswith("4-bit base") is not packed for one in shared)
     for one in shared:
         option = written(analysis, 0, search.plan((one,)), again)
         assert isinstance(option, WrittenPlan), one.title
@@ -216,6 +228,16 @@ def test_4_bit_weights_are_shared_by_fsdp_where_the_card_never_holds_them_whole(
     assert [step.title for step in first.plan.steps] == ["shard over the 2 GPUs with FSDP, shards in host memory"]
     others = _options(IN_4_BITS["LLaMA-Factory"], "RTX4090", 2)
     assert all(one.plan.estimate.verdict == "out_of_memory" for one in others)
+
+
+def test_an_adapter_on_a_base_in_half_precision_gets_4_bits_and_fsdp_in_one_plan() -> None:
+    """Beside ZeRO-3 with parameters in host memory, with which a step takes more than twice as long."""
+    whole = {"adapter": "lora", "load_in_4bit": False, "micro_batch_size": 1, "sequence_len": 1024}
+    first, second, *_ = _options(AXOLOTL | ON_QLORA | whole, "RTX4090", 4)
+    assert first.plan.risk == 0 and first.plan.speed > 2
+    assert second.plan.run.model.quantization.bits == 4 and second.plan.run.parallelism.engine == "fsdp"
+    config = yaml.safe_load(second.tried.contents["train.yaml"])
+    assert config["adapter"] == "qlora" and config["load_in_4bit"] is True and config["fsdp_config"]
 
 
 @pytest.mark.parametrize(
@@ -249,6 +271,44 @@ def test_an_older_release_that_packs_on_the_host_is_told_of_with_the_figure_of_i
     assert older.estimates[0].verdict == "fits"
     assert older.estimates[0].on_card == told.after
     assert not [fix for fix in advice(older.runs[0], before, estimate) if "transformers" in fix.title]
+
+
+_LARGE = {"model": "LLM-Research/Meta-Llama-3-70B-Instruct", "max_length": 1024, "per_device_train_batch_size": 1}
+SWIFT_IN_4_BITS = SWIFT | _LARGE | {"rlhf_type": None, "tuner_type": "lora", "quant_method": "bnb", "quant_bits": 4}
+
+
+def test_fsdp_that_a_launch_file_starts_is_told_of_with_its_figure() -> None:
+    """ms-swift's word for FSDP loads 4 bits by way of the first rank alone."""
+    files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
+    analysis, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4))
+    run, before = analysis.runs[0], analysis.estimates[0]
+    (told,) = [fix for fix in advice(run, before, estimate) if "with FSDP" in fix.title]
+    assert "fsdp_offload_params" in told.note and "bnb_4bit_quant_storage" in told.note and not told.edits
+    assert told.quality == "none" and told.after is not None
+
+    started = {
+        "fsdp": "full_shard auto_wrap offload",
+        "fsdp_config": {"fsdp_version": 1, "cpu_ram_efficient_loading": True},
+    }
+    files = {
+        "train.yaml": yaml.safe_dump(
+            SWIFT_IN_4_BITS | {"fsdp": json.dumps(started), "bnb_4bit_quant_storage": "bfloat16"}
+        )
+    }
+    older, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6)}))
+    read = older.estimates[0].on_card
+    assert read is not None and read.figure == pytest.approx(told.after.figure, rel=0.01)
+
+    files = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS)}
+    stated, _ = answered(Case(0, "RTX4090", "", "", files, {}, 4, {"transformers": (4, 57, 6)}))
+    (same,) = [fix for fix in advice(stated.runs[0], stated.estimates[0], estimate) if "with FSDP" in fix.title]
+    assert "4.57" not in same.title and same.after is not None
+    assert same.after.figure == pytest.approx(told.after.figure, rel=0.01)
+
+    whole = {"train.yaml": yaml.safe_dump(SWIFT_IN_4_BITS | {"quant_method": None, "quant_bits": None})}
+    in_half, _ = answered(Case(0, "RTX4090", "", "", whole, {}, 4))
+    (packed,) = [fix for fix in advice(in_half.runs[0], before, estimate) if "with FSDP" in fix.title]
+    assert packed.title.startswith("4-bit base") and packed.quality == "low"
 
 
 def test_axolotl_packs_layer_by_layer_where_fsdp_would_find_the_whole_model_on_each_card() -> None:

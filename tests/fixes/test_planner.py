@@ -439,6 +439,43 @@ def test_beside_a_slow_plan_without_risk_stands_a_faster_one_of_little_risk(toke
     assert (slow.speed >= FAR_SLOWER) is (tokens == 512)
 
 
+def test_changes_that_no_file_says_together_are_not_proposed_beside_each_other() -> None:
+    """As verl's fused kernels, which read no head that FSDP2 divides."""
+
+    def express(_: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+        return None if {"loss.parts", "method.kind"} <= set(changes) else ()
+
+    hooks = SearchHooks(toy(30).estimate, express)
+    run = replace(FULL, {"planning.loss_parts": 8, "method.stage": "sft"})
+    search = PlanSearch(run, hooks.estimate(run), hooks)
+    groups: dict[str, ProposedChange] = {step.group: step for step in search.steps(())}
+    assert {"loss", "method"} <= set(groups)
+    for chosen, refused in (("loss", "method"), ("method", "loss")):
+        beside = {step.group for step in search.steps((groups[chosen],))}
+        assert refused not in beside and "checkpointing" in beside
+
+
+@pytest.mark.parametrize("tokens", (128, 8192))
+def test_an_adapter_comes_before_a_step_that_takes_many_times_as_long(tokens: int) -> None:
+    """All of the states cross the bus in each step, or an adapter has next to none: nothing of low risk is enough."""
+
+    def estimate(run: Run) -> Estimate:
+        enough = run.optimizer.name == "paged_adamw_32bit" or run.method.kind == "lora"
+        states = (8 if enough else 60) * GIB
+        phases = (Phase("optimizer_step", states, {"optimizer_states": states}),)
+        verdict = "fits" if enough else "out_of_memory"
+        answer = Estimate(phases, "optimizer_step", *[states] * 5, 0, verdict, budget_bytes=40 * GIB)
+        return answer._replace(parameters=7_000_000_000, trainable_parameters=7_000_000_000)
+
+    alone = {"parallelism.engine": "single", "parallelism.world_size": 1, "batch.gradient_accumulation_steps": 1}
+    alone |= {"batch.micro_batch_size": 1, "sequence.length": tokens, "hardware.gpu": find("V100-32GB")}
+    run = replace(SEVERAL, alone)
+    first = plans(run, estimate(run), SearchHooks(estimate=estimate))[0]
+    slow = next(plan for plan in plans(run, estimate(run), SearchHooks(estimate=estimate), 4) if plan.risk == 0)
+    assert (slow.speed >= UNBEARABLE) is (tokens == 128)
+    assert (first.run.method.kind == "lora") is (tokens == 128)
+
+
 def test_a_plan_of_a_high_risk_cuts_as_little_as_is_enough() -> None:
     """16 GiB of activations of 8,192 tokens on a card of 6: half of them with checkpoints, else an eighth."""
 

@@ -8,6 +8,7 @@ from memlint.fixes.moves.rollout import (
     critic,
     engine,
     engine_ranks,
+    gathered_parts,
     generation,
     log_probabilities,
     reference,
@@ -15,7 +16,7 @@ from memlint.fixes.moves.rollout import (
     waiting,
 )
 from memlint.hardware import find
-from memlint.run import Model, Parallelism, ValueModel, replace
+from memlint.run import UNKNOWN, Model, Parallelism, ValueModel, Zero, replace
 from tests.memory.runs import run
 
 COLOCATED = {"rollout__generator": "vllm_colocate", "rollout__share": 0.5}
@@ -74,6 +75,15 @@ def test_what_has_nothing_to_do_during_the_rollout_leaves_the_card() -> None:
     assert list(waiting(run(**COLOCATED, parallelism__fsdp__cpu_offload=True))) == []
 
 
+def test_new_weights_of_an_engine_are_gathered_in_parts_where_the_framework_can() -> None:
+    sharded = Parallelism(4, 4, 4, engine="deepspeed", zero=Zero(3))
+    one = run(**COLOCATED, rollout__gathered_parts=1, parallelism=sharded)
+    assert [step.changes["rollout.gathered_parts"] for step in gathered_parts(one)] == [2, 4, 8, 16]
+    assert list(gathered_parts(run(**COLOCATED, parallelism=sharded))) == []  # one parameter at a time anyway
+    whole = sharded._replace(zero=Zero(2))
+    assert list(gathered_parts(run(**COLOCATED, rollout__gathered_parts=1, parallelism=whole))) == []
+
+
 def test_an_engine_spreads_over_gpus_that_divide_its_heads() -> None:
     eight = Parallelism(8, 8, 8, engine="fsdp")
     assert [step.changes for step in engine_ranks(run(**COLOCATED, parallelism=eight))] == [
@@ -81,6 +91,12 @@ def test_an_engine_spreads_over_gpus_that_divide_its_heads() -> None:
         {"rollout.tensor_parallel_size": 4},
     ]
     assert list(engine_ranks(run(parallelism=eight))) == []
+    unsaid = [
+        step.changes for step in engine_ranks(run(**COLOCATED, parallelism=eight._replace(gpus_per_node=UNKNOWN)))
+    ]
+    assert unsaid == [{"rollout.tensor_parallel_size": 2}, {"rollout.tensor_parallel_size": 4}]
+    many = Parallelism(24, UNKNOWN, 24, engine="fsdp")
+    assert list(engine_ranks(run(**COLOCATED, parallelism=many))) == []
 
 
 def test_a_critic_has_smaller_batches_and_leaves_the_card() -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from memlint.formats.fields import Fields, root
+from memlint.formats.keys import FieldChange
 from memlint.formats.training_arguments import apply, arguments, optimizer_options
-from memlint.run import UNKNOWN, Run, get
+from memlint.formats.training_arguments.keys import KEYS
+from memlint.run import UNKNOWN, Run, get, replace
 from tests.formats.frameworks import document
 
 
@@ -53,6 +55,29 @@ def test_sync_each_batch_reduces_gradients_where_the_release_reads_it(
     assert get(run_of(says, **versions), "parallelism.fsdp.reduces_each_backward") is reduces
     for other in ({}, {"accelerator_config": "file.json"}, {"accelerator_config": {"split_batches": True}}):
         assert get(run_of(other, **versions), "parallelism.fsdp.reduces_each_backward") is False
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "since"),
+    [
+        ("optimizer.name", "adamw_torch_fused", (4, 28)),
+        ("optimizer.name", "paged_adamw_32bit", (4, 30)),
+        ("optimizer.name", "adamw_torch_8bit", (4, 49)),
+        ("loss.liger_kernels", True, (4, 45)),
+        ("parallelism.fsdp.reduces_each_backward", True, (4, 40)),
+    ],
+)
+def test_nothing_is_written_that_an_older_release_does_not_take(
+    field: str, value: object, since: tuple[int, int]
+) -> None:
+    """FastChat of transformers 4.28 had no paged optimizer, no options of accelerate and no Liger kernels."""
+
+    def written(*release: int) -> object:
+        one = replace(Run("trainer", "train.json"), {"stack.transformers": release})
+        return KEYS.write(FieldChange(field, value, {}, {}, one))
+
+    assert written(*since) and written()
+    assert written(since[0], since[1] - 1) is None
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.architectures import from_config
-from memlint.hardware import find
+from memlint.architectures import from_config, resolve
+from memlint.hardware import common, find
 from memlint.memory.estimate import estimate
-from memlint.memory.rollout import shortest
+from memlint.memory.rollout import engine_start, shortest
 from memlint.memory.values import Phase
 from memlint.run import UNKNOWN, Fsdp, Hardware, Model, Parallelism, Run, ValueModel, Zero, replace
 from tests.memory.runs import LORA, TINY, run
@@ -102,6 +102,28 @@ def test_a_card_is_said_to_hold_the_run_where_its_verdict_is_fits() -> None:
         verdicts.add(found.verdict)
         assert ("A100-80GB" in found.fits_on) == (found.verdict == "fits"), share
     assert verdicts == {"fits", "tight", "out_of_memory"}
+
+
+def test_no_card_is_named_in_whose_share_the_engine_does_not_start() -> None:
+    """7.6e9 parameters in half precision are 14.2 GiB: more than a quarter of a card of 48 GB."""
+    model = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    sharded = Parallelism(8, 8, 8, engine="deepspeed", zero=Zero(3))
+    one = run(**{**ASLEEP, **LORA, "rollout__share": 0.25}, hardware=CARD, parallelism=sharded)
+    one = replace(one, {"model.architecture": model, "sequence.length": 512})
+    named = [card for card in common() if card.name in estimate(one).fits_on]
+    assert named and all(0.25 * card.usable_bytes >= engine_start(one) for card in named)
+    assert estimate(replace(one, {"rollout.share": 0.75})).fits_on[0] not in {card.name for card in named}
+
+
+def test_no_card_is_named_that_new_weights_do_not_fit_on_their_way() -> None:
+    """ZeRO-3 divides 7.6e9 parameters over 64 cards, and each gathers all of them, 14.2 GiB, beside the engine's."""
+    model = resolve("Qwen/Qwen2.5-7B-Instruct").architecture
+    sharded = Parallelism(64, 8, 64, engine="deepspeed", zero=Zero(3))
+    one = run(**{**ASLEEP, **LORA, "rollout__share": 0.7}, hardware=CARD, parallelism=sharded)
+    one = replace(one, {"model.architecture": model, "sequence.length": 512})
+    whole, parts = (estimate(replace(one, {"rollout.gathered_parts": number})) for number in (1, 16))
+    smallest = {card.name: card.usable_bytes for card in common()}
+    assert smallest[whole.fits_on[0]] > 28 * GIB > smallest[parts.fits_on[0]]
 
 
 def test_a_share_of_what_is_free_leaves_out_what_the_trainer_holds_already() -> None:

@@ -15,6 +15,7 @@ import memlint.fixes.moves.rollout as rollout_moves
 import memlint.fixes.moves.sequences as sequence_moves
 import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
+from memlint.fixes.moves.quantization import four_bits, is_divided, quantize_changes
 from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.parameters import stacks_experts
 from memlint.run import Run
@@ -68,9 +69,23 @@ def fused_loss(run: Run) -> Iterator[ProposedChange]:
     if run.planning.fuses_log_probabilities and run.loss.kind == "fused_ce":
         title = "compute log-probabilities without the whole logits (fused kernels)"
         yield ProposedChange(title, {"loss.kind": "chunked"}, "loss")
+    if run.planning.loss_parts and run.loss.kind == "plain" and not run.loss.parts and run.method.stage == "sft":
+        yield _in_parts(run)
     supported = families.supports_liger(run.model.architecture)
     if run.loss.kind in ("plain", "fused_ce") and supported and not run.loss.fallback_reason:
         yield ProposedChange("compute the loss with Liger's fused kernel", {"loss.kind": "liger"}, "loss", note=_LIGER)
+
+
+def _in_parts(run: Run) -> ProposedChange:
+    """The logits in half precision, converted and scored part by part (torchtune 0.6.1
+    modules/loss/ce_chunked_output_loss.py)."""
+    changes = {
+        "loss.parts": run.planning.loss_parts,
+        "loss.logits_first": True,
+        "loss.compiled": bool(run.stack.compile),
+        "precision.upcast_lmhead_output": False,
+    }
+    return ProposedChange(f"compute the loss in {run.planning.loss_parts} parts", changes, "loss")
 
 
 def micro_batch(run: Run) -> Iterator[ProposedChange]:
@@ -111,6 +126,25 @@ def _keeps_gradients(run: Run) -> bool:
 
 def _batch(size: int, accumulation: int) -> dict[str, Any]:
     return {"batch.micro_batch_size": size, "batch.gradient_accumulation_steps": accumulation}
+
+
+def update_in_backward(run: Run) -> Iterator[ProposedChange]:
+    """Each parameter is updated as soon as its gradient is there, which is freed then (Lv et al. 2023, LOMO, arXiv
+    2306.09782). Nothing accumulates: of a micro batch of 1 the whole batch goes at once, or the global batch shrinks;
+    of a larger one smaller micro batches come first."""
+    size, steps, own = run.batch.micro_batch_size, run.batch.gradient_accumulation_steps, run.optimizer
+    if not (isinstance(size, int) and isinstance(steps, int)) or 1 not in (size, steps):
+        return
+    if not run.planning.updates_in_backward or own.layerwise or own.max_grad_norm or run.method.kind != "full":
+        return
+    title, update = "update each layer in the backward", {"optimizer.layerwise": True}
+    if steps == 1:
+        yield ProposedChange(title, update, UPDATE_IN_BACKWARD)
+        return
+    whole = f"{title}; micro batch {size} -> {steps}, accumulation {steps} -> 1"
+    yield ProposedChange(whole, {**update, **_batch(steps, 1)}, WHOLE_BATCH)
+    shrinks = f"{title}; accumulation {steps} -> 1: the global batch shrinks from {steps} sequences to 1 a GPU"
+    yield ProposedChange(shrinks, {**update, **_batch(size, 1)}, UPDATE_IN_BACKWARD, safe=False)
 
 
 def reduction(run: Run) -> Iterator[ProposedChange]:
@@ -202,6 +236,10 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
         changes = {"optimizer.name": "adamw_torch_fused"}
         yield ProposedChange("fused AdamW: no temporaries in the step", changes, "optimizer")
     in_host_memory = run.parallelism.engine == "fsdp" and run.parallelism.fsdp.cpu_offload
+    if _shards_are_dtensors(run):
+        if name in _ADAMW and not in_host_memory:
+            yield _optimizer("torchao's 8-bit AdamW", "adamw_torch_8bit", "torchao must be installed")
+        return
     if name in _ADAMW and not in_host_memory:
         yield _optimizer("8-bit AdamW", "adamw_8bit")
     if not few and name in (*_ADAMW, *_ADAMW_8BIT, "paged_adamw_32bit", "paged_adamw", "paged_adamw_8bit"):
@@ -212,8 +250,15 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
         yield _optimizer("paged 8-bit AdamW", "paged_adamw_8bit")
 
 
-def _optimizer(title: str, name: str) -> ProposedChange:
-    return ProposedChange(title, {"optimizer.name": name}, "optimizer", safe=False)
+def _shards_are_dtensors(run: Run) -> bool:
+    """Whether an optimizer gets FSDP2's DTensors. bitsandbytes' kernels take none (0.50.0 optim/optimizer.py; axolotl
+    0.19.0 utils/schemas/validation.py:1249), and transformers' Adafactor adds plain tensors to them (5.23
+    optimization.py, Adafactor.step: "got mixed torch.Tensor and DTensor")."""
+    return run.parallelism.engine == "fsdp" and run.parallelism.fsdp.version == 2
+
+
+def _optimizer(title: str, name: str, note: str = "") -> ProposedChange:
+    return ProposedChange(title, {"optimizer.name": name}, "optimizer", safe=False, note=note)
 
 
 _LOADED_IN_HALF = {"model.weights_dtype": "bfloat16", "precision.trainable_dtype": "bfloat16"}
@@ -332,9 +377,9 @@ def _quantized_base(run: Run) -> Iterator[ProposedChange]:
     if quantization.method == "bnb" and _stays_whole_in_experts(run):
         changes = {"model.quantization.experts_on_load": True}
         yield ProposedChange("quantise the experts as well", changes, "experts", safe=False)
-    if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not _divided(run):
+    if quantization[:2] == ("bnb", 8) and not quantization.prequantized and not is_divided(run):
         title = "4 instead of 8 bits for the base"
-        yield ProposedChange(title, quantize_changes(), "quantization", safe=False)
+        yield ProposedChange(title, quantize_changes(run), "quantization", safe=False)
 
 
 def _stays_whole_in_experts(run: Run) -> bool:
@@ -343,23 +388,6 @@ def _stays_whole_in_experts(run: Run) -> bool:
     packed = quantization.experts_on_load or quantization.stacked_experts or quantization.prequantized
     has_experts = any(kind.mlp.experts for kind in getattr(run.model.architecture, "layer_types", ()))
     return has_experts and stacks_experts(run) and not packed
-
-
-def four_bits(run: Run) -> dict[str, Any] | None:
-    """The changes that load the base in 4 bits; None where it is quantised already, or where what divides the weights
-    over the GPUs does not take it: ZeRO-3 and FSDP share 4-bit weights that are stored in the compute dtype alone (peft
-    docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP", and accelerate/deepspeed.md)."""
-    if run.model.quantization.method != "none":
-        return None
-    storage = host_moves.stored_to_share(run, planned=True)
-    if _divided(run):
-        return {**quantize_changes(), **storage} if storage else None
-    return {**quantize_changes(), **storage} if run.planning.stores_4_bits_in_half == "always" else quantize_changes()
-
-
-def _divided(run: Run) -> bool:
-    engine = run.parallelism.engine
-    return engine == "fsdp" or (engine == "deepspeed" and run.parallelism.zero.stage == 3)
 
 
 def refuses_dropout(run: Run) -> bool:
@@ -388,15 +416,6 @@ def _lower_rank(run: Run) -> Iterator[ProposedChange]:
     if alpha and alpha * 16 % rank == 0:
         changes["method.alpha"] = int(alpha * 16) // rank
         yield ProposedChange(f"LoRA rank {rank} -> 16", changes, "rank", safe=False)
-
-
-def quantize_changes() -> dict[str, Any]:
-    return {
-        "model.quantization.method": "bnb",
-        "model.quantization.bits": 4,
-        "model.quantization.kind": "nf4",
-        "model.quantization.double_quant": True,
-    }
 
 
 _SHORTEST = 256
@@ -447,8 +466,11 @@ def _prompts(run: Run) -> Iterator[ProposedChange]:
 # The whole batch at once, in place of smaller micro batches: more activations and fewer gradients.
 WHOLE_BATCH = "whole batch"
 CUT_ACCUMULATION = "accumulation"  # fewer sequences in the global batch
+UPDATE_IN_BACKWARD = "update"  # and no accumulation at all
 # Groups of changes that decide which others there are.
 STRUCTURE = ("method", "zero", "fsdp")
+# Groups of changes that decide which others a format can write: verl's fused kernels read no head that FSDP2 divides.
+DECIDING_GROUPS = (*STRUCTURE, "loss")
 # Groups whose changes may raise a peak: sharded runs load quantised weights whole before they share them.
 MAY_COST_MEMORY = (*STRUCTURE, "quantization", WHOLE_BATCH)
 # Groups whose changes differ in degree alone.
@@ -458,6 +480,7 @@ GRADED_GROUPS = ("batch", "evaluation", "sequence", "completion", "images", "gen
     "shared sequences",
     "critic batch",
     "engine ranks",
+    "gathered parts",
     "generator",
 )
 MOVES: tuple[Move, ...] = (
@@ -468,6 +491,7 @@ MOVES: tuple[Move, ...] = (
     evaluation,
     buckets,
     micro_batch,
+    update_in_backward,
     reduction,
     checkpointing,
     optimizer,

@@ -10,7 +10,8 @@ import memlint.fixes.moves.releases as releases
 from memlint.findings import Edit, Fix
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.catalog import steps
-from memlint.fixes.moves.host import deepspeed_changes, stages, stored_to_share
+from memlint.fixes.moves.host import deepspeed_changes, stages
+from memlint.fixes.moves.quantization import stored_to_share
 from memlint.memory import estimate as closed_form
 from memlint.memory.card.device import usable_bytes
 from memlint.memory.estimate import least_bytes

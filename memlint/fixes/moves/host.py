@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import memlint.fixes.moves.quantization as quantization
 from memlint._record import NamedTuple
 from memlint.fixes.proposed_change import ProposedChange
 from memlint.run import Run
@@ -59,8 +60,8 @@ def fsdp(run: Run) -> Iterator[ProposedChange]:
 
 def _packed_in_host_memory(run: Run) -> Iterator[ProposedChange]:
     """4-bit weights packed one layer after another, so that no card holds all of them when loading ends."""
-    own, quantization = run.parallelism.fsdp, run.model.quantization
-    packs = quantization[:2] == ("bnb", 4) and not quantization.prequantized
+    own, weights = run.parallelism.fsdp, run.model.quantization
+    packs = weights[:2] == ("bnb", 4) and not weights.prequantized
     loads = own.version == run.planning.starts_fsdp and own.cpu_ram_efficient_loading and not own.loads_packed_on_host
     if packs and loads and run.planning.packs_by_layer:
         changes = {"parallelism.fsdp.loads_packed_on_host": True}
@@ -124,19 +125,24 @@ def zero(run: Run) -> Iterator[ProposedChange]:
     known = isinstance(world, int) or engine == "deepspeed"
     if engine not in ("single", "ddp", "deepspeed") or not known or not _stage(run)[1]:
         return
+    in_4_bits = run.model.quantization.method != "none"
+    if not in_4_bits and run.method.kind == "lora":
+        yield from shared_4_bits(run)
     for placement in _PLACEMENTS:
         if _is_stronger(run, placement):
             yield ProposedChange(_title(run, placement), _placed(run, placement), "zero", False, _note(run))
-    yield from shared_4_bits(run)
+    if in_4_bits:
+        yield from shared_4_bits(run)
 
 
 def shared_4_bits(run: Run) -> Iterator[ProposedChange]:
-    """4-bit weights in shards of FSDP, on the cards or in host memory, where nothing shards them yet (peft docs,
-    accelerate/fsdp.md, "Use PEFT QLoRA and FSDP for finetuning large models on multiple GPUs"). ZeRO-3 moves the whole
-    model to each card before it shares it; FSDP takes one layer after another. bitsandbytes' 8-bit optimizers fail on
-    the shards of FSDP2 (axolotl 0.19.0 utils/schemas/validation.py:1249)."""
-    version, quantization = run.planning.starts_fsdp, run.model.quantization
-    if not version or run.parallelism.engine != "ddp" or quantization.method == "none" or 3 not in stages(run):
+    """Weights in 4 bits, as they are or of adapters' base in half precision, in shards of FSDP, on the cards or in host
+    memory, where nothing shards them yet (peft docs, accelerate/fsdp.md, "Use PEFT QLoRA and FSDP for finetuning large
+    models on multiple GPUs"). ZeRO-3 moves the whole model to each card before it shares it; FSDP takes one layer after
+    another. bitsandbytes' 8-bit optimizers fail on the shards of FSDP2 (axolotl 0.19.0
+    utils/schemas/validation.py:1249)."""
+    version, packed = run.planning.starts_fsdp, quantization.to_share(run)
+    if not version or run.parallelism.engine != "ddp" or packed is None or 3 not in stages(run):
         return
     for offloads in (False, True):
         plain = _plain_adam(run) if offloads or version == 2 else {}
@@ -144,10 +150,11 @@ def shared_4_bits(run: Run) -> Iterator[ProposedChange]:
             "parallelism.engine": "fsdp",
             "parallelism.fsdp.version": version,
             "parallelism.fsdp.cpu_offload": offloads,
-            **stored_to_share(run),
+            **packed,
             **plain,
         }
         title = f"shard over the {run.parallelism.world_size} GPUs with FSDP"
+        title = f"4-bit base (QLoRA); {title}" if run.model.quantization.method == "none" else title
         title += ", shards in host memory" if offloads else ""
         title += ", with PyTorch's AdamW" if plain else ""
         yield ProposedChange(title, changes, "zero", safe=False)
@@ -217,7 +224,7 @@ def _placed(run: Run, placement: Placement) -> dict[str, Any]:
     elif placement.stage == 3 != run.parallelism.zero.stage and run.saving.enabled:
         changes["parallelism.zero.gather_16bit_weights_on_model_save"] = True
     if placement.stage == 3:
-        changes |= stored_to_share(run)
+        changes |= quantization.stored_to_share(run)
     if placement.states != run.offload.optimizer:
         changes |= {"offload.optimizer": placement.states, **_deepspeed_adam(run)}
     if placement.parameters != run.offload.parameters:
@@ -248,25 +255,14 @@ def stages(run: Run) -> tuple[int, ...]:
     leaves them as they are, stage 3 shares them where the tensors that hold them are of the compute dtype (peft docs,
     accelerate/deepspeed.md, "Compatibility with bitsandbytes quantization + LoRA" and "Use PEFT QLoRA and DeepSpeed
     with ZeRO3"; LLaMA-Factory 0.9.5 refuses all others, model/model_utils/quantization.py:94-226)."""
-    quantization = run.model.quantization
+    weights = run.model.quantization
     if run.precision.compute not in _HALF or run.stack.use_unsloth:
         return ()
-    if quantization.method == "none":
+    if weights.method == "none":
         return (2, 3)
-    four = quantization.method == "bnb" and quantization.bits == 4 and run.method.kind == "lora"
-    shared = quantization.storage_dtype == run.precision.compute or bool(stored_to_share(run))
-    return () if not four else (2, 3) if shared and not quantization.prequantized else (2,)
-
-
-def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:
-    """What keeps 4-bit weights in tensors of the compute dtype, where they are not yet and the config can say it.
-    `planned`: the weights are not in 4 bits yet."""
-    quantization, half = run.model.quantization, run.precision.compute
-    if (quantization.method == "none" and not planned) or quantization.storage_dtype == half:
-        return {}
-    unasked = run.planning.stores_4_bits_in_half == "always" and planned and half == "bfloat16"
-    can = unasked or run.planning.stores_4_bits_in_half == "asked"
-    return {"model.quantization.storage_dtype": half} if can else {}
+    four = weights.method == "bnb" and weights.bits == 4 and run.method.kind == "lora"
+    shared = weights.storage_dtype == run.precision.compute or bool(quantization.stored_to_share(run))
+    return () if not four else (2, 3) if shared and not weights.prequantized else (2,)
 
 
 MOVES = (zero, fsdp, checkpoints)

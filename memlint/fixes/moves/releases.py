@@ -1,4 +1,5 @@
-"""Releases of transformers with which a run fits that does not fit with a newer one: nothing to write into the file."""
+"""Releases of transformers with which a run fits that does not fit with a newer one, and FSDP that a launch file
+starts: nothing to write into the file."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import memlint.memory.families.lookup as families
 from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.host import shared_4_bits
+from memlint.fixes.proposed_change import ProposedChange
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -17,13 +19,19 @@ _FOUR: Mapping[str, Any] = {"stack.transformers": (4, 57, 6)}  # the last of the
 
 
 def advice(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
-    """transformers 4.57, where the files leave the release open and the run was read with 5."""
-    older = run.stack.transformers and run.stack.transformers < (5,)
-    if older or run.planning.pins_transformers:
+    """transformers 4.57, where the files leave the release open and the run was read with 5; FSDP1 by a launch file
+    with it, or with an older one that the files name."""
+    if run.planning.pins_transformers:
         return
-    yield from _experts_in_layers(run, before, estimator)
-    yield from _packed_by_way_of_the_host(run, before, estimator)
-    yield from _shared_as_now(run, before, estimator)
+    if not _is_older(run):
+        yield from _experts_in_layers(run, before, estimator)
+        yield from _packed_by_way_of_the_host(run, before, estimator)
+        yield from _shared_as_now(run, before, estimator)
+    yield from _by_launch_file(run, before, estimator)
+
+
+def _is_older(run: Run) -> bool:
+    return bool(run.stack.transformers) and run.stack.transformers < (5,)
 
 
 def _experts_in_layers(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
@@ -51,19 +59,53 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
     for step in shared_4_bits(run):
         if estimator(consistent(replace(run, step.changes), run)).verdict == "fits":
             return  # there is a plan
-        changes = {**step.changes, "parallelism.fsdp.version": 1, **_FOUR}
-        first = {**_FSDP1, "precision.outputs_to_fp32": run.precision.outputs_to_fp32}
-        after = estimator(replace(consistent(replace(run, changes), run), {**changes, **first}))
+        after = estimator(_under_fsdp1(run, step))
         if after.verdict == "fits":
-            title = f"{step.title}, with transformers 4.57"
             offload = " offload" if step.changes["parallelism.fsdp.cpu_offload"] else ""
             keys = f"`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
-            stored = ", `bnb_4bit_quant_storage: bfloat16`" if "model.quantization.storage_dtype" in changes else ""
-            note = f"{keys}{stored}; {_PACKED_ON_THE_CARD}"
-            yield Fix(
-                title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note
-            )
+            asked = run.planning.stores_4_bits_in_half == "asked"
+            stored = ", `bnb_4bit_quant_storage: bfloat16`" if asked and _STORAGE in step.changes else ""
+            yield _told(run, before, step, after, f"{keys}{stored}")
             return
+
+
+def _by_launch_file(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
+    """The same where no key of the files starts FSDP, and a launch file of accelerate does."""
+    way, started = run.planning.fsdp_by_launch_file, run
+    if not way or run.planning.starts_fsdp:
+        return
+    started = replace(run, {"planning.starts_fsdp": 1, "planning.stores_4_bits_in_half": "asked"})
+    for step in shared_4_bits(started):
+        after = estimator(_under_fsdp1(started, step))
+        if after.verdict == "fits":
+            offload = ", fsdp_offload_params: true" if step.changes["parallelism.fsdp.cpu_offload"] else ""
+            yield _told(run, before, step, after, way.format(offload=offload))
+            return
+
+
+def _under_fsdp1(run: Run, step: ProposedChange) -> Run:
+    """The run with its 4-bit weights in shards of FSDP1, with a release that packs them by way of the host."""
+    changes = {**step.changes, "parallelism.fsdp.version": 1, **({} if _is_older(run) else _FOUR)}
+    first = {**_FSDP1, "precision.outputs_to_fp32": run.precision.outputs_to_fp32}
+    return replace(consistent(replace(run, changes), run), {**changes, **first})
+
+
+def _told(run: Run, before: Estimate, step: ProposedChange, after: Estimate, keys: str) -> Fix:
+    """Advice to share 4-bit weights with FSDP1. `keys`: what says it."""
+    older = _is_older(run)
+    return Fix(
+        step.title if older else f"{step.title}, with transformers 4.57",
+        changes={**step.changes, "parallelism.fsdp.version": 1, **({} if older else _FOUR)},
+        quality="none" if run.model.quantization.method != "none" else _RISK_OF_4_BITS,
+        before=before.on_card,
+        after=after.on_card,
+        verdict_after="fits",
+        note=keys if older else f"{keys}; {_PACKED_ON_THE_CARD}",
+    )
+
+
+_STORAGE = "model.quantization.storage_dtype"
+_RISK_OF_4_BITS = "low"  # as in costs.json, model.quantization.bits
 
 
 def _shared_as_now(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:

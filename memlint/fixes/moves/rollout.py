@@ -57,18 +57,43 @@ def _least_share(run: Run) -> float:
 
 def engine_ranks(run: Run) -> Iterator[ProposedChange]:
     """An engine over more of the cards: each holds less of its weights, and more of its cache."""
-    ranks, world, share = run.rollout.tensor_parallel_size, run.parallelism.gpus_per_node, run.rollout.share
-    if not (isinstance(ranks, int) and isinstance(world, int) and isinstance(share, float)) or share <= 0:
+    ranks, share, node = run.rollout.tensor_parallel_size, run.rollout.share, _gpus_of_a_node(run)
+    if not (isinstance(ranks, int) and isinstance(share, float)) or share <= 0 or not node:
         return
-    for more in (ranks * times for times in (2, 4, 8) if world % (ranks * times) == 0 and _heads(run, ranks * times)):
+    for more in (ranks * times for times in (2, 4, 8) if node % (ranks * times) == 0 and _heads(run, ranks * times)):
         title = f"vLLM's weights over {ranks} -> {more} GPUs"
         yield ProposedChange(title, {"rollout.tensor_parallel_size": more}, "engine ranks", safe=False)
+
+
+_LARGEST_NODE = 8
+
+
+def _gpus_of_a_node(run: Run) -> int:
+    """GPUs that an engine can spread over; where nobody says how many a node has, all of a run that one can hold. 0
+    where that is not known either."""
+    world, node = run.parallelism.world_size, run.parallelism.gpus_per_node
+    if isinstance(node, int):
+        return node
+    return world if isinstance(world, int) and world <= _LARGEST_NODE else 0
 
 
 def _heads(run: Run, ranks: int) -> bool:
     """Whether vLLM can give each GPU as many heads (vllm 0.33.0 config/model.py, verify_with_parallel_config)."""
     kinds = [layer.attention for layer in getattr(run.model.architecture, "layer_types", ())]
     return all(one.heads % ranks == 0 for one in kinds)
+
+
+_MOST_PARTS = 16  # of a model of 72B (ms-swift examples/train/grpo/internal/train_72b_4gpu.sh)
+
+
+def gathered_parts(run: Run) -> Iterator[ProposedChange]:
+    """New weights for an engine in several parts: under ZeRO-3 each GPU gathers a part of them at a time, whole."""
+    parts = run.rollout.gathered_parts
+    shards = run.parallelism.engine == "deepspeed" and run.parallelism.zero.stage == 3
+    while shards and run.rollout.generator.startswith("vllm") and 0 < parts < _MOST_PARTS:
+        parts *= 2
+        title = f"weights sent to vLLM in {parts} parts"
+        yield ProposedChange(title, {"rollout.gathered_parts": parts}, "gathered parts")
 
 
 def critic(run: Run) -> Iterator[ProposedChange]:
@@ -143,4 +168,6 @@ def tokens(run: Run) -> Iterator[ProposedChange]:
         smaller //= 2
 
 
-MOVES: tuple[Move, ...] = (generation, engine, engine_ranks, waiting, reference, critic, log_probabilities, tokens)
+MOVES: tuple[Move, ...] = (
+    *(generation, engine, engine_ranks, gathered_parts, waiting, reference, critic, log_probabilities, tokens),
+)

@@ -34,6 +34,12 @@ def _divides(change: FieldChange) -> bool:
     return isinstance(change.value, int) and steps * rows % change.value == 0
 
 
+def _write_of_vllm(change: FieldChange) -> Written | None:
+    """vLLM's own section says nothing to SGLang, whose share is of what is free."""
+    keys = {"rollout.share": rollout.SHARE, "rollout.tensor_parallel_size": rollout.ENGINE_RANKS}
+    return None if change.run.rollout.share_of_free else {keys[change.field]: change.value}
+
+
 def _writes_here(config: NemoConfig) -> bool:
     return rollout.writes_here(config)
 
@@ -315,6 +321,7 @@ KEYS = Keys(
         least=0,
         most=1,
         read_with=rollout.BACKEND,
+        write=_write_of_vllm,
     ),
     Key(
         *(rollout.SHARE_OF_SGLANG, "number", "rollout.share_of_free"),
@@ -335,7 +342,7 @@ KEYS = Keys(
         about="GPUs that share the engine's weights.",
         least=1,
         when=_writes_here,
-        read_only=True,
+        write=_write_of_vllm,
     ),
     Key(
         *(rollout.LONGEST, "whole", "rollout.max_model_len"),

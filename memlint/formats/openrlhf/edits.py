@@ -17,8 +17,9 @@ from memlint.source.document import Path
 _FOLLOW = (
     *("batch.gradient_accumulation_steps", "method.adapter_dtype", "rollout.reference_micro_batch_size"),
     *("rollout.log_prob_length", "rollout.reference_length", "optimizer.name", "optimizer.engine"),
-    *("offload.optimizer_pinned", "sequence.max_new_tokens", "sequence.max_prompt_length", "parallelism.engine"),
+    *("offload.optimizer_pinned", "parallelism.engine"),
 )
+_PARTS = ("sequence.max_new_tokens", "sequence.max_prompt_length")  # of a length that is written as a whole
 
 
 def openrlhf_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -28,7 +29,7 @@ def openrlhf_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tupl
     path, pointer = place
     found: dict[str, Any] = {}
     for field, value in changes.items():
-        if field in _FOLLOW or _follows_stage(field, changes):
+        if field in _FOLLOW or _follows_stage(field, changes) or (field in _PARTS and "sequence.length" in changes):
             continue
         written = KEYS.write(FieldChange(field, value, changes, config, run))
         if written is None:

@@ -64,7 +64,10 @@ def _write_targets(change: FieldChange) -> Written | None:
 
 
 def _write_length(change: FieldChange) -> Written | None:
-    return {"data.max_len": change.value} if change.field == "sequence.length" else None
+    """One bound of the whole, or, before 0.9.6, one of the prompt and one of the response."""
+    keys = {"sequence.length": "data.max_len", "sequence.max_prompt_length": "prompt_max_len"}
+    keys["sequence.max_new_tokens"] = "rollout.max_new_tokens"
+    return {keys[change.field]: change.value}
 
 
 def _write_engine(change: FieldChange) -> Written | None:

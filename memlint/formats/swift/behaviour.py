@@ -10,6 +10,12 @@ from memlint.formats.fields import Behaviour
 from memlint.run import Entailed, Zero
 
 PLANNING = (
+    Behaviour(  # `--fsdp fsdp2` loads by way of the first rank alone, which 4 bits refuse (arguments/sft_args.py:326)
+        "planning.fsdp_by_launch_file",
+        "accelerate launch --config_file with FSDP (fsdp_version: 1, fsdp_cpu_ram_efficient_loading: true{offload}) in"
+        " front of swift/cli/sft.py, and --bnb_4bit_quant_storage bfloat16",
+        "ms-swift examples/train/multi-gpu/fsdp_qlora",
+    ),
     Behaviour(
         "planning.single_gpu_launch", "start it with NPROC_PER_NODE=1", "ms-swift 4.6.0 cli/main.py, use_torchrun"
     ),

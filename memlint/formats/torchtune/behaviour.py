@@ -20,6 +20,9 @@ ALWAYS = (
     Behaviour("planning.checkpoint_offload", "saved_tensors", "torchtune 0.6.1 training/_activation_offloading.py"),
     Behaviour("planning.single_gpu_launch", "", "a recipe for one device"),
     Behaviour("planning.freezes_projector_apart", False, "torchtune has no such key"),
+    Behaviour("planning.quantizer", "torchao", "torchtune 0.6.1 modules/peft/lora.py, to_nf4"),
+    Behaviour("planning.loss_parts", 8, "torchtune 0.6.1 modules/loss/ce_chunked_output_loss.py, num_output_chunks"),
+    Behaviour("planning.updates_in_backward", True, f"{_SINGLE}:143, optimizer_in_bwd"),
 )
 # The recipes for several GPUs: FSDP2 over each layer and what `custom_sharded_layers` names, and over the rest as one,
 # without a policy for mixed precision.

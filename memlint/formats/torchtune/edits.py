@@ -13,7 +13,7 @@ from memlint.formats.verl.edits import overrides
 from memlint.run import Run
 
 # What follows from other keys: how a loss in parts is made.
-_FOLLOW = ("loss.logits_first", "precision.upcast_lmhead_output")
+_FOLLOW = ("loss.logits_first", "loss.compiled", "precision.upcast_lmhead_output")
 
 
 def torchtune_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

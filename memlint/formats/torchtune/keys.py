@@ -85,6 +85,12 @@ def _write_parts(change: FieldChange) -> Written | None:
     return {LOSS: _LOSS_IN_PARTS} if change.field == "loss.parts" and change.value else None
 
 
+def _write_quantized(change: FieldChange) -> Written | None:
+    """torchao's NF4 under adapters, which their builder makes of its own weights."""
+    wanted = change.changes.get("model.quantization.method") == "torchao" and change.run.method.kind == "lora"
+    return {"model.quantize_base": True} if wanted else None
+
+
 def _accumulates(change: FieldChange) -> bool:
     """With the optimizer in the backward, nothing accumulates."""
     return change.value == 1 or not change.run.optimizer.layerwise
@@ -135,7 +141,7 @@ _ROWS: tuple[Any, ...] = (
         about="The layers' frozen weights are stored as torchao's NF4; embedding and head are not.",
         also=("model.quantization.method", "model.quantization.kind", "model.quantization.double_quant"),
         read_with=RANK,
-        read_only=True,
+        write=_write_quantized,
     ),
     Key(
         *("model.lora_alpha", "number", "method.alpha", 16),

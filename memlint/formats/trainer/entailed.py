@@ -46,15 +46,17 @@ def find_entailed(config: TrainerConfig, fields: Fields) -> Iterator[Entailed | 
     if fields.get("parallelism.engine") in ("single", "ddp"):
         yield from entailed_by_deepspeed(fields, config.args, config.architecture)
         yield _in_one_dtype(fields)
-    if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
-        yield from _started_fsdp(config, fields)
+    by_launch_file = 1 if fields.get("planning.fsdp_by_launch_file", "") else 0
+    version = fields.get("planning.starts_fsdp", 0) or by_launch_file
+    if fields.get("parallelism.engine") == "ddp" and version:
+        yield from _started_fsdp(config, fields, version)
 
 
-def _started_fsdp(config: TrainerConfig, fields: Fields) -> Iterator[Entailed | None]:
-    """4-bit weights under an `fsdp` of the arguments."""
+def _started_fsdp(config: TrainerConfig, fields: Fields, version: int) -> Iterator[Entailed | None]:
+    """4-bit weights under an `fsdp` of the arguments, or of a launch file that says as much."""
     for offloads in (False, True):
         given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
-        args = config.args.but(started_fsdp(fields.get("planning.starts_fsdp"), offloads))
+        args = config.args.but(started_fsdp(version, offloads))
         yield entailed(fields, given, partial(_read_fsdp, config._replace(section=args.section, args=args)))
 
 

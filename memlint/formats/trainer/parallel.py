@@ -103,13 +103,24 @@ def apply_engine(fields: Fields, config: TrainerConfig, companions: Companions) 
 
 
 def read_what_starts_fsdp(fields: Fields, config: TrainerConfig) -> None:
-    """Whether `fsdp` in the arguments can share TRL's 4-bit weights. A script may load its model before it makes its
-    arguments, and a launch file that says another engine stands over them."""
+    """What lets FSDP share 4-bit weights: TRL's arguments, or a launch file beside a program that loads them. A script
+    may load its model before it makes its arguments, and a launch file that says another engine stands over them."""
     can_store = fields.get("planning.stores_4_bits_in_half", "") == "asked"
-    if can_store and config.section.document.syntax != "python" and not config.context.companions:
+    document = config.section.document
+    in_program = document.syntax == "python" or (document.start is not None and document.start.accepted.has_none)
+    if can_store and not in_program and not config.context.companions:
         version = fsdp.version_of_trainer(config.transformers)
         source = "trl 1.16 trainer/model_config.py, bnb_4bit_quant_storage"
         fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
+    elif not is_loop(document.start):
+        source = "peft 0.21.2 docs, accelerate/fsdp.md, Use PEFT QLoRA and FSDP"
+        fields.put("planning.fsdp_by_launch_file", _FSDP_BY_LAUNCH_FILE, Origin("framework", detail=source))
+
+
+_FSDP_BY_LAUNCH_FILE = (
+    "accelerate launch --config_file with FSDP (fsdp_version: 1, fsdp_cpu_ram_efficient_loading: true{offload}), and"
+    " bnb_4bit_quant_storage=torch.bfloat16 in the program's BitsAndBytesConfig, without device_map"
+)
 
 
 def _fsdp_of_the_program(fields: Fields, config: TrainerConfig, launcher: Section | None) -> tuple[Section, ...]:

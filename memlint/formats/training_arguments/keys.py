@@ -90,10 +90,35 @@ def _read_accelerator(fields: Fields, args: Arguments) -> None:
         fields.put("parallelism.fsdp.reduces_each_backward", True, args.origin("accelerator_config"))
 
 
+# The first release of transformers that takes a name of `optim`, or an argument (training_args.py and
+# trainer_pt_utils.py of each release; those from before 4.25 are not listed).
+_OPTIMIZERS_SINCE = {
+    "adamw_torch_fused": (4, 28),
+    **dict.fromkeys(("adamw_8bit", "paged_adamw_32bit", "paged_adamw_8bit"), (4, 30)),
+    "adamw_torch_4bit": (4, 45),
+    "adamw_torch_8bit": (4, 49),
+}
+_ACCUMULATION_OPTIONS_SINCE, _LIGER_SINCE = (4, 40), (4, 45)
+
+
+def _takes_optimizer(change: FieldChange) -> bool:
+    return _is_release(change, _OPTIMIZERS_SINCE.get(str(change.value), ()))
+
+
+def _takes_liger(change: FieldChange) -> bool:
+    return _is_release(change, _LIGER_SINCE)
+
+
+def _is_release(change: FieldChange, since: tuple[int, ...]) -> bool:
+    """Whether the run's transformers, where one is known, is as new as that."""
+    return not change.run.stack.transformers or change.run.stack.transformers >= since
+
+
 def write_accelerator(change: FieldChange) -> Written | None:
     """No edit where the file has options of accelerate already, nor for a release that does not ask for this one."""
     first, since = _IGNORES_SYNC
     ignored = first <= (change.run.stack.transformers or since) < since
+    ignored = ignored or not _is_release(change, _ACCUMULATION_OPTIONS_SINCE)
     if change.value is not True or ignored or change.section.get("accelerator_config"):
         return None
     return {"accelerator_config": {"gradient_accumulation_kwargs": {"sync_each_batch": True}}}
@@ -217,6 +242,7 @@ _OPTIMIZER = (
         *("optim", "word", "optimizer.name", "adamw_torch_fused"),
         about="The optimizer. Its state is often the largest part of full training: 8 bytes per parameter for AdamW.",
         read=_read_optimizer,
+        can_write=_takes_optimizer,
     ),
     Key(
         *("learning_rate", "number", "optimizer.learning_rate", 5e-5),
@@ -339,6 +365,7 @@ _STACK = (
         about="Liger's fused kernels. The fused loss never builds the logits.",
         older=("use_liger",),
         invalid="default",
+        can_write=_takes_liger,
     ),
 )
 _CHECKPOINTING = (

@@ -31,6 +31,7 @@ FSDP = (
 )
 # The engine that writes completions is a server of its own (workers/rollout/vllm_rollout/vllm_async_server.py).
 ENGINE = (
+    Behaviour("planning.checkpoint_offload", "saved_tensors", f"{_ENGINE}:477, enable_activation_offload"),
     Behaviour("planning.critic_has_own_batch", True, "verl 0.9.1 trainer/config/critic/critic.yaml"),
     Behaviour("rollout.own_process", True, "verl 0.9.1 workers/rollout/vllm_rollout/vllm_async_server.py"),
     Behaviour("rollout.offloads_until_update", True, f"{_ENGINE}:642, train_mode and eval_mode"),

@@ -31,6 +31,10 @@ def verl_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Ed
         return None
     follow = _FOLLOW if not is_sft else ("batch.gradient_accumulation_steps", "parallelism.fsdp.version")
     wanted = {field: value for field, value in changes.items() if field not in follow}
+    if (
+        changes.get("method.kind") == "lora"
+    ):  # the base is the reference then (0.9.1 trainer/ppo/v1/trainer_base.py:237)
+        wanted.pop("method.reference_model", None)
     if run.batch.max_tokens:
         wanted.pop("batch.micro_batch_size", None)
     new_values = changed_keys(SFT_KEYS if is_sft else KEYS, config, run, wanted)

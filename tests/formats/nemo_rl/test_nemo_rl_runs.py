@@ -443,6 +443,7 @@ def test_nothing_is_said_where_a_file_is_missing() -> None:
     [
         {"batch.micro_batch_size": 2, "batch.gradient_accumulation_steps": 16},
         {"rollout.share": 0.5},
+        {"rollout.tensor_parallel_size": 2},
         {"checkpointing.mode": "full"},
         {"parallelism.fsdp.cpu_offload": True},
         {"sequence.length": 1024},
@@ -455,6 +456,16 @@ def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
     assert edits is not None
     again = read(applied(FILE, edits, "train.json"))
     assert {field: get(again, field) for field in changes} == changes
+
+
+def test_the_section_of_vllm_is_not_written_for_sglang() -> None:
+    value = changed(
+        ("policy.generation.backend", "sglang"),
+        ("policy.generation.sglang_cfg.sglang_server_config.mem_fraction_static", 0.5),
+    )
+    parsed = nemo_rl.parse(document(value), known())
+    for changes in ({"rollout.share": 0.3}, {"rollout.tensor_parallel_size": 2}):
+        assert nemo_rl.edits(parsed, run_of(parsed), changes) is None
 
 
 def test_tokens_of_a_packed_micro_batch_are_written() -> None:

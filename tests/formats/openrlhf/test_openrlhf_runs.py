@@ -285,6 +285,17 @@ def test_a_change_is_written_in_the_spelling_of_the_command(field: str, flags: s
     assert get(ppo(flags, words), field) == CHANGES[field]
 
 
+@pytest.mark.parametrize(
+    ("field", "flag"), [("max_prompt_length", "prompt_max_len"), ("max_new_tokens", "generate_max_len")]
+)
+def test_prompts_and_responses_have_bounds_of_their_own_before_0_9_6(field: str, flag: str) -> None:
+    flags = f"{OLD} --prompt_max_len 1024 --generate_max_len 2048"
+    parsed = parsed_of(f"python3 -m {PPO} {flags}\n")
+    edits = openrlhf.edits(parsed, parsed.runs[0], {f"sequence.{field}": 512}) or ()
+    assert {edit.pointer[0]: edit.value for edit in edits} == {flag: 512}
+    assert get(ppo(flags, f"--{flag} 512"), f"sequence.{field}") == 512
+
+
 def test_a_ring_brings_packed_samples() -> None:
     parsed = parsed_of("deepspeed --module openrlhf.cli.train_sft --pretrain some/model --max_len 8192\n")
     edits = openrlhf.edits(parsed, parsed.runs[0], {"parallelism.sequence_parallel_size": 2}) or ()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
+from memlint.fixes.moves.catalog import steps
 from memlint.formats import recognise
 from memlint.formats.base import RepositoryFacts
 from memlint.formats.torchtune import families
@@ -495,6 +496,19 @@ def test_arguments_that_another_optimizer_does_not_take_are_removed() -> None:
 def test_what_no_key_says_is_not_written(value: Any, changes: dict[str, Any]) -> None:
     found = parsed(value, gpus=2)
     assert torchtune.edits(found, found.runs[0], changes) is None
+
+
+def test_the_planner_packs_the_base_as_torchao_does_and_scores_a_loss_in_parts() -> None:
+    whole = {**LORA, "loss": component("torch.nn.CrossEntropyLoss")}
+    for gpus in (1, 2):
+        found = parsed(whole, gpus=gpus)
+        proposed = {step.title: step.changes for step in steps(found.runs[0])}
+        for title in ("4-bit base (QLoRA)", "compute the loss in 8 parts"):
+            edits = torchtune.edits(found, found.runs[0], proposed[title])
+            assert edits is not None
+            after = read(applied(whole, edits, "train.json"), gpus=gpus)
+            assert {name: get(after, name) for name in proposed[title]} == dict(proposed[title])
+    assert torchtune.edits(parsed(FULL), parsed(FULL).runs[0], proposed["4-bit base (QLoRA)"]) is None
 
 
 # -- figures -----------------------------------------------------------------------------------------

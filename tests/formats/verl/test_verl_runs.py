@@ -473,6 +473,8 @@ def test_the_phases_of_a_step_are_there() -> None:
         {"rollout.tensor_parallel_size": 4},
         {"loss.kind": "chunked"},
         {"sequence.max_new_tokens": 1024, "sequence.length": 1536},
+        {"offload.activations": "cpu"},
+        {"method.kind": "lora", "method.rank": 16, "method.reference_model": "shared"},
     ],
 )
 def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
