@@ -31,6 +31,8 @@ PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what 
 # The name of what is observed where parameters' `requires_grad` is set. `base`: the model, a part of it, or None where
 # it is not known whose parameters they are. `certain`: whether that surely happens.
 FREEZES = "freezes"
+# Attribute of what a library's class makes of an object of the repository's class: that object.
+OBJECT = "the object of the repository's class"
 # Ends of the names of parameters. On a module, as in `model.lm_head.requires_grad = False`, the attribute is one that
 # no parameter reads.
 _TENSORS = ("weight", "bias")
@@ -198,6 +200,14 @@ def part_of(iterated: Value) -> Value:
         is_named = iterated.last == "named_parameters"
         return Items([Undetermined("a parameter's name"), parameter]) if is_named else parameter
     return Undetermined("an item of something unknown")
+
+
+def parameters_in(iterated: Value) -> Made | None:
+    """The `model.named_parameters()` that a loop goes through, by itself or as a dictionary made of it
+    (`params.items()`); None for anything else."""
+    if isinstance(iterated, Made) and iterated.last in ("items", "values"):
+        iterated = iterated.base or iterated
+    return iterated if isinstance(iterated, Made) and iterated.last in PARAMETERS else None
 
 
 def observe_freezing(reader: Reader, value: Value, base: Value | None, source: ValueSource) -> None:

@@ -38,6 +38,7 @@ CONFIG_READ = "what its file says"  # argument of DeepSpeed's engine whose confi
 CERTAIN = "certain"  # argument of an observed call: whether it surely happens
 TRAINING = "in training mode"  # attribute of a model whose `train` is called
 CAST = "dtype that it is cast to"  # attribute of a model
+NUMBER_OF_GPUS = "the number of GPUs"  # why a value is not known
 ADAPTER = "adapter that is added to it"  # attribute of a model
 CONVERTED = "what converts its linear layers"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
@@ -166,7 +167,51 @@ def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
         return given.owner
-    return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+    return given.positional[0] if given.positional and isinstance(given.positional[0], (Made, Instance)) else None
+
+
+def _wrapped(reader: Reader, given: Call) -> Value | None:
+    """`DistributedDataParallel(model)` has the model as its `module`."""
+    model = given.argument(0, "module")
+    made = Made(given.name, given.positional, given.named, given.source, None, given.is_open)
+    if isinstance(model, (Made, Instance)):
+        made.attributes["module"] = model
+    reader.made(made)
+    reader.observe(made)
+    return made
+
+
+def _apex(reader: Reader, given: Call) -> Value | None:
+    """`model, optimizer = amp.initialize(model, optimizer, opt_level="O1")` of apex gives back what it is given (apex
+    0.1 amp/frontend.py, initialize)."""
+    if not given.name.startswith(("apex.", "amp.")):
+        return None
+    reader.observe(Made(given.name, given.positional, given.named, given.source, None, given.is_open))
+    models, optimizers = given.argument(0, "models"), given.argument(1, "optimizers")
+    return models if optimizers is None or models is None else Items([models, optimizers], given.source)
+
+
+def _cast_module(reader: Reader, given: Call) -> Value | None:
+    """`model.to(torch.bfloat16)` of a module of the repository."""
+    kinds = (given.named.get("dtype"), *given.positional)
+    dtype = next((one for one in kinds if isinstance(one, External) and one.last in DTYPES), None)
+    if isinstance(given.owner, Instance) and dtype is not None:
+        reader.set(given.owner.attributes, given.owner, CAST, dtype)
+    return given.owner
+
+
+def _cast_module_to(name: str) -> Library:
+    def apply(reader: Reader, given: Call) -> Value | None:
+        return _cast_module(reader, given._replace(named={"dtype": External(f"torch.{name}")}))
+
+    return apply
+
+
+def _module_checkpoints(reader: Reader, given: Call) -> Value | None:
+    """`model.gradient_checkpointing_enable()` of a class of the repository that derives from transformers'."""
+    if isinstance(given.owner, Instance):
+        reader.set(given.owner.attributes, given.owner, CHECKPOINTS, Known(True, given.source))
+    return Known(None)
 
 
 def _mode(reader: Reader, given: Call) -> Value | None:
@@ -553,7 +598,11 @@ def _properties(reader: Reader, given: Call) -> Value:
 
 
 def _processes(reader: Reader, given: Call) -> Value:
-    return Undetermined("the number of GPUs", given.source)
+    """The number of processes that the launcher starts, where it is known; that of the GPUs of a machine is not."""
+    count = reader.command.environment.get("WORLD_SIZE")
+    if given.name.endswith("get_world_size") and isinstance(count, Known) and str(count.value).isdigit():
+        return Known(int(str(count.value)), given.source)
+    return Undetermined(NUMBER_OF_GPUS, given.source)
 
 
 _WHOLE_NUMBERS = ("uint8", "int8", "int16", "int32", "int64", "long", "int", "short", "bool")
@@ -593,7 +642,12 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
+    "inherited to": _cast_module,
+    **{f"inherited {name}": _cast_module_to(dtype) for name, dtype in _CASTS.items()},
+    "inherited gradient_checkpointing_enable": _module_checkpoints,
+    **dict.fromkeys((".DistributedDataParallel", ".DataParallel", ".FullyShardedDataParallel"), _wrapped),
     "deepspeed.initialize": _engine,
+    ".initialize": _apex,
     ".fully_shard": _fully_shard,
     ".apply_activation_checkpointing": _apply_checkpointing,
     **dict.fromkeys(("functools.partial", "partial"), _partial),
