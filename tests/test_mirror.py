@@ -271,7 +271,6 @@ COVERED = {
     ),
     "tests/formats/trainer/test_own_models.py": (
         *("formats.trainer.python.own_models", "formats.trainer.python.encoders", "formats.trainer.python.loop_batch"),
-        "source.python.executed",
     ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/formats/trainer/test_lightning.py": (
