@@ -152,3 +152,8 @@ def external_bases(target: Class) -> tuple[External, ...]:
     for base in target.bases:
         found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
     return tuple(found)
+
+
+def is_module(value: Value) -> bool:
+    """Whether a value is an object of a class of the repository that derives from torch.nn.Module."""
+    return isinstance(value, Instance) and any(base.last == "Module" for base in external_bases(value.of))

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.calls import apply, call
-from memlint.source.python.classes import was_read
+from memlint.source.python.classes import is_module, was_read
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.members import (
     attribute,
@@ -286,7 +286,16 @@ def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.Genera
         _follow_once(reader, node, frame)
         parameters = parameters_in(iterated)
         return Items([parameters] if parameters is not None else [], _source(node, frame), is_open=True)
-    return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
+    return Items(_each(reader, node.elt, rounds), _source(node, frame))
+
+
+def _each(reader: Reader, element: ast.expr, rounds: list[Frame]) -> list[Value]:
+    """The elements of a comprehension. Layers of a model are alike: from the third on, each is the second."""
+    values: list[Value] = []
+    for inner in rounds:
+        is_alike = len(values) > 1 and is_module(values[0]) and is_module(values[-1])
+        values.append(values[-1] if is_alike else evaluate(reader, element, inner))
+    return values
 
 
 def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Value:

@@ -120,6 +120,8 @@ def class_member(owner: Class, name: str) -> Value | None:
         return PythonFunction(node, owner.module, owner.scope, bound, owner)
     for base in owner.bases:
         found = class_member(base, name) if isinstance(base, Class) else None
+        if isinstance(found, PythonFunction) and found.owner is base:  # `cls` of a class method is the class itself
+            return PythonFunction(found.node, found.module, found.scope, owner, found.holder)
         if found is not None:
             return found
     return None

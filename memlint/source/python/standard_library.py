@@ -405,6 +405,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("os.path.exists", "os.path.isfile"), _exists),
     "os.path.isdir": lambda reader, given: Undetermined("whether a folder exists", given.source),
     **dict.fromkeys(("os.environ.get", "os.getenv", "os.environ.setdefault"), _environment),
+    "typing.cast": lambda reader, given: given.argument(1, "val"),
     "os.getcwd": lambda reader, given: Known("", given.source),
     "input": _typed,
     ".ArgumentParser": _parser,

@@ -79,15 +79,23 @@ class Items:
 class Table:
     """A dictionary, a namespace or a configuration object: values by name, and by attribute.
 
-    `is_open`: other keys than these may exist, with unknown values.
+    `is_open`: other keys than these may exist, with unknown values. `of`: the class of the repository whose fields it
+    has, of a configuration that OmegaConf makes of one.
     """
 
-    __slots__ = ("is_open", "source", "values")
+    __slots__ = ("is_open", "of", "source", "values")
 
-    def __init__(self, values: dict[Any, Value], source: ValueSource = NOWHERE, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        values: dict[Any, Value],
+        source: ValueSource = NOWHERE,
+        is_open: bool = False,
+        of: Class | None = None,
+    ) -> None:
         self.values = values
         self.source = source
         self.is_open = is_open
+        self.of = of
 
 
 class Made:

@@ -266,3 +266,29 @@ def test_parts_of_what_a_loop_writes_are_not_the_batch_of_its_prompts() -> None:
     assert keys(code)["per_device_train_batch_size"] == 32
     in_parts = code.replace("    loss.backward()", "    for micro_batch in split(batch):\n        loss.backward()")
     assert keys(in_parts)["per_device_train_batch_size"] == "?"
+
+
+def test_layers_that_are_appended_one_by_one() -> None:
+    network = GPT.replace("h=nn.ModuleList([Block(width) for _ in range(layers)])))", "))")
+    network = network.replace("        self.lm_head", "        self.layers = nn.ModuleList()\n        self.lm_head")
+    network = network.replace("class GPT", "class Net") + "\nGPT = Net\n"
+    assert runs(loop(), {"model.py": network}) == ()  # no part of it reads like a language model's
+    appended = network.replace("        self.lm_head", "        self.layers.append(Block(width))\n        self.lm_head")
+    assert keys(loop(), {"model.py": appended})["per_device_train_batch_size"] == 12
+
+
+SPLIT = """\
+for batch in DataLoader([], batch_size={size}, shuffle=True):
+    for micro_batch in batch["input_ids"].split(2, dim=0):
+        loss = model(micro_batch).loss
+        loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(("size", "micro", "steps"), [("8", 2, 4), ("1", 1, 1), ("len(rows)", 2, "?")])
+def test_a_batch_that_the_loop_takes_apart(size: str, micro: int, steps: int | str) -> None:
+    code = ENCODER.format(more="", model=SCORES)
+    code = code[: code.index("for batch")] + SPLIT.format(size=size)
+    found = keys(code)
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (micro, steps)

@@ -550,7 +550,7 @@ def test_unsloth_chooses_the_dtype_that_nobody_says(old: str, new: str, dtype: A
     [
         ("    optimizer.step()\n", ""),  # gradients alone: no training
         ("    accelerator.backward(loss)\n", ""),
-        ("AutoModelForCausalLM", "AutoModelForTokenClassification"),
+        ("AutoModelForCausalLM", "AutoModelForImageClassification"),
         ("optimizer = torch.optim.AdamW(groups, lr=1e-5)", "optimizer = make()"),
     ],
 )

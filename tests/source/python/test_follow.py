@@ -597,3 +597,58 @@ EXECUTED = {"settings.py": "size = 8\n", "more/settings.py": "size = 16\n"}
 )
 def test_a_file_that_is_executed(code: str, value: Any) -> None:
     assert handed(code, {**EXECUTED, "loop.py": "size = 3\nexec(open('loop.py').read())\n"}) == value
+
+
+STRUCTURED = """\
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Optional, cast
+from omegaconf import OmegaConf as om
+
+class Base:
+    @classmethod
+    def load(cls, path, words):
+        config = om.merge(om.structured(cls), om.load(path))
+        config = om.merge(config, om.from_dotlist(words))
+        return cast(Base, om.to_object(config))
+
+@dataclass
+class Shard(Base):
+    strategy: str = "FULL"
+    unit: int = 1
+
+@dataclass
+class Config(Base):
+    size: int = 2
+    shard: Optional[Shard] = None
+    inner: Shard = field(default_factory=Shard)
+    @property
+    def doubled(self):
+        return self.size * 2
+
+config = Config.load("run.yaml", [])
+use([config.size, config.doubled, config.shard.strategy, config.shard.unit, config.inner.unit, config.inner.strategy])
+"""
+
+
+def test_a_configuration_of_omegaconf_with_the_classes_that_it_is_structured_by() -> None:
+    files = {"run.yaml": "size: 8\nshard:\n  unit: 4\ninner:\n  unit: ${size}\n"}
+    assert handed(STRUCTURED, files) == [8, 16, "FULL", 4, 8, "FULL"]
+
+
+LAYERS = """\
+import torch.nn as nn
+class Block(nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.inner = nn.Linear(8, index)
+layers = [Block(index) for index in range(12)]
+use(len(layers))
+numbers = [index for index in range(3)]
+use(numbers)
+"""
+
+
+def test_layers_of_a_model_are_alike_from_the_second_on() -> None:
+    assert handed(LAYERS) == [12, [0, 1, 2]]
+    assert len([made for made in followed(LAYERS) if made.last == "Linear"]) == 2

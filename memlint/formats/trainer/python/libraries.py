@@ -181,6 +181,14 @@ def _wrapped(reader: Reader, given: Call) -> Value | None:
     return made
 
 
+def _added_to_container(reader: Reader, given: Call) -> Value | None:
+    """`layers.append(Block())`, `modules.update({"blocks": layers})` of a container of torch.nn."""
+    if not isinstance(given.owner, Made) or given.owner.last not in ("ModuleList", "ModuleDict", "Sequential"):
+        return None
+    given.owner.positional = (*given.owner.positional, *given.positional)
+    return given.owner
+
+
 def _apex(reader: Reader, given: Call) -> Value | None:
     """`model, optimizer = amp.initialize(model, optimizer, opt_level="O1")` of apex gives back what it is given (apex
     0.1 amp/frontend.py, initialize)."""
@@ -648,6 +656,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((".DistributedDataParallel", ".DataParallel", ".FullyShardedDataParallel"), _wrapped),
     "deepspeed.initialize": _engine,
     ".initialize": _apex,
+    **dict.fromkeys((".append", ".extend", ".update", ".add_module"), _added_to_container),
     ".fully_shard": _fully_shard,
     ".apply_activation_checkpointing": _apply_checkpointing,
     **dict.fromkeys(("functools.partial", "partial"), _partial),

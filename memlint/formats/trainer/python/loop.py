@@ -32,7 +32,7 @@ from memlint.formats.trainer.python.model import (
 )
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
 from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
-from memlint.formats.trainer.python.own_models import is_own_language_model, keys_of_own, own_models
+from memlint.formats.trainer.python.own_models import is_own_language_model, keys_of_own, own_models, own_module
 from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
 from memlint.source.python.methods import module_of
@@ -90,7 +90,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     engines = [made for made in engines if _may_run(made, trained)]
     keys = _keys_of_model(trained, seen)
     lightning = lightning_of(seen, _adapts(keys))
-    keys.update(batch_keys(seen, engines, _loader_of(fit)))
+    keys.update(batch_keys(seen, engines, _loader_of(fit), text))
     if lightning is not None:
         keys.update(lightning.keys | _only_in_training(keys, trained))
     else:
@@ -353,7 +353,9 @@ def _own_engine(seen: list[Made], trained: Made) -> str:
     copies = [made for made in seen if made.last in _WRAPS_COPIES]
     if not copies:
         return "single"
-    return "ddp" if any(is_within(made, trained) for made in copies) else ""
+    own = own_module(trained)
+    holds = any(is_within(made, trained) or (own is not None and own_module(made) is own) for made in copies)
+    return "ddp" if holds else ""
 
 
 def _engine(seen: list[Made], engines: list[Made]) -> Keys:

@@ -43,12 +43,15 @@ _OTHER_DATA = re.compile(r"val|test|eval", re.IGNORECASE)
 _DRAWS = ("torch.randint", "numpy.random.randint", "random.randint")
 
 
-def batch_keys(seen: list[Made], engines: list[Made], loader: Made | None = None) -> Keys:
+def batch_keys(seen: list[Made], engines: list[Made], loader: Made | None, text: str) -> Keys:
     """The batch of `loader`, of the one that shuffles, else of the first; a parsed option of that name where there is
-    none."""
+    none. `text`: the script's code."""
     found = _of_loaders(seen, loader)
     if isinstance(found, Undetermined) and found.reason == NUMBER_OF_GPUS:
         found = _named(seen, _BATCH_NAMES) or found  # `per_gpu_train_batch_size * n_gpu`, which DataParallel divides
+    parts = _parts(seen) if _SPLITS.search(text) else None
+    if parts is not None and _rounds(seen) is None:
+        return _in_parts(parts, found)
     of_engine = said_by_engine(engines, "train_micro_batch_size_per_gpu")
     if isinstance(of_engine, Known) and not isinstance(found, Known):
         found = of_engine  # `batch_size=engine.train_micro_batch_size_per_gpu()`
@@ -67,6 +70,28 @@ def batch_keys(seen: list[Made], engines: list[Made], loader: Made | None = None
     if accumulation is None or isinstance(accumulation, Undetermined):
         accumulation = _named(seen, _ACCUMULATION_NAMES) or accumulation
     return {BATCH: _whole(found), _ACCUMULATION: accumulation or Known(1)}
+
+
+_SPLITS = re.compile(r"micro_?batch", re.IGNORECASE)
+
+
+def _parts(seen: list[Made]) -> Value | None:
+    """2 where the loop takes its batch apart: `batch["input_ids"].split(2, dim=0)`."""
+    for made in seen:
+        dimension = made.arguments.get("dim")
+        if made.last == "split" and isinstance(dimension, Known) and dimension.value == 0:
+            return next(iter(made.positional[:1]), None)
+    return None
+
+
+def _in_parts(size: Value, whole: Value | None) -> Keys:
+    """The keys of a loop that runs a loader's batch in parts of `size`, and steps behind the last."""
+    sizes = (size.value if isinstance(size, Known) else None, whole.value if isinstance(whole, Known) else None)
+    part, batch = (one if isinstance(one, int) and one > 0 else None for one in sizes)
+    if part is None or batch is None:
+        return {BATCH: _whole(size), _ACCUMULATION: Undetermined("how many parts the batch has", source_of(size))}
+    micro = Known(min(part, batch), source_of(size))
+    return {BATCH: micro, _ACCUMULATION: Known(max(1, -(-batch // part)), source_of(size))}
 
 
 def _of_loaders(seen: list[Made], loader: Made | None) -> Value | None:

@@ -15,22 +15,23 @@ from memlint.source.python.classes import external_bases
 from memlint.source.python.members import FREEZES, OBJECT
 from memlint.source.python.methods import module_of
 from memlint.source.python.values import (
+    External,
     Instance,
     Items,
     Known,
     Made,
+    PythonFunction,
     Table,
     Undetermined,
     Value,
     alternatives,
-    either,
 )
 
 _MODULES = ("Module", "PreTrainedModel", "LightningModule")
 _MAX_PARTS = 2_000  # of one module: those of a few layers tell what it is
 _READS_TOKENS = re.compile(r"^(?!.*(?:patch|pos|time|rotary|rope|sin|label)).*embeddings?$", re.IGNORECASE)
 _OF_TEXTS = re.compile(
-    r"attention|attn|transformer|gpt|llama|mamba|rwkv|bert|decoder|language_?model|lm$", re.IGNORECASE
+    r"attention|attn|transformer|gpt|llama|mamba|rwkv|bert|decoder|language_?model|lm(?:$|o)", re.IGNORECASE
 )
 _OF_IMAGES = re.compile(r"vision|image|diffusion|unet|dit$|vae|resnet|conv|pixel|graph|gnn", re.IGNORECASE)
 # Code that keeps less for backward in its `forward`, which is not followed.
@@ -64,11 +65,12 @@ def is_own_language_model(model: Value) -> bool:
 
 
 def own_models(seen: Iterable[Made]) -> list[Made]:
-    """The models of the repository that read tokens, without those that are a part of another."""
+    """The models of the repository that read tokens, one of each class, without those that are a part of another."""
     modules = [one.attributes[OBJECT] for one in seen if one.last in _MODULES and OBJECT in one.attributes]
     found = [one for one in modules if isinstance(one, Instance) and _is_of_tokens(one)]
     inner = {id(part) for one in found for part in _parts(one) if part is not one}
-    return [module_of(one) for one in found if id(one) not in inner]
+    whole = {id(one.of): one for one in reversed(found) if id(one) not in inner}  # of several alike, the first
+    return [module_of(one) for one in whole.values()]
 
 
 def keys_of_own(model: Made, seen: Iterable[Made]) -> Keys:
@@ -103,10 +105,11 @@ def _checkpoints(module: Instance, model: Made) -> Value:
         return module.attributes[CHECKPOINTS]
     if not any(_MAY_CHECKPOINT.search(text) for text in {part.of.module.text for part in parts}):
         return Known(False, model.source)
-    said = [value for part in parts for name, value in part.attributes.items() if "checkpoint" in name.lower()]
-    unknown = Undetermined(f"`{module.of.name}` may checkpoint by itself", model.source)
-    off = bool(said) and all(isinstance(one, Known) and not one.value for one in said)
-    return either([Known(False, model.source)], "") if off else unknown
+    named = [value for part in parts for name, value in part.attributes.items() if "checkpoint" in name.lower()]
+    switches = [one for one in named if not isinstance(one, (External, PythonFunction, Made))]
+    if switches and all(isinstance(one, Known) and not one.value for one in switches):
+        return Known(False, model.source)
+    return Undetermined(f"`{module.of.name}` may checkpoint by itself", model.source)
 
 
 def _is_module(model: Instance) -> bool:
