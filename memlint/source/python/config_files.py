@@ -145,7 +145,7 @@ def _create(reader: Reader, given: Call) -> Value:
     return value
 
 
-def _structured(reader: Reader, given: Call) -> Value:
+def structured(reader: Reader, given: Call) -> Value:
     """`OmegaConf.structured(Config)`: the fields of a dataclass, with the defaults of those that are one."""
     (value,) = given.positional[:1] or (Table({}),)
     if isinstance(value, Class):
@@ -291,7 +291,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("omegaconf.OmegaConf.load", "OmegaConf.load"), load),
     **dict.fromkeys((f"omegaconf.OmegaConf.{name}" for name in ("create", "to_container")), _create),
     "omegaconf.OmegaConf.to_object": _object,
-    "omegaconf.OmegaConf.structured": _structured,
+    "omegaconf.OmegaConf.structured": structured,
     **dict.fromkeys(("omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"), _merge),
     **dict.fromkeys(("omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"), _command_line),
     **dict.fromkeys((".EasyDict", ".DotDict", ".DotMap", ".Box", ".AttrDict", ".DictConfig", ".Munch"), _create),

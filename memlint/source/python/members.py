@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+from collections.abc import Sequence
 
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.reader import Reader
@@ -108,6 +109,15 @@ def has_decorator(node: FunctionNode, name: str) -> bool:
     """Whether `@name` stands above a function."""
     decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
     return any(getattr(one, "id", getattr(one, "attr", "")) == name for one in decorators)
+
+
+_GIN = frozenset({"gin.configurable", "gin.register", "configurable"})
+
+
+def is_configured(decorators: Sequence[ast.expr]) -> bool:
+    """Whether gin's decorator is among them: a file may then give what callers of the function or class do not
+    (gin-config 0.5.0 config.py, configurable and register)."""
+    return any(ast.unparse(one.func if isinstance(one, ast.Call) else one) in _GIN for one in decorators)
 
 
 def class_member(owner: Class, name: str) -> Value | None:
@@ -230,3 +240,21 @@ def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None
         reader.set(owner.attributes, owner, name, value)
     elif isinstance(owner, Class):
         owner.fields[name] = value
+    elif name == _ATTENTION and isinstance(owner, External) and owner.last == "config":
+        _set_attention(reader, owner.of, value)
+
+
+_ATTENTION = "_attn_implementation"
+# transformers 4.47.1 modeling_llama.py:595 makes layers of the class that the configuration names; 4.48.0 (:286) looks
+# the function up in each forward.
+_LATER = "the script sets the attention after the model is made, which transformers before 4.48 ignores"
+
+
+def _set_attention(reader: Reader, model: Value | None, value: Value) -> None:
+    """`model.config._attn_implementation = value`."""
+    if not isinstance(model, Made):
+        return
+    said = {**model.arguments, **model.attributes}
+    before = said.get(_ATTENTION) or said.get(_ATTENTION[1:])
+    same = isinstance(before, Known) and isinstance(value, Known) and before.value == value.value
+    reader.set(model.attributes, model, _ATTENTION, value if same else Undetermined(_LATER, source_of(value)))

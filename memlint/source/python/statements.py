@@ -210,8 +210,8 @@ def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Fram
     known = reader.library(f"@{target.name}") if isinstance(target, External) else None
     if known is None:
         return function
-    given = arguments(reader, call, frame) if call else None
-    return function if given is None else known(reader, given._replace(owner=function)) or function
+    given = arguments(reader, call, frame) if call else Call("", (), {}, ValueSource(frame.module.path))
+    return known(reader, given._replace(owner=function)) or function
 
 
 def _register(reader: Reader, decorator: ast.expr, target: Value, decorated: Value, frame: Frame) -> None:

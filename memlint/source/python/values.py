@@ -157,9 +157,10 @@ class PythonFunction:
 
 
 class Class:
-    """A class of the repository: its bases, the values of its fields, its methods."""
+    """A class of the repository: its bases, the values of its fields, its methods. `is_configured`: gin may give what
+    its callers do not."""
 
-    __slots__ = ("bases", "fields", "is_dataclass", "methods", "module", "name", "scope", "types")
+    __slots__ = ("bases", "fields", "is_configured", "is_dataclass", "methods", "module", "name", "scope", "types")
 
     def __init__(self, name: str, bases: tuple[Value, ...], module: SourceText, scope: Scope) -> None:
         self.name = name
@@ -170,6 +171,7 @@ class Class:
         self.types: dict[str, ast.expr] = {}  # annotations, in order
         self.methods: dict[str, FunctionNode] = {}
         self.is_dataclass = False
+        self.is_configured = False
 
 
 class Instance:

@@ -648,6 +648,19 @@ def test_the_attention_is_said_by_its_propertys_name_or_in_the_configuration(loa
     assert started(ATTENTION % loading)["attn_implementation"] == attention
 
 
+@pytest.mark.parametrize(
+    ("later", "attention"),
+    [
+        ('model.set_attn_implementation("eager")', "eager"),
+        ('model.config._attn_implementation = "eager"', "?"),
+        ('model.config._attn_implementation = "sdpa"', "sdpa"),
+    ],
+)
+def test_the_attention_is_set_after_loading(later: str, attention: object) -> None:
+    loading = 'model = AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="sdpa")'
+    assert started(ATTENTION % f"{loading}\n{later}")["attn_implementation"] == attention
+
+
 def test_dataclasses_take_the_options_that_are_theirs() -> None:
     found = started(PARSED, path="Qwen/Qwen2.5-7B", no_flash="", per_device_train_batch_size="4", bf16="True")
     assert found["model_name_or_path"] == "Qwen/Qwen2.5-7B"

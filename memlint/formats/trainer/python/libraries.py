@@ -70,6 +70,16 @@ def _checkpointing(value: bool) -> Library:
     return apply
 
 
+def _sets_attention(reader: Reader, given: Call) -> Value | None:
+    """`model.set_attn_implementation("eager")` (transformers 4.54.0 modeling_utils.py:2812): the layers look the
+    function up in each forward."""
+    value = given.argument(0, "attn_implementation")
+    if not isinstance(given.owner, Made) or value is None:
+        return None
+    reader.set(given.owner.attributes, given.owner, "_attn_implementation", value)
+    return Known(None)
+
+
 def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
     """`model, tokenizer = FastLanguageModel.from_pretrained(...)`."""
     model = Made(given.name, given.positional, given.named, given.source, None, given.is_open)
@@ -621,6 +631,7 @@ CONSTANTS: Mapping[str, Value] = {
 LIBRARIES: Mapping[str, Library] = {
     **LIGHTNING,
     ".gradient_checkpointing_enable": _checkpointing(True),
+    ".set_attn_implementation": _sets_attention,
     ".gradient_checkpointing_disable": _checkpointing(False),
     **{
         f"{module}.{name}.from_pretrained": _model_and_tokenizer
