@@ -85,12 +85,11 @@ def _import_module(reader: Reader, given: Call) -> Value:
 def _parser(reader: Reader, given: Call) -> Value:
     """`ArgumentParser(parents=[other])`: it has the options of those parsers too."""
     parser = Made(given.name, given.positional, given.named, given.source)
-    options = Table({})
+    options = add_options(parser)
     parents = given.named.get("parents")
     for one in parents.values if isinstance(parents, Items) else ():
         inherited = options_of(one)
         options.values.update(inherited.values if inherited is not None else {})
-    parser.attributes[_OPTIONS] = options
     return reader.made(parser)  # type: ignore[no-any-return]
 
 
@@ -98,6 +97,12 @@ def options_of(parser: Value | None) -> Table | None:
     """The options of a parser of the command line; None of anything else."""
     found = parser.attributes.get(_OPTIONS) if isinstance(parser, Made) else None
     return found if isinstance(found, Table) else None
+
+
+def add_options(parser: Made) -> Table:
+    """The options of a new parser, to which `add_argument` adds."""
+    parser.attributes[_OPTIONS] = options = Table({})
+    return options
 
 
 def _group(reader: Reader, given: Call) -> Value | None:
@@ -120,8 +125,14 @@ def _add_parser(reader: Reader, given: Call) -> Value | None:
     (name,) = given.positional[:1] or (None,)
     if not isinstance(commands, Table) or not isinstance(name, Known):
         return None
-    made = Made("argparse.ArgumentParser", (), {}, given.source)
-    made.attributes[_OPTIONS] = Table({})
+    of = given.owner.arguments.get("parser_class") if isinstance(given.owner, Made) else None
+    known = reader.library(of.name) if isinstance(of, External) else None
+    of_library = (
+        known(reader, given._replace(name=of.name, positional=())) if known and isinstance(of, External) else None
+    )
+    made = of_library if isinstance(of_library, Made) else Made("argparse.ArgumentParser", (), {}, given.source)
+    if options_of(made) is None:
+        add_options(made)
     commands.values[name.value] = made
     return made
 
@@ -253,7 +264,8 @@ def _parse_arguments(reader: Reader, given: Call) -> Value | None:
             options.values[name.value] = Known(chosen[0])
     names = {name: value for name, value in options.values.items() if isinstance(name, str)}
     reader.observe(Made(OPTIONS, (), names, given.source))
-    return reader.made(Table(dict(options.values), given.source))  # type: ignore[no-any-return]
+    has_others = isinstance(given.owner, Made) and given.owner.last != "ArgumentParser"  # the fields of dataclasses
+    return reader.made(Table(dict(options.values), given.source, has_others))  # type: ignore[no-any-return]
 
 
 def _parse_known(reader: Reader, given: Call) -> Value | None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.python.ignite import LIBRARIES as IGNITE
 from memlint.formats.trainer.python.lightning_calls import LIBRARIES as LIGHTNING
 from memlint.source.document import NOT_READ
 from memlint.source.python.calls import complete, follow
@@ -18,7 +19,7 @@ from memlint.source.python.config_files import load, value_of_document
 from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.standard_library import LIBRARIES as STANDARD_LIBRARY
-from memlint.source.python.standard_library import OPTIONS
+from memlint.source.python.standard_library import OPTIONS, add_options, options_of
 from memlint.source.python.values import (
     Class,
     External,
@@ -312,7 +313,9 @@ def _is_module(owner: Made) -> bool:
 def _argument_parser(reader: Reader, given: Call) -> Value:
     """`HfArgumentParser((ModelArguments, TrainingArguments))`."""
     (types,) = given.positional[:1] or (given.named.get("dataclass_types") or Items([]),)
-    return Made(given.name, (types,), {}, given.source)
+    made = Made(given.name, (types,), {}, given.source)
+    add_options(made)
+    return reader.made(made)  # type: ignore[no-any-return]
 
 
 def _parsed(reader: Reader, given: Call) -> Value | None:
@@ -321,7 +324,9 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
         return None
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    rest: list[Value] = [Items([])] if _asks_for_the_rest(given) else []
+    options_of_its_own = options_of(given.owner)
+    rest: list[Value] = [options_of_its_own] if options_of_its_own is not None and options_of_its_own.values else []
+    rest += [Items([])] if _asks_for_the_rest(given) else []
     if not reader.command.is_given:
         return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
     options, has_unread_file = _options(reader, classes)
@@ -630,6 +635,7 @@ CONSTANTS: Mapping[str, Value] = {
 }
 LIBRARIES: Mapping[str, Library] = {
     **LIGHTNING,
+    **IGNITE,
     ".gradient_checkpointing_enable": _checkpointing(True),
     ".set_attn_implementation": _sets_attention,
     ".gradient_checkpointing_disable": _checkpointing(False),

@@ -8,7 +8,7 @@ not say is undetermined. A loop that trains no language model of transformers is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
 from memlint.formats.trainer.python.encoders import Head, head_of, is_encoder, with_held_model
@@ -37,6 +37,7 @@ from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
 from memlint.source.python.methods import module_of
 from memlint.source.python.values import (
+    Either,
     External,
     Instance,
     Items,
@@ -88,7 +89,7 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     if trained is None:
         return None
     engines = [made for made in engines if _may_run(made, trained)]
-    keys = _keys_of_model(trained, seen)
+    keys = _keys_of_model(trained, _others(optimizers, trained), seen)
     lightning = lightning_of(seen, _adapts(keys))
     keys.update(batch_keys(seen, engines, _loader_of(fit), text))
     if lightning is not None:
@@ -117,9 +118,20 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
 _IN_PARTS = re.compile(r"(?:mini|micro)_?batch", re.IGNORECASE)
 
 
-def _keys_of_model(trained: Made, seen: list[Made]) -> Keys:
-    keys = keys_of_own(trained, seen) if is_own_language_model(trained) else model_keys(trained)
-    keys.setdefault("gradient_checkpointing", Known(False, trained.source))
+_IN_SEVERAL_WAYS = "branches make the model in several ways"
+
+
+def _keys_of_model(trained: Made, others: Sequence[Made], seen: list[Made]) -> Keys:
+    """The keys of the model; where branches make it in several ways, what they agree in is known."""
+    keys, *more = [_keys_of_one(one, seen) for one in (trained, *others)]
+    names = dict.fromkeys(name for found in (keys, *more) for name in found) if more else ()
+    unknown = Undetermined(_IN_SEVERAL_WAYS, trained.source)
+    return keys | {name: either([one.get(name, unknown) for one in (keys, *more)], _IN_SEVERAL_WAYS) for name in names}
+
+
+def _keys_of_one(model: Made, seen: list[Made]) -> Keys:
+    keys = keys_of_own(model, seen) if is_own_language_model(model) else model_keys(model)
+    keys.setdefault("gradient_checkpointing", Known(False, model.source))
     return keys
 
 
@@ -234,6 +246,14 @@ def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) ->
     return models[0] if len(models) == 1 else None
 
 
+def _others(optimizers: list[Made], trained: Made) -> list[Made]:
+    """The models that the optimizer may get instead, as another branch makes them."""
+    given = (value for made in optimizers for value in _first(made, "params", "parameters"))
+    owners = next((found for found in map(_owners, given) if len(found) > 1), ())
+    first, *others = [with_held_model(one) for one in owners] or [trained]
+    return others if first.source == trained.source else []
+
+
 def _is_read(model: Made) -> bool:
     """Whether a model of transformers that reads texts is this, or is below it."""
     origin = origin_of(with_held_model(model))
@@ -258,26 +278,43 @@ def _first(made: Made, *names: str) -> Iterator[Value]:
     yield from (made.arguments[name] for name in names if name in made.arguments)
 
 
-def _owner(value: Value, depth: int = 0) -> Made | None:
+def _owner(value: Value) -> Made | None:
     """The model of `model.parameters()`, of `filter(..., model.parameters())` and of groups of its parameters."""
+    return next(iter(_owners(value)), None)
+
+
+def _owners(value: Value, depth: int = 0) -> tuple[Made, ...]:
+    """The model of which something is; several where branches make it in several ways."""
     if depth > 4:
-        return None
+        return ()
     if isinstance(value, Instance):
-        return module_of(value)
+        module = module_of(value)
+        return () if module is None else (module,)
+    if isinstance(value, Either):
+        each = [_owners(one, depth + 1) for one in value.values]
+        found = dict.fromkeys(one for owners in each for one in owners) if all(each) else ()
+        return tuple(sorted(found, key=lambda one: not _is_read(one)))
     if isinstance(value, Made):
         if value.last in PARAMETERS or value.name == PARAMETERS[0]:
-            return value.base if isinstance(value.base, Made) else None
+            return _made_in_branches(value.base)
         if value.last in _HOLDS_MODEL and _is_read(value):
-            return value
-        inner = [_owner(one, depth + 1) for one in value.positional]
-        return next((one for one in inner if one is not None), value if _is_read(value) else None)
+            return (value,)
+        inner = (_owners(one, depth + 1) for one in value.positional)
+        return next((one for one in inner if one), (value,) if _is_read(value) else ())
     parts: Iterable[Value] = ()
     if isinstance(value, Items):
         parts = value.values
     elif isinstance(value, Table):
         parts = (value.values["params"],) if "params" in value.values else ()
-    found = (_owner(one, depth + 1) for one in parts)
-    return next((one for one in found if one is not None), None)
+    return next((one for one in (_owners(part, depth + 1) for part in parts) if one), ())
+
+
+def _made_in_branches(base: Value | None) -> tuple[Made, ...]:
+    """The objects of an `Either` of models that memlint reads; the object alone where there is one."""
+    if isinstance(base, Either):
+        made = [one for one in base.values if isinstance(one, Made)]
+        return tuple(made) if len(made) == len(base.values) and all(map(_is_read, made)) else ()
+    return (base,) if isinstance(base, Made) else ()
 
 
 def _is_true(value: Value | None) -> bool:
