@@ -273,6 +273,9 @@ COVERED = {
         *("formats.trainer.python.python_run", "formats.trainer.python.trainer_call"),
         "formats.trainer.python.unmodelled",
     ),
+    "tests/formats/trainer/test_own_models.py": (
+        *("formats.trainer.python.own_models", "formats.trainer.python.encoders", "formats.trainer.python.loop_batch"),
+    ),
     "tests/fixes/test_toml_edits.py": ("fixes.edits.toml",),
     "tests/formats/trainer/test_lightning.py": (
         *("formats.trainer.python.lightning", "formats.trainer.python.lightning_calls"),

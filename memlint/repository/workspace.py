@@ -436,7 +436,8 @@ class Workspace(RepositoryFacts):
     def _referenced(self, real: str) -> Document:
         name = self._files.display_path(real)
         file_access.share(real)
-        return load(self._files.load_bytes(real), name)[0] if name.endswith(SCRIPTS) else self.documents(name)[0]
+        found = () if name.endswith(SCRIPTS) else self.documents(name)
+        return (found or load(self._files.load_bytes(real), name))[0]  # a Python file without a run has no documents
 
     def display_path(self, path: str) -> str:
         """`path` as messages show it: relative to the working directory where it is below that."""

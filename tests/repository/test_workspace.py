@@ -11,6 +11,15 @@ from memlint.formats.base import MissingFile
 from memlint.repository.workspace import in_memory, on_disk, read_bytes
 from memlint.source.document import Document
 
+LOOP = """import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("gpt2")
+optimizer = torch.optim.AdamW(model.parameters())
+for batch in torch.utils.data.DataLoader([], batch_size=8):
+    model(**batch).loss.backward()
+    optimizer.step()
+"""
+
 
 def test_a_reference_is_read_below_the_root_only(tmp_path: Path) -> None:
     root = tmp_path / "root"
@@ -27,6 +36,17 @@ def test_a_reference_is_read_below_the_root_only(tmp_path: Path) -> None:
         refused = read(reference, "configs/train.yaml")
         assert isinstance(refused, MissingFile)
         assert refused.code == "outside"
+
+
+def test_a_python_file_without_a_run_can_be_referred_to() -> None:
+    read = in_memory({"a/conf.py": "batch = 8\n"}).context().read
+    assert isinstance(read("conf.py", "a/train.sh"), Document)
+
+
+def test_a_command_names_a_python_file_as_its_config() -> None:
+    files = {"run.sh": "python train.py --config conf.py\n", "conf.py": "batch = 8\n", "train.py": LOOP}
+    (found,) = in_memory(files).documents("run.sh")
+    assert found.path == "run.sh"
 
 
 def test_a_file_is_read_once(tmp_path: Path) -> None:

@@ -33,10 +33,13 @@ _WITH_STEPS = (
 CONFIGS = (".yaml", ".yml", ".json")
 HINTS = (
     r"accelerate[ -]launch|accelerate\.commands|torchrun|torch\.distributed|deepspeed|axolotl|llamafactory|trl "
-    r"|tune run"
+    r"|tune run|lightning run|fabric run"
 )
 _ANY_COMMAND = HINTS.encode() + rb"|\.(?:py|sh|bash|slurm|sbatch)\b|-m [a-z]|--config[ =]"
-_LAUNCHERS = ("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ", "tune run")
+_LAUNCHERS = (
+    *("accelerate", "torchrun", "torch.distributed", "deepspeed", "axolotl", "llamafactory", "trl ", "tune run"),
+    *("lightning run", "fabric run"),
+)
 _BRACED = rb"\{[^{}\s]*,[^{}\s]*\}[^{}\s]*\.(?:ya?ml|json)"
 _SCRIPT_WITH_ARGUMENTS = rb"\.(?:sh|bash|slurm|sbatch)[ \t]+[\w./\"'-]"
 _OPEN_VALUE = r"[$<>{}*\[\]]"  # characters of a word that the shell, or the reader of a page, must fill in

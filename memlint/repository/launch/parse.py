@@ -43,13 +43,14 @@ _WITHOUT_EFFECT = frozenset(
     + ("node_rank", "master_addr", "master_port", "max_restarts", "log_dir", "role", "tee", "monitor_interval")
     + ("num_cpu_threads_per_process", "redirects", "standalone", "quiet", "debug", "same_network", "m", "module")
     + ("enable_cpu_affinity", "no_python", "gradient_accumulation_steps")
-    + ("deepspeed_multinode_launcher",)
+    + ("deepspeed_multinode_launcher", "main_address", "main_port", "accelerator")
 )
 _READ = {
     "accelerate": frozenset(("num_processes", "num_machines", "config_file")),
     "torchrun": frozenset(("nproc_per_node", "nnodes")),
     "deepspeed": frozenset(("num_gpus", "num_nodes", "include", "i")),
     "tune": frozenset(("nproc_per_node", "nnodes")),
+    "lightning": frozenset(("devices", "num_nodes")),
 }
 _OF_MODULES = {"axolotl.cli.train": "axolotl"}  # module started with `python -m` -> launcher
 Read = Callable[[str], "str | None"]

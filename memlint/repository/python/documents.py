@@ -64,8 +64,17 @@ _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
 _DIFFUSES = re.compile(r"^\s*(?:from|import)\s+diffusers\b", re.MULTILINE)  # a language model is its text encoder then
 _MODEL_LOADED = re.compile(
-    r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel)\b"
+    r"(?:ForCausalLM|LMHeadModel|ForConditionalGeneration|Seq2SeqLM|ImageTextToText|FastLanguageModel"
+    r"|For(?:Sequence|Token)Classification|ForQuestionAnswering|ForMultipleChoice|ForMaskedLM|ForPreTraining)\b"
+    r"|\b[A-Z]\w*Model\.from_pretrained\b"
 )
+# A model of the repository's own, or one that a configuration names (`_target_`), of which the text says that it reads
+# words.
+_MODEL_MADE = re.compile(
+    r"scaled_dot_product_attention|\bclass \w*(?:Attention|Attn|GPT|Llama|LLaMA|Transformer)\w*\s*[(:]"
+    r"|\b\w*(?:GPT|Llama|LLaMA|Transformer)\w*\s*\(|\binstantiate\s*\("
+)
+_OF_WORDS = re.compile(r"vocab|token", re.IGNORECASE)
 _IS_SCRIPT = re.compile(r"__main__|\.(?:run|main)\(|\bmain\(|^\s*(?:hydra|fire|typer|click)", re.MULTILINE)
 _IMPORTS = re.compile(r"^[\s\"]*(?:from\s+([.\w]+)\s+import|import\s+([.\w]+))", re.MULTILINE)
 # Frameworks whose code lies as a package in forks and copies of them: what is in it is no program of the repository.
@@ -114,9 +123,9 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return True
     if _DIFFUSES.search(text):
         return False
-    if _LOOP.search(text) and _MODEL_LOADED.search(text):
+    if _LOOP.search(text) and _has_model(text):
         return True
-    if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text):
+    if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text) and not _LOOP.search(text):
         return False
     names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
     found = [text]
@@ -125,7 +134,14 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         if inner is not None and _TRAINER.search(inner):
             return True
         found += [inner] if inner is not None else []
-    return any(map(_LOOP.search, found)) and any(map(_MODEL_LOADED.search, found))
+    return any(map(_LOOP.search, found)) and _has_model("\n".join(found))
+
+
+def _has_model(text: str) -> bool:
+    """Whether code names a language model, of a library or of its own."""
+    return _MODEL_LOADED.search(text) is not None or (
+        _MODEL_MADE.search(text) is not None and _OF_WORDS.search(text) is not None
+    )
 
 
 def _is_of_framework(path: str, read: Callable[[str], str | None]) -> bool:

@@ -2,7 +2,7 @@
 
 `accelerate launch --config_file zero3.yaml train.py --bf16 True` is the launcher accelerate with one option, the
 program train.py and its arguments. Options were read in torch 2.13 distributed/run.py, accelerate 1.15
-commands/launch.py and deepspeed 0.19 launcher/runner.py.
+commands/launch.py, deepspeed 0.19 launcher/runner.py and lightning 2.6 fabric/cli.py.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _SWITCHES: Mapping[str, frozenset[str]] = {
     ),
     # torchtune 0.6.1 _cli/run.py: torchrun's own, before the recipe.
     "tune": frozenset(("standalone", "no_python", "run_path", "use_env", "dry_run", "m", "module")),
+    "lightning": frozenset(),
     "python": frozenset(("u", "O", "OO", "B", "s", "S", "E", "I", "i", "v", "q", "b", "d", "x")),
 }
 MODULES = {
@@ -51,7 +52,9 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "oumi": frozenset(("train", "distributed")),
 }
 # The first words of launches, besides Python.
-LAUNCHER_WORDS = frozenset((*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed", "tune"))
+LAUNCHER_WORDS = frozenset(
+    (*PROGRAMS, "torchrun", "accelerate", "accelerate-launch", "deepspeed", "tune", "lightning", "fabric")
+)
 _PYTHON = re.compile(r"python(?:\d(?:\.\d+)?)?|ipython|pypy3?")
 _WHICH = re.compile(r"\$\(which ([\w-]+)\)")
 _VALUE = re.compile(r"-\.?\d")  # a negative number is no option
@@ -98,6 +101,9 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
         return _launched(name, rest)
     if name == "tune":
         return _launched("tune", rest[1:]) if second == "run" else None
+    if name in ("lightning", "fabric"):  # `lightning run model` until 2.1, `fabric run` since
+        rest = rest[2 if [one.text for one in rest[1:2]] == ["model"] else 1 :]
+        return _launched("lightning", rest) if second == "run" else None
     if name in ("deepspeed.sh", "python.exe"):
         return None
     return _python(rest) if _PYTHON.fullmatch(name) or "PYTHON" in name else None

@@ -108,6 +108,7 @@ class TrainingProgram(NamedTuple):
     swift_task: str = ""  # sft, pt or rlhf, if the program starts ms-swift's own program with the same arguments
     only_evaluates: bool = False  # it calls a trainer's `evaluate`, or writes text, but trains nothing
     asks_whether_to_train: bool = False  # it trains only where `do_train` is said
+    subcommands: frozenset[str] = frozenset()  # of argparse
     writes_groups: bool = False  # it does GRPO with a subclass of transformers' Trainer, not with TRL's GRPOTrainer
 
 
@@ -142,6 +143,7 @@ def program(
         swift_task=_swift_task(trees[0]),
         only_evaluates=only_evaluates(path, trees, found.flags, found.known),
         asks_whether_to_train=asks_whether_to_train(trees[0]),
+        subcommands=frozenset(found.subcommands),
         writes_groups=any(_writes_groups(node) for node, _ in found.classes.values()),
     )
 
@@ -181,6 +183,7 @@ class _Definitions:
         self.constants: dict[str, tuple[Any, str]] = {}
         self.computed: dict[str, tuple[ast.expr, str]] = {}
         self.assigned: dict[str, Assignment] = {}
+        self.subcommands: set[str] = set()
         self.parses = ""
         self._parsed_classes: list[str] = []
         self._is_missing = False  # a class that is parsed was not found
@@ -198,6 +201,8 @@ class _Definitions:
             for one in _argument(node, module.path):
                 self.flags.setdefault(one.name, one)
             self.parses = self.parses or "argparse"
+        elif name == "add_parser" and node.args:
+            self.subcommands |= {str(node.args[0].value)} if isinstance(node.args[0], ast.Constant) else set()
         elif name in _PARSERS:
             self._read_parser(node, module)
         elif name == "Fire":

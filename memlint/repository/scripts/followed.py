@@ -52,7 +52,7 @@ _OF_EVALUATION = frozenset({"eval_steps", "eval_delay", "eval_on_start"})
 _LENGTHS = ("max_length", "max_seq_length")  # one and the same argument, by the release of TRL
 # Arguments of `from_pretrained`: where it is seen, a flag that it does not get has no effect.
 _OF_LOADING = ("attn_implementation", "dtype", "torch_dtype")
-_STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed"})
+_STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed", "lightning"})
 
 
 class Followed(NamedTuple):
@@ -108,7 +108,7 @@ def followed(
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:
     """The command's flags as keys, corrected by the arguments that the program really passes to its trainer."""
     keys = of.run.keys
-    placed = {one.path: one for one in given if not _is_mere_switch(one, keys)}
+    placed = {one.path: one for one in given if not _is_mere_switch(one, of.run)}
     model = keys.get("model_name_or_path")
     knows_model = isinstance(model, Known) or _is_made(model) or _is_of_a_word(model)
     sees_loading = knows_model and of.run.program.loads_model and not isinstance(keys.get("load_in_4bit"), Undetermined)
@@ -152,9 +152,10 @@ def _is_of_a_word(value: Value | None) -> bool:
     return isinstance(value, Undetermined) and source_of(value).path.startswith("--")
 
 
-def _is_mere_switch(one: Placed, keys: Mapping[str, Value]) -> bool:
-    """Whether a flag is DeepSpeed's own `--deepspeed` (add_config_arguments), where the code has a configuration."""
-    return one.path == ("deepspeed",) and one.value is True and "deepspeed" in keys
+def _is_mere_switch(one: Placed, run: PythonRun) -> bool:
+    """Whether a flag is DeepSpeed's own `--deepspeed` (add_config_arguments), where the code has a configuration, or
+    one of a loop, whose code says by itself what it does."""
+    return one.path == ("deepspeed",) and one.value is True and ("deepspeed" in run.keys or not run.trainer)
 
 
 _SIZES = ("lora_r", "lora_rank", "lora_dim", "lora_alpha", "lora_dropout", "lora_bias", "lora_weight_path")

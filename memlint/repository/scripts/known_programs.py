@@ -210,7 +210,7 @@ def _trains(names: set[str], command: LaunchCommand) -> bool:
         word.text.startswith(("data.train_files=", "actor_rollout_ref.")) for word in command.arguments
     )
     learns = learns or bool(names & {"gradient_accumulation_steps", "per_device_train_batch_size"})
-    starts_many = command.launcher in ("torchrun", "accelerate", "deepspeed")
+    starts_many = command.launcher in ("torchrun", "accelerate", "deepspeed", "lightning")
     return (learns and (named or starts_many or len(names) >= 8 or not names)) or (
         starts_many and named and len(names) >= 4
     )

@@ -54,7 +54,8 @@ HINT = re.compile(
     r"|\btune\s+run|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
 STARTS = re.compile(
-    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\btune\s+run|\buv\s+run|PYTHON"
+    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON"
+    r"|\b(?:tune|lightning|fabric)\s+run"
     r"|\.(?:sh|bash)[\"']?[ \t]+(?:\\\r?\n[ \t]*)?[\"'$\w-]"  # another script, with arguments for it
 )
 
@@ -195,6 +196,16 @@ def _is_told_not_to(launched: LaunchCommand) -> bool:
     return is_silent and bool(words) and not is_open(launched.arguments)
 
 
+_TRAINS = re.compile(r"train|tune|sft|dpo|grpo|ppo|fit|learn|distil|run", re.IGNORECASE)
+
+
+def _names_another_command(launched: LaunchCommand, program: TrainingProgram) -> bool:
+    """Whether a command names a subcommand (`main.py eval ...`) of a program that trains in another one."""
+    _, others = options(launched.arguments)
+    said = next((word.text for word in others if word.text in program.subcommands), "")
+    return bool(said) and not _TRAINS.search(said) and any(map(_TRAINS.search, program.subcommands))
+
+
 def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool:
     """Whether a parser of dataclasses reads a file of arguments: `sft.py --config sft.yaml`, `run_clm.py args.json`.
 
@@ -314,6 +325,8 @@ class _Reader:
             if self._is_beyond(entry, line):
                 return None
             run = self._followed(entry, launched, line, invocation)
+            if run is None and _names_another_command(launched, definitions):
+                return None
         if format_name == "trainer" and _says_nothing(launched, definitions, run):
             return None
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)

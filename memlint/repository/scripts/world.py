@@ -155,6 +155,14 @@ def _tune(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None
     return _torchrun(command, variables)
 
 
+def _lightning(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
+    """`fabric run --devices 8 --num-nodes 2` starts as many processes; one on one machine unless said (lightning 2.6
+    fabric/cli.py, run)."""
+    option = command.option("devices")
+    each = 1 if option is None else _number(option)
+    return World(each * _nodes(command), each, _at(option)) if each else None
+
+
 def _accelerate(command: LaunchCommand, variables: Mapping[str, Text]) -> World | None:
     option = command.option("num_processes")
     total = _number(option)
@@ -247,6 +255,7 @@ def _llamafactory(command: LaunchCommand, variables: Mapping[str, Text]) -> Worl
 _LAUNCHERS: Mapping[str, Callable[[LaunchCommand, Mapping[str, Text]], World | None]] = {
     "torchrun": _torchrun,
     "tune": _tune,
+    "lightning": _lightning,
     "accelerate": _accelerate,
     "deepspeed": _deepspeed,
     "swift": _swift,

@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.limits import MAX_ITEMS
-from memlint.source.python.members import attribute, by_name, elements, merge, set_attribute
+from memlint.source.python.members import attribute, by_name, elements, merge, parameters_in, set_attribute
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import (
     Class,
@@ -77,11 +77,18 @@ def _range(reader: Reader, given: Call) -> Value:
 def _list(reader: Reader, given: Call) -> Value:
     if not given.positional:
         return reader.made(Items([], given.source))  # type: ignore[no-any-return]
-    found = elements(given.positional[0])
+    of = given.positional[0]
+    found = elements(of)
+    if found is None and isinstance(of, Items):
+        found = list(of.values)
+        return reader.made(Items(found, given.source, is_open=True))  # type: ignore[no-any-return]
     return reader.made(Items(found or [], given.source, is_open=found is None))  # type: ignore[no-any-return]
 
 
 def _dict(reader: Reader, given: Call) -> Value:
+    parameters = parameters_in(given.positional[0]) if len(given.positional) == 1 else None
+    if parameters is not None:
+        return parameters  # `dict(model.named_parameters())`
     found = reader.made(Table({}, given.source, given.is_open))
     for value in given.positional:
         merge(found, value)
@@ -162,6 +169,8 @@ _ABSTRACT = {
 def _is_instance(reader: Reader, given: Call) -> Value:
     value, kind = given.argument(0), given.argument(1)
     kinds = kind.values if isinstance(kind, Items) else [kind]
+    if isinstance(value, Made) and any(isinstance(one, External) and one.name == value.name for one in kinds):
+        return Known(True, given.source)  # `isinstance(model, DistributedDataParallel)`
     types = [_TYPES.get(one.name) or _ABSTRACT.get(one.last) for one in kinds if isinstance(one, External)]
     own = type(value.value) if isinstance(value, Known) else _KINDS.get(type(value))
     if isinstance(value, Made) and value.last[:1].isupper():

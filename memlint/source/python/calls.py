@@ -8,7 +8,8 @@ from typing import Any
 
 from memlint.source.python import builtin_functions
 from memlint.source.python.classes import external_bases, field_types, instance
-from memlint.source.python.members import PARAMETERS, above, attribute, has_decorator, merge
+from memlint.source.python.executed import EXECUTES, follow_executed
+from memlint.source.python.members import OBJECT, PARAMETERS, above, attribute, has_decorator, merge
 from memlint.source.python.methods import method
 from memlint.source.python.parameters import bind
 from memlint.source.python.reader import Call, Frame, Reader
@@ -27,6 +28,7 @@ from memlint.source.python.values import (
     Undetermined,
     Value,
     ValueSource,
+    alternatives,
     either,
 )
 
@@ -45,11 +47,14 @@ def call(reader: Reader, node: ast.Call, frame: Frame) -> Value:
     given = arguments(reader, node, frame)
     if isinstance(target, External) and target.name == "super" and not given.positional:
         return frame.scope.find(SUPER) or Undetermined("`super()` outside of a method", given.source)
+    if isinstance(target, External) and target.name == EXECUTES:
+        follow_executed(reader, given, frame)
+        return Known(None)
     if isinstance(node.func, ast.Attribute) and owner is not None:
         found = method(reader, owner, node.func.attr, given)
         if found is not None:
             return found
-        if isinstance(target, Undetermined):
+        if any(isinstance(one, Undetermined) for one in alternatives(target)):
             reader.observe(Made(f"unknown().{node.func.attr}", given.positional, given.named, given.source))
     return apply(reader, target, given, owner)
 
@@ -262,5 +267,4 @@ def _hands_on(node: FunctionNode) -> bool:
     return len(rest) == 1 and rest[0].startswith("super(") and rest[0].endswith(f").__init__({taken})")
 
 
-OBJECT = "the object of the repository's class"  # attribute of what a library's class makes of it
 HANDED_ON = "arguments that the class's own __init__ has no name for"  # attribute of a library's object

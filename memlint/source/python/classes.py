@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from memlint.source.python.members import class_member
+from memlint.source.python.members import class_member, is_configured
 from memlint.source.python.reader import Call, Frame, Reader
 from memlint.source.python.values import (
     Class,
@@ -23,7 +23,7 @@ from memlint.source.python.values import (
 
 # Bases whose classes take their fields as arguments, as dataclasses do.
 _WITH_FIELDS = frozenset({"BaseModel", "BaseSettings", "NamedTuple", "TypedDict", "Struct", "PrefixProto"})
-_MAKES_FIELDS = frozenset({"dataclass", "define", "frozen", "attrs", "s", "configclass"})
+_MAKES_FIELDS = frozenset({"dataclass", "define", "frozen", "attrs", "s", "configclass", "chz"})
 _MISSING = "has no default"
 
 
@@ -45,6 +45,7 @@ def define(reader: Reader, node: ast.ClassDef, frame: Frame) -> Class:
         elif isinstance(statement, ast.ClassDef):
             found.fields[statement.name] = define(reader, statement, inner)
     found.is_dataclass = _takes_fields(reader, node, bases, frame)
+    found.is_configured = is_configured(node.decorator_list)
     return found
 
 
@@ -124,7 +125,7 @@ def instance(reader: Reader, of: Class, given: Call) -> Instance:
     arguments = {**dict(zip(types, given.positional)), **given.named}
     for name, (owner, annotation) in types.items():
         value = arguments.get(name) or class_member(of, name)
-        if value is None or (name not in arguments and given.is_open):
+        if value is None or (name not in arguments and (given.is_open or of.is_configured)):
             value = Undetermined(f"`{name}` of `{of.name}` {_MISSING}", given.source)
         made.attributes[name] = _nested(reader, value, owner, annotation)
     for name, value in arguments.items():
@@ -152,3 +153,8 @@ def external_bases(target: Class) -> tuple[External, ...]:
     for base in target.bases:
         found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
     return tuple(found)
+
+
+def is_module(value: Value) -> bool:
+    """Whether a value is an object of a class of the repository that derives from torch.nn.Module."""
+    return isinstance(value, Instance) and any(base.last == "Module" for base in external_bases(value.of))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from memlint.source.document import Document, Path
 from memlint.source.load import in_dialect
 from memlint.source.load import load as load_text
 from memlint.source.python import modules
-from memlint.source.python.calls import apply
-from memlint.source.python.classes import instance
+from memlint.source.python.calls import apply, complete
+from memlint.source.python.classes import field_types, instance
 from memlint.source.python.members import merge
-from memlint.source.python.reader import Call, Library, Reader
+from memlint.source.python.reader import Call, Frame, Library, Reader, plain_word
 from memlint.source.python.values import (
     Class,
     External,
+    Instance,
     Items,
     Known,
     Made,
@@ -143,18 +145,62 @@ def _create(reader: Reader, given: Call) -> Value:
     return value
 
 
-def _structured(reader: Reader, given: Call) -> Value:
+def structured(reader: Reader, given: Call) -> Value:
+    """`OmegaConf.structured(Config)`: the fields of a dataclass, with the defaults of those that are one."""
     (value,) = given.positional[:1] or (Table({}),)
     if isinstance(value, Class):
-        made = instance(reader, value, Call("", (), {}, given.source))
-        return Table(dict(made.attributes), made.source)
-    return value
+        value = instance(reader, value, Call("", (), {}, given.source))
+    return _fields(value) if isinstance(value, Instance) else value
+
+
+def _fields(value: Instance) -> Table:
+    inner = {name: _fields(one) if _is_record(one) else one for name, one in value.attributes.items()}
+    return Table(dict(inner), value.source, of=value.of)
+
+
+def _is_record(value: Value) -> TypeGuard[Instance]:
+    return isinstance(value, Instance) and value.of.is_dataclass
+
+
+def _object(reader: Reader, given: Call) -> Value:
+    """`OmegaConf.to_object(config)`: objects of the classes that it was structured by (omegaconf 2.3 omegaconf.py)."""
+    (value,) = given.positional[:1] or (Table({}),)
+    return _as_object(reader, value, given) if isinstance(value, Table) else value
+
+
+def _as_object(reader: Reader, table: Table, given: Call) -> Value:
+    of = table.of
+    if of is None:
+        return table
+    types = field_types(of)
+    named: dict[str, Value] = {}
+    for name, value in table.values.items():
+        if isinstance(value, Table):
+            kind = _record_of(reader, *types[name]) if value.of is None and name in types else None
+            inner = Table(value.values, value.source, value.is_open, value.of or kind)
+            value = _as_object(reader, inner, given)
+        named[str(name)] = value
+    made = instance(reader, of, Call("", (), named, given.source, table.is_open))
+    complete(reader, made, given)
+    return made
+
+
+def _record_of(reader: Reader, owner: Class, annotation: ast.expr) -> Class | None:
+    """The dataclass of a field's annotation, `FSDPConfig` or `Optional[FSDPConfig]`."""
+    if isinstance(annotation, ast.Subscript) and isinstance(annotation.slice, (ast.Name, ast.Attribute)):
+        annotation = annotation.slice
+    if not isinstance(annotation, (ast.Name, ast.Attribute)):
+        return None
+    found = reader.evaluate(reader, annotation, Frame(owner.module, Scope(owner.scope)))
+    return found if isinstance(found, Class) and found.is_dataclass else None
 
 
 def _merge(reader: Reader, given: Call) -> Value:
     found = reader.made(Table({}, given.source))
     for value in given.positional:
         merge_deep(found, value)
+        found.of = found.of or (value.of if isinstance(value, Table) else None)
+    interpolate(found, found)
     return found  # type: ignore[no-any-return]
 
 
@@ -166,7 +212,7 @@ def merge_deep(into: Table, other: Value) -> None:
     for key, value in other.values.items():
         old = into.values.get(key)
         if isinstance(old, Table) and isinstance(value, Table):
-            both = Table(dict(old.values), old.source, old.is_open)
+            both = Table(dict(old.values), old.source, old.is_open, old.of)
             merge_deep(both, value)
             into.values[key] = both
         else:
@@ -174,11 +220,18 @@ def merge_deep(into: Table, other: Value) -> None:
 
 
 def _command_line(reader: Reader, given: Call) -> Value:
-    """`OmegaConf.from_cli()`."""
+    """`OmegaConf.from_cli()`, and `OmegaConf.from_dotlist(words)` of a program that takes them as `--a.b=value`."""
     found = Table({}, given.source)
     for path, value in reader.command.overrides.items():
         override(found, path, value)
+    if given.name.endswith("from_dotlist"):
+        for path, words in reader.command.options.items():
+            override(found, path, _yaml_scalar(plain_word(words)))
     return reader.made(found)  # type: ignore[no-any-return]
+
+
+def _yaml_scalar(value: Value) -> Value:
+    return value._replace(value=None) if isinstance(value, Known) and value.value in ("null", "~") else value
 
 
 def override(config: Table, path: str, value: Value) -> None:
@@ -236,8 +289,9 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys((f"{name}.{verb}" for name in ("tomllib", "tomli", "rtoml") for verb in ("load", "loads")), load),
     **dict.fromkeys(("tomlkit.load", "tomlkit.parse", "tomlkit.loads"), load),
     **dict.fromkeys(("omegaconf.OmegaConf.load", "OmegaConf.load"), load),
-    **dict.fromkeys((f"omegaconf.OmegaConf.{name}" for name in ("create", "to_container", "to_object")), _create),
-    "omegaconf.OmegaConf.structured": _structured,
+    **dict.fromkeys((f"omegaconf.OmegaConf.{name}" for name in ("create", "to_container")), _create),
+    "omegaconf.OmegaConf.to_object": _object,
+    "omegaconf.OmegaConf.structured": structured,
     **dict.fromkeys(("omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge"), _merge),
     **dict.fromkeys(("omegaconf.OmegaConf.from_cli", "omegaconf.OmegaConf.from_dotlist"), _command_line),
     **dict.fromkeys((".EasyDict", ".DotDict", ".DotMap", ".Box", ".AttrDict", ".DictConfig", ".Munch"), _create),

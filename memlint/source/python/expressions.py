@@ -8,15 +8,15 @@ from typing import Any
 
 from memlint.source.python import operations
 from memlint.source.python.calls import apply, call
-from memlint.source.python.classes import was_read
+from memlint.source.python.classes import is_module, was_read
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.members import (
-    PARAMETERS,
     attribute,
     elements,
     has_decorator,
     item,
     merge,
+    parameters_in,
     part_of,
     set_attribute,
 )
@@ -85,10 +85,17 @@ def _subscript(reader: Reader, node: ast.Subscript, frame: Frame) -> Value:
     if isinstance(node.slice, ast.Tuple) and any(isinstance(one, ast.Slice) for one in node.slice.elts):
         return _cut_tensor(reader, owner, node.slice, node.value, frame)
     key = evaluate(reader, node.slice, frame)
-    found = item(owner, key)
+    found = _environment_variable(reader, owner, key) or item(owner, key)
     if isinstance(found, Undetermined) and not found.source.path:
         return found._replace(source=_source(node, frame))
     return found
+
+
+def _environment_variable(reader: Reader, owner: Value, key: Value) -> Value | None:
+    """`os.environ["WORLD_SIZE"]`, where the command or its launcher sets it."""
+    if not isinstance(owner, External) or owner.name != "os.environ" or not isinstance(key, Known):
+        return None
+    return reader.command.environment.get(str(key.value))
 
 
 def _slice(reader: Reader, owner: Value, node: ast.Slice, of: ast.expr, frame: Frame) -> Value:
@@ -277,17 +284,27 @@ def _comprehension(reader: Reader, node: ast.ListComp | ast.SetComp | ast.Genera
     if rounds is None:
         iterated = evaluate(reader, node.generators[0].iter, frame)
         _follow_once(reader, node, frame)
-        is_parameters = isinstance(iterated, Made) and iterated.last in PARAMETERS
-        return Items([iterated] if is_parameters else [], _source(node, frame), is_open=True)
-    return Items([evaluate(reader, node.elt, inner) for inner in rounds], _source(node, frame))
+        parameters = parameters_in(iterated)
+        return Items([parameters] if parameters is not None else [], _source(node, frame), is_open=True)
+    return Items(_each(reader, node.elt, rounds), _source(node, frame))
+
+
+def _each(reader: Reader, element: ast.expr, rounds: list[Frame]) -> list[Value]:
+    """The elements of a comprehension. Layers of a model are alike: from the third on, each is the second."""
+    values: list[Value] = []
+    for inner in rounds:
+        is_alike = len(values) > 1 and is_module(values[0]) and is_module(values[-1])
+        values.append(values[-1] if is_alike else evaluate(reader, element, inner))
+    return values
 
 
 def _table_comprehension(reader: Reader, node: ast.DictComp, frame: Frame) -> Value:
     rounds = _rounds(reader, node.generators, frame)
     found: dict[Any, Value] = {}
     if rounds is None:
+        parameters = parameters_in(evaluate(reader, node.generators[0].iter, frame))
         _follow_once(reader, node, frame)
-        return Table(found, _source(node, frame), is_open=True)
+        return parameters or Table(found, _source(node, frame), is_open=True)
     for inner in rounds:
         key = evaluate(reader, node.key, inner)
         if isinstance(key, Known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Mapping
 
-from memlint.source.python import config_files, hydra, modules, standard_library
+from memlint.source.python import config_files, hydra, modules, standard_library, typed_options
 from memlint.source.python.expressions import evaluate
 from memlint.source.python.limits import StopReading
 from memlint.source.python.reader import BARE, Call, CommandLine, Library, Reader, ScriptFiles, Syntax
@@ -28,14 +28,19 @@ def follow_script(
 
     `command`: the script's command line.
     """
-    known = {**standard_library.LIBRARIES, **config_files.LIBRARIES, **hydra.LIBRARIES, **libraries}
-    values = {**standard_library.constants(command), **constants}
-    reader = Reader(script.path, files, known, values, observe, SYNTAX, command)
+    own = {**standard_library.LIBRARIES, **typed_options.LIBRARIES, **config_files.LIBRARIES, **hydra.LIBRARIES}
+    values = {
+        **standard_library.constants(command),
+        **typed_options.flag_values(),
+        **hydra.stored_values(),
+        **constants,
+    }
+    reader = Reader(script.path, files, {**own, **libraries}, values, observe, SYNTAX, command)
     try:
         scope = modules.names_of(reader, script, execute, is_script=True)
         for function in _commands(scope):
             if id(function.node) not in reader.followed:
-                standard_library.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
+                typed_options.call_without_arguments(reader, Call("", (function,), {}, ValueSource(script.path)))
     except (StopReading, RecursionError):
         return
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from memlint._record import NamedTuple
 from memlint.source.document import Document
 from memlint.source.load import in_dialect
-from memlint.source.python.config_files import interpolate, merge_deep, override, plain_values
+from memlint.source.python.config_files import interpolate, merge_deep, override, plain_values, structured
 from memlint.source.python.reader import Call, Library, Reader
 from memlint.source.python.values import Items, Known, PythonFunction, Table, Value
 
@@ -81,6 +81,8 @@ class _Files:
         self._reader = reader
         self._folders = [folder]
         self._read: dict[str, tuple[Table, str] | None] = {}
+        stored = reader.constants.get(STORED)
+        self._stored = stored.values if isinstance(stored, Table) else {}
         primary = self.file(name)
         self._folders += _searched(primary[0]) if primary is not None else ()
 
@@ -90,13 +92,17 @@ class _Files:
         return next((document for document in found if document is not None), None)
 
     def file(self, path: str) -> tuple[Table, str] | None:
-        """The values of a file and the package that its header names; None without it."""
+        """The values of a file, else of what the script stores, and the package that it names; None without it."""
         if self._read.get(path) is None:
             document = self._document(path)
-            values = plain_values(in_dialect(document, "omegaconf")) if document is not None else None
-            header = _PACKAGE.search(document.text) if document is not None else None
-            self._read[path] = (values, header[1] if header else "") if isinstance(values, Table) else None
+            self._read[path] = _of_document(document) if document is not None else self._of_store(path)
         return self._read[path]
+
+    def _of_store(self, path: str) -> tuple[Table, str] | None:
+        stored = self._stored.get(path)
+        values, package = stored.values if isinstance(stored, Items) else (None, None)
+        header = package.value if isinstance(package, Known) else None
+        return (values, str(header or "")) if isinstance(values, Table) else None
 
     def overrides(self, given: Mapping[str, Value]) -> tuple[dict[str, str], list[DefaultsEntry], dict[str, Value]]:
         """`model=big` chooses a file of a group, `+experiment=a` adds one, `lr=1` is a value."""
@@ -159,6 +165,11 @@ class _Files:
                 below = self.merged(part, choices, [], package, depth + 1)
                 merge_deep(whole, below if below is not None else _absent(part, package))
         return whole
+
+
+def _of_document(document: Document) -> tuple[Table, str] | None:
+    values, header = plain_values(in_dialect(document, "omegaconf")), _PACKAGE.search(document.text)
+    return (values, header[1] if header else "") if isinstance(values, Table) else None
 
 
 def _searched(primary: Table) -> Iterator[str]:
@@ -230,4 +241,28 @@ def _parts(entry: Value, own: str) -> Iterator[DefaultsEntry]:
                 )
 
 
-LIBRARIES: Mapping[str, Library] = {"@hydra.main": hydra_main}
+STORED = "hydra's store of configurations"
+
+
+def stored_values() -> Mapping[str, Value]:
+    """The configurations that a script stores: (values, package) by path, to which each `store(...)` adds one."""
+    return {STORED: Table({})}
+
+
+def _store(reader: Reader, given: Call) -> Value | None:
+    """`ConfigStore.instance().store(name="config", node=Config, group="model")` (hydra 1.3 core/config_store.py)."""
+    name, group, package = given.argument(0, "name"), given.argument(2, "group"), given.argument(3, "package")
+    node, stored = given.argument(1, "node"), reader.constants.get(STORED)
+    if not isinstance(name, Known) or node is None or not isinstance(stored, Table):
+        return None
+    folder = str(group.value) if isinstance(group, Known) and group.value else ""
+    path = posixpath.join(folder, str(name.value).removesuffix(".yaml"))
+    values = structured(reader, given._replace(positional=(node,)))
+    stored.values[path] = Items([values, package or Known(None)])
+    return Known(None)
+
+
+LIBRARIES: Mapping[str, Library] = {
+    "@hydra.main": hydra_main,
+    "hydra.core.config_store.ConfigStore.instance().store": _store,
+}

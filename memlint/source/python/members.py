@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import posixpath
+from collections.abc import Sequence
 
 from memlint.source.python.limits import MAX_ITEMS
 from memlint.source.python.reader import Reader
@@ -31,6 +32,8 @@ PARAMETERS = ("parameters", "named_parameters")  # methods of a model, and what 
 # The name of what is observed where parameters' `requires_grad` is set. `base`: the model, a part of it, or None where
 # it is not known whose parameters they are. `certain`: whether that surely happens.
 FREEZES = "freezes"
+# Attribute of what a library's class makes of an object of the repository's class: that object.
+OBJECT = "the object of the repository's class"
 # Ends of the names of parameters. On a module, as in `model.lm_head.requires_grad = False`, the attribute is one that
 # no parameter reads.
 _TENSORS = ("weight", "bias")
@@ -108,6 +111,15 @@ def has_decorator(node: FunctionNode, name: str) -> bool:
     return any(getattr(one, "id", getattr(one, "attr", "")) == name for one in decorators)
 
 
+_GIN = frozenset({"gin.configurable", "gin.register", "configurable"})
+
+
+def is_configured(decorators: Sequence[ast.expr]) -> bool:
+    """Whether gin's decorator is among them: a file may then give what callers of the function or class do not
+    (gin-config 0.5.0 config.py, configurable and register)."""
+    return any(ast.unparse(one.func if isinstance(one, ast.Call) else one) in _GIN for one in decorators)
+
+
 def class_member(owner: Class, name: str) -> Value | None:
     """A field or method of a class or of its bases in the repository."""
     if name in owner.fields:
@@ -118,6 +130,8 @@ def class_member(owner: Class, name: str) -> Value | None:
         return PythonFunction(node, owner.module, owner.scope, bound, owner)
     for base in owner.bases:
         found = class_member(base, name) if isinstance(base, Class) else None
+        if isinstance(found, PythonFunction) and found.owner is base:  # `cls` of a class method is the class itself
+            return PythonFunction(found.node, found.module, found.scope, owner, found.holder)
         if found is not None:
             return found
     return None
@@ -200,6 +214,14 @@ def part_of(iterated: Value) -> Value:
     return Undetermined("an item of something unknown")
 
 
+def parameters_in(iterated: Value) -> Made | None:
+    """The `model.named_parameters()` that a loop goes through, by itself or as a dictionary made of it
+    (`params.items()`); None for anything else."""
+    if isinstance(iterated, Made) and iterated.last in ("items", "values"):
+        iterated = iterated.base or iterated
+    return iterated if isinstance(iterated, Made) and iterated.last in PARAMETERS else None
+
+
 def observe_freezing(reader: Reader, value: Value, base: Value | None, source: ValueSource) -> None:
     """`requires_grad` of the parameters of `base` is set to `value`."""
     certain = Known(not reader.in_doubt or reader.is_in_rounds)
@@ -218,3 +240,21 @@ def set_attribute(reader: Reader, owner: Value, name: str, value: Value) -> None
         reader.set(owner.attributes, owner, name, value)
     elif isinstance(owner, Class):
         owner.fields[name] = value
+    elif name == _ATTENTION and isinstance(owner, External) and owner.last == "config":
+        _set_attention(reader, owner.of, value)
+
+
+_ATTENTION = "_attn_implementation"
+# transformers 4.47.1 modeling_llama.py:595 makes layers of the class that the configuration names; 4.48.0 (:286) looks
+# the function up in each forward.
+_LATER = "the script sets the attention after the model is made, which transformers before 4.48 ignores"
+
+
+def _set_attention(reader: Reader, model: Value | None, value: Value) -> None:
+    """`model.config._attn_implementation = value`."""
+    if not isinstance(model, Made):
+        return
+    said = {**model.arguments, **model.attributes}
+    before = said.get(_ATTENTION) or said.get(_ATTENTION[1:])
+    same = isinstance(before, Known) and isinstance(value, Known) and before.value == value.value
+    reader.set(model.attributes, model, _ATTENTION, value if same else Undetermined(_LATER, source_of(value)))

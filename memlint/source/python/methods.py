@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from memlint.source.python import operations
 from memlint.source.python.classes import external_bases, instance
-from memlint.source.python.members import PARAMETERS, class_member, elements, merge
+from memlint.source.python.members import OBJECT, PARAMETERS, class_member, elements, merge
 from memlint.source.python.reader import Call, Reader
 from memlint.source.python.values import Class, Instance, Items, Known, Made, Table, Undetermined, Value, either
 
@@ -41,7 +41,7 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         if name in _ITSELF:
             return owner
         if name in PARAMETERS:
-            return Made(name, (), {}, given.source, _module(owner))
+            return Made(name, (), {}, given.source, module_of(owner))
     if isinstance(owner, Instance) and name not in owner.of.methods:
         if name in _DUMPS:
             return Table(dict(owner.attributes), owner.source)
@@ -66,10 +66,19 @@ def _joined(path: Value, parts: tuple[Value, ...]) -> Value:
 _ITSELF = frozenset(("to", "cuda", "cpu", "train", "eval", "half", "bfloat16", "float"))  # of torch.nn.Module
 
 
-def _module(owner: Instance) -> Made:
+def module_of(owner: Instance) -> Made:
     """The model that a module of the repository holds (`self.llm = AutoModel.from_pretrained(...)`), else itself."""
+    found = held_model(owner)
+    if found is None:
+        found = Made(owner.of.name, (), {}, owner.source)
+        found.attributes[OBJECT] = owner
+    return found
+
+
+def held_model(owner: Instance) -> Made | None:
+    """The model of a library that a module of the repository loads and keeps."""
     loaded = (one for one in owner.attributes.values() if isinstance(one, Made) and _loads_weights(one))
-    return next(loaded, Made(owner.of.name, (), {}, owner.source))
+    return next(loaded, None)
 
 
 def _loads_weights(value: Value, depth: int = 0) -> bool:

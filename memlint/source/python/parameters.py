@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 
+from memlint.source.python.members import is_configured
 from memlint.source.python.reader import Call, Frame, Reader, plain_word
 from memlint.source.python.values import Items, Known, Made, PythonFunction, Scope, Table, Undetermined, Value
 
@@ -41,8 +42,18 @@ def _defaults(reader: Reader, function: PythonFunction) -> dict[str, Value]:
     positional = (*node.posonlyargs, *node.args)
     pairs = list(zip(positional[len(positional) - len(node.defaults) :], node.defaults))
     pairs += [(one, value) for one, value in zip(node.kwonlyargs, node.kw_defaults) if value is not None]
+    if _is_configured(function):
+        return {one.arg: Undetermined(f"gin's configuration may give `{one.arg}`") for one, _ in pairs}
     found = {one.arg: _default(reader, value, outer) for one, value in pairs}
     return {**found, **dict(_command_options(reader, function, outer))}
+
+
+def _is_configured(function: PythonFunction) -> bool:
+    """Whether the function, or the class that it makes an object of, has gin's decorator."""
+    node = function.node
+    decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+    made = function.holder if getattr(node, "name", "") == "__init__" else None
+    return is_configured(decorators) or (made is not None and made.is_configured)
 
 
 def _command_options(reader: Reader, function: PythonFunction, outer: Frame) -> Iterator[tuple[str, Value]]:

@@ -45,6 +45,34 @@ def _skips(node: ast.If) -> ast.expr | None:
     return test.right if is_modulo and isinstance(node.body[-1], ast.Continue) else None  # type: ignore[attr-defined]
 
 
+def observe_named_rounds(reader: Reader, node: ast.For | ast.AsyncFor | ast.While, frame: Frame) -> None:
+    """Observes a step below `if not is_accumulating`, where `is_accumulating = count % n != 0` stands before it."""
+    inner = [one for statement in node.body for one in ast.walk(statement)]
+    numbers = dict(_named_numbers(inner))
+    for one in inner if numbers else ():
+        number = numbers.get(_tested(one)) if isinstance(one, ast.If) else None
+        calls = [name for name in _methods(one.body) if name.endswith(".step")] if isinstance(one, ast.If) else []
+        if number is not None and calls:
+            source = ValueSource(frame.module.path, frame.module.span(one))
+            rounds = reader.evaluate(reader, number, frame)
+            reader.observe(Made(EVERY, (), {"rounds": rounds, "calls": Known(" ".join(calls))}, source))
+            return
+
+
+def _named_numbers(nodes: Sequence[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """(`is_accumulating`, n) of `is_accumulating = count % n != 0`."""
+    for one in nodes:
+        left = one.value.left if isinstance(one, ast.Assign) and isinstance(one.value, ast.Compare) else None
+        if isinstance(one, ast.Assign) and isinstance(left, ast.BinOp) and isinstance(left.op, ast.Mod):
+            yield getattr(one.targets[0], "id", ""), left.right
+
+
+def _tested(node: ast.If) -> str:
+    """`name` of `if name:` and `if not name:`."""
+    test = node.test.operand if isinstance(node.test, ast.UnaryOp) else node.test
+    return test.id if isinstance(test, ast.Name) else ""
+
+
 def observe_accumulation(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> None:
     """Observes that a step follows n backward passes: `for _ in range(n): ... loss.backward()`, and none of the loop's
     own calls is a step."""

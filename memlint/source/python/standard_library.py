@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from memlint.source.python import modules
-from memlint.source.python.calls import apply, follow
-from memlint.source.python.classes import field_types, instance
+from memlint.source.python.calls import follow
+from memlint.source.python.classes import instance
 from memlint.source.python.methods import is_there
 from memlint.source.python.operations import text_tail
 from memlint.source.python.reader import Call, CommandLine, Library, Reader, plain_word
@@ -85,27 +85,33 @@ def _import_module(reader: Reader, given: Call) -> Value:
 def _parser(reader: Reader, given: Call) -> Value:
     """`ArgumentParser(parents=[other])`: it has the options of those parsers too."""
     parser = Made(given.name, given.positional, given.named, given.source)
-    options = Table({})
+    options = add_options(parser)
     parents = given.named.get("parents")
     for one in parents.values if isinstance(parents, Items) else ():
-        inherited = _options(one)
+        inherited = options_of(one)
         options.values.update(inherited.values if inherited is not None else {})
-    parser.attributes[_OPTIONS] = options
     return reader.made(parser)  # type: ignore[no-any-return]
 
 
-def _options(parser: Value | None) -> Table | None:
+def options_of(parser: Value | None) -> Table | None:
+    """The options of a parser of the command line; None of anything else."""
     found = parser.attributes.get(_OPTIONS) if isinstance(parser, Made) else None
     return found if isinstance(found, Table) else None
 
 
+def add_options(parser: Made) -> Table:
+    """The options of a new parser, to which `add_argument` adds."""
+    parser.attributes[_OPTIONS] = options = Table({})
+    return options
+
+
 def _group(reader: Reader, given: Call) -> Value | None:
-    return given.owner if _options(given.owner) else None
+    return given.owner if options_of(given.owner) else None
 
 
 def _subparsers(reader: Reader, given: Call) -> Value | None:
     """`parser.add_subparsers(dest="command")`: it has the parser that it belongs to."""
-    if _options(given.owner) is None:
+    if options_of(given.owner) is None:
         return None
     made = Made("argparse.subparsers", (), given.named, given.source, given.owner)
     made.attributes[_COMMANDS] = Table({})
@@ -119,8 +125,14 @@ def _add_parser(reader: Reader, given: Call) -> Value | None:
     (name,) = given.positional[:1] or (None,)
     if not isinstance(commands, Table) or not isinstance(name, Known):
         return None
-    made = Made("argparse.ArgumentParser", (), {}, given.source)
-    made.attributes[_OPTIONS] = Table({})
+    of = given.owner.arguments.get("parser_class") if isinstance(given.owner, Made) else None
+    known = reader.library(of.name) if isinstance(of, External) else None
+    of_library = (
+        known(reader, given._replace(name=of.name, positional=())) if known and isinstance(of, External) else None
+    )
+    made = of_library if isinstance(of_library, Made) else Made("argparse.ArgumentParser", (), {}, given.source)
+    if options_of(made) is None:
+        add_options(made)
     commands.values[name.value] = made
     return made
 
@@ -139,7 +151,7 @@ def _command_of(reader: Reader, parser: Made) -> tuple[str, Made] | None:
 
 
 def _add_argument(reader: Reader, given: Call) -> Value | None:
-    options = _options(given.owner)
+    options = options_of(given.owner)
     if options is None:
         return None
     names = [one.value for one in given.positional if isinstance(one, Known) and isinstance(one.value, str)]
@@ -240,19 +252,20 @@ def _converted(value: Known, kind: Value | None) -> Known:
 
 
 def _parse_arguments(reader: Reader, given: Call) -> Value | None:
-    options = _options(given.owner)
+    options = options_of(given.owner)
     if options is None:
         return None
     chosen = _command_of(reader, given.owner) if isinstance(given.owner, Made) else None
     if chosen is not None and isinstance(given.owner, Made):
-        inner, holder = _options(chosen[1]), given.owner.attributes[_COMMANDS]
+        inner, holder = options_of(chosen[1]), given.owner.attributes[_COMMANDS]
         options = Table({**options.values, **(inner.values if inner is not None else {})})
         name = holder.arguments.get("dest") if isinstance(holder, Made) else None
         if isinstance(name, Known):
             options.values[name.value] = Known(chosen[0])
     names = {name: value for name, value in options.values.items() if isinstance(name, str)}
     reader.observe(Made(OPTIONS, (), names, given.source))
-    return reader.made(Table(dict(options.values), given.source))  # type: ignore[no-any-return]
+    has_others = isinstance(given.owner, Made) and given.owner.last != "ArgumentParser"  # the fields of dataclasses
+    return reader.made(Table(dict(options.values), given.source, has_others))  # type: ignore[no-any-return]
 
 
 def _parse_known(reader: Reader, given: Call) -> Value | None:
@@ -261,7 +274,7 @@ def _parse_known(reader: Reader, given: Call) -> Value | None:
 
 
 def _set_defaults(reader: Reader, given: Call) -> Value | None:
-    options = _options(given.owner)
+    options = options_of(given.owner)
     if options is None:
         return None
     options.values.update(given.named)
@@ -274,50 +287,6 @@ def _typed(reader: Reader, given: Call) -> Value:
 
 def _namespace(reader: Reader, given: Call) -> Value:
     return reader.made(Table(dict(given.named), given.source, given.is_open))  # type: ignore[no-any-return]
-
-
-def call_without_arguments(reader: Reader, given: Call) -> Value | None:
-    """`fire.Fire(main)`, `typer.run(main)`, `tyro.cli(Config)`: calls the function with the options of the command
-    line.
-    """
-    (target,) = given.positional[:1] or (None,)
-    empty = Call("", (), {}, given.source, reader.command.is_open)
-    if isinstance(target, PythonFunction):
-        return follow(reader, target, empty._replace(named=_options_for(reader, target)))
-    if not isinstance(target, Class):
-        return None
-    fields = {name: reader.option(name) for name in field_types(target)}
-    made = apply(reader, target, empty._replace(named={key: one for key, one in fields.items() if one}))
-    for name, words in reader.command.options.items():
-        _set_nested(reader, made, name.split("."), plain_word(words))
-    return made
-
-
-def _options_for(reader: Reader, function: PythonFunction) -> dict[str, Value]:
-    """The options that are parameters of a function; all of them if it has `**kwargs` (fire 0.7 core.py)."""
-    taken = function.node.args
-    others = list(reader.command.options) if taken.kwarg else []
-    names = [*(one.arg for one in (*taken.args, *taken.kwonlyargs)), *others]
-    given = {name: reader.option(name) or _turned_off(reader, name) for name in names}
-    return {name: value for name, value in given.items() if value}
-
-
-def _turned_off(reader: Reader, name: str) -> Value | None:
-    """`--nouse_lora` (fire 0.7 core.py, _ParseKeywordArgs) and `--no-use-lora` (typer 0.20 main.py)."""
-    return Known(False) if {f"no{name}", f"no_{name}"} & reader.command.options.keys() else None
-
-
-def _set_nested(reader: Reader, owner: Value, names: list[str], value: Value) -> None:
-    """`--optimizer.lr 1e-5` sets `lr` of the object or mapping `optimizer`."""
-    for name in names[:-1]:
-        inner = owner.attributes.get(name) if isinstance(owner, Instance) else None
-        inner = owner.values.get(name) if isinstance(owner, Table) else inner
-        if inner is None:
-            return
-        owner = inner
-    holder = owner.attributes if isinstance(owner, Instance) else owner.values if isinstance(owner, Table) else None
-    if holder is not None and len(names) > 1 and names[-1] in holder:
-        reader.set(holder, owner, names[-1], value)
 
 
 def _spawned(reader: Reader, given: Call) -> Value | None:
@@ -405,6 +374,7 @@ LIBRARIES: Mapping[str, Library] = {
     **dict.fromkeys(("os.path.exists", "os.path.isfile"), _exists),
     "os.path.isdir": lambda reader, given: Undetermined("whether a folder exists", given.source),
     **dict.fromkeys(("os.environ.get", "os.getenv", "os.environ.setdefault"), _environment),
+    "typing.cast": lambda reader, given: given.argument(1, "val"),
     "os.getcwd": lambda reader, given: Known("", given.source),
     "input": _typed,
     ".ArgumentParser": _parser,
@@ -416,10 +386,6 @@ LIBRARIES: Mapping[str, Library] = {
     ".parse_known_args": _parse_known,
     ".set_defaults": _set_defaults,
     **dict.fromkeys(("argparse.Namespace", "types.SimpleNamespace", "SimpleNamespace", "Namespace"), _namespace),
-    **dict.fromkeys(
-        ("fire.Fire", "Fire", "typer.run", "tyro.cli", "jsonargparse.CLI", "jsonargparse.auto_cli", "CLI"),
-        call_without_arguments,
-    ),
     **dict.fromkeys((".spawn", ".start_processes"), _spawned),
     **dict.fromkeys((".notebook_launcher", ".debug_launcher"), _launched),
     "dacite.from_dict": _from_dict,

@@ -13,7 +13,12 @@ from memlint.source.python.expressions import assign, evaluate, reason_of
 from memlint.source.python.limits import MAX_ROUNDS
 from memlint.source.python.members import elements, part_of
 from memlint.source.python.reader import UNKNOWN_ROUNDS, Call, Frame, Reader
-from memlint.source.python.rounds import observe_accumulation, observe_rounds, observe_skipped_rounds
+from memlint.source.python.rounds import (
+    observe_accumulation,
+    observe_named_rounds,
+    observe_rounds,
+    observe_skipped_rounds,
+)
 from memlint.source.python.values import (
     External,
     Items,
@@ -134,6 +139,7 @@ def _merged(results: list[dict[str, Value]], reason: str) -> dict[str, Value]:
 def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
     observe_accumulation(reader, node, frame)
     observe_skipped_rounds(reader, node, frame)
+    observe_named_rounds(reader, node, frame)
     iterated = evaluate(reader, node.iter, frame)
     values = elements(iterated)
     if values is None or len(values) > MAX_ROUNDS:
@@ -153,15 +159,17 @@ def _for(reader: Reader, node: ast.For | ast.AsyncFor, frame: Frame) -> str:
 def _one_iteration(reader: Reader, body: Sequence[ast.stmt], frame: Frame) -> str:
     """Follows one iteration of a loop whose number of iterations is unknown. Numbers that it adds to are any number."""
     for node in (one for statement in body for one in ast.walk(statement) if isinstance(one, ast.AugAssign)):
-        name = node.target.id if isinstance(node.target, ast.Name) else ""
-        before = frame.scope.names.get(name)
+        target = node.target
+        name = target.id if isinstance(target, ast.Name) else ""
+        before = frame.scope.names.get(name) if name else evaluate(reader, target, frame)
         if isinstance(before, Known) and isinstance(before.value, (int, float)):
-            frame.scope.names[name] = Undetermined("counts in a loop whose rounds memlint does not know")
+            assign(reader, target, Undetermined("counts in a loop whose rounds memlint does not know"), frame)
     _follow_branches(reader, (body, ()), frame, UNKNOWN_ROUNDS)
     return GOES_ON
 
 
 def _while(reader: Reader, node: ast.While, frame: Frame) -> str:
+    observe_named_rounds(reader, node, frame)
     evaluate(reader, node.test, frame)
     return _one_iteration(reader, node.body, frame)
 
@@ -202,8 +210,8 @@ def _decorated(reader: Reader, decorator: ast.expr, function: Value, frame: Fram
     known = reader.library(f"@{target.name}") if isinstance(target, External) else None
     if known is None:
         return function
-    given = arguments(reader, call, frame) if call else None
-    return function if given is None else known(reader, given._replace(owner=function)) or function
+    given = arguments(reader, call, frame) if call else Call("", (), {}, ValueSource(frame.module.path))
+    return known(reader, given._replace(owner=function)) or function
 
 
 def _register(reader: Reader, decorator: ast.expr, target: Value, decorated: Value, frame: Frame) -> None:

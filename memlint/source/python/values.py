@@ -79,15 +79,23 @@ class Items:
 class Table:
     """A dictionary, a namespace or a configuration object: values by name, and by attribute.
 
-    `is_open`: other keys than these may exist, with unknown values.
+    `is_open`: other keys than these may exist, with unknown values. `of`: the class of the repository whose fields it
+    has, of a configuration that OmegaConf makes of one.
     """
 
-    __slots__ = ("is_open", "source", "values")
+    __slots__ = ("is_open", "of", "source", "values")
 
-    def __init__(self, values: dict[Any, Value], source: ValueSource = NOWHERE, is_open: bool = False) -> None:
+    def __init__(
+        self,
+        values: dict[Any, Value],
+        source: ValueSource = NOWHERE,
+        is_open: bool = False,
+        of: Class | None = None,
+    ) -> None:
         self.values = values
         self.source = source
         self.is_open = is_open
+        self.of = of
 
 
 class Made:
@@ -149,9 +157,10 @@ class PythonFunction:
 
 
 class Class:
-    """A class of the repository: its bases, the values of its fields, its methods."""
+    """A class of the repository: its bases, the values of its fields, its methods. `is_configured`: gin may give what
+    its callers do not."""
 
-    __slots__ = ("bases", "fields", "is_dataclass", "methods", "module", "name", "scope", "types")
+    __slots__ = ("bases", "fields", "is_configured", "is_dataclass", "methods", "module", "name", "scope", "types")
 
     def __init__(self, name: str, bases: tuple[Value, ...], module: SourceText, scope: Scope) -> None:
         self.name = name
@@ -162,6 +171,7 @@ class Class:
         self.types: dict[str, ast.expr] = {}  # annotations, in order
         self.methods: dict[str, FunctionNode] = {}
         self.is_dataclass = False
+        self.is_configured = False
 
 
 class Instance:

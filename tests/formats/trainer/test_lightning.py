@@ -308,6 +308,55 @@ def test_fabric(strategy: str, engine: str, stage: int) -> None:
     assert (found.precision.compute, found.parallelism.world_size) == ("bfloat16", 4)
 
 
+LAUNCHED = """\
+from lightning.fabric.strategies import FSDPStrategy
+import lightning as L
+import torch
+from jsonargparse import CLI
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
+
+def setup(devices: int = 4):
+    strategy = FSDPStrategy(auto_wrap_policy={Qwen2DecoderLayer})
+    fabric = L.Fabric(devices=devices, strategy=strategy, precision="bf16-mixed")
+    fabric.launch(main, 8)
+
+def main(fabric, steps):
+    model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters())
+    state = {"model": fabric.setup(model), "optimizer": fabric.setup_optimizers(optimizer), "iter_num": 0}
+    for batch in fabric.setup_dataloaders(DataLoader([], batch_size=2, shuffle=True)):
+        is_accumulating = (state["iter_num"] + 1) % steps != 0
+        fabric.backward(model(**batch).loss)
+        if not is_accumulating:
+            state["optimizer"].step()
+        state["iter_num"] += 1
+
+if __name__ == "__main__":
+    CLI(setup)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "gpus"),
+    [
+        ("fabric run --devices 2 --num-nodes 2 train.py --devices 2", 4),
+        ("lightning run model --node-rank=0 --accelerator=cuda --devices=8 train.py --devices 8", 8),
+        ("lightning run app train.py", 0),
+        ("python train.py", 4),
+    ],
+)
+def test_fabric_that_starts_a_function(command: str, gpus: int) -> None:
+    workspace = in_memory({"go.sh": f"{command}\n", "train.py": LAUNCHED})
+    found = workspace.documents("go.sh")
+    assert bool(found) is bool(gpus)
+    for document in found:
+        (run,) = Engine(()).analyse(document, workspace.context()).runs
+        assert (run.parallelism.world_size, run.parallelism.engine) == (gpus, "fsdp")
+        assert (run.batch.micro_batch_size, run.batch.gradient_accumulation_steps) == (2, 8)
+
+
 RAY = """\
 from ray.train import ScalingConfig
 from ray.train.torch import TorchTrainer

@@ -418,3 +418,54 @@ def test_a_model_that_gives_rewards_is_not_what_trains(module: str, trains: bool
     code += "    optimizer.step()\nif __name__ == '__main__':\n    pass\n"
     found = check(code, path="train.py", files={module: loads}, gpu="RTX4090", gpus=1, isolated=True)
     assert bool(found.runs) == trains
+
+
+IGNITE = (
+    LOOP[: LOOP.index("for batch in")]
+    + """\
+from ignite.engine import Engine, Events
+def update(engine, batch):
+    loss = model(**batch, labels=batch["input_ids"]).loss / 8
+    loss.backward()
+    if engine.state.iteration % 8 == 0:
+        optimizer.step()
+        optimizer.zero_grad()
+def measure(engine, batch):
+    return model(**batch).logits
+trainer, evaluator = Engine(update), Engine(measure)
+trainer.add_event_handler(Events.EPOCH_COMPLETED, lambda _: evaluator.run(DataLoader([], batch_size=64)))
+{run}
+"""
+)
+
+
+def test_ignites_engine_is_a_loop() -> None:
+    code = IGNITE.replace("{run}", "trainer.run(DataLoader([], batch_size=4, shuffle=True, collate_fn=collate))")
+    found = keys(code.format(engine="", optimizer=ADAMW))
+    assert (found["per_device_train_batch_size"], found["gradient_accumulation_steps"]) == (4, 8)
+    assert found["max_length"] == 1024
+
+
+def test_an_engine_that_is_never_run_trains_nothing() -> None:
+    with pytest.raises(ValueError, match="unpack"):
+        keys(IGNITE.replace("{run}", "evaluator.run(DataLoader([], batch_size=4))").format(engine="", optimizer=ADAMW))
+
+
+def test_branches_that_make_the_model_agree_in_some_of_it() -> None:
+    loading = 'model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-1.5B", torch_dtype=torch.float32)\n'
+    other = loading.replace("Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-3B").replace("float32", "float32, use_cache=False")
+    code = loop().replace(loading, f"if input():\n    {loading}else:\n    {other}")
+    found = keys(code)
+    assert found["model_name_or_path"] == {"Qwen/Qwen2.5-1.5B", "Qwen/Qwen2.5-3B"}
+    assert (found["dtype"], found["per_device_train_batch_size"]) == ("float32", 4)
+    same = loop().replace(loading, f"if input():\n    {loading}else:\n    {loading}")
+    assert keys(same)["model_name_or_path"] == "Qwen/Qwen2.5-1.5B"
+
+
+def test_a_branch_may_attach_an_adapter() -> None:
+    adapted = (
+        "from peft import LoraConfig, get_peft_model\nif input():\n    model = get_peft_model(model, LoraConfig())"
+    )
+    found = keys(loop(adapted))
+    assert found["model_name_or_path"] == "Qwen/Qwen2.5-1.5B"
+    assert found["use_peft"] == {"?", True}

@@ -550,7 +550,7 @@ def test_unsloth_chooses_the_dtype_that_nobody_says(old: str, new: str, dtype: A
     [
         ("    optimizer.step()\n", ""),  # gradients alone: no training
         ("    accelerator.backward(loss)\n", ""),
-        ("AutoModelForCausalLM", "AutoModelForTokenClassification"),
+        ("AutoModelForCausalLM", "AutoModelForImageClassification"),
         ("optimizer = torch.optim.AdamW(groups, lr=1e-5)", "optimizer = make()"),
     ],
 )
@@ -646,6 +646,19 @@ Trainer(model, TrainingArguments("out")).train()
 )
 def test_the_attention_is_said_by_its_propertys_name_or_in_the_configuration(loading: str, attention: str) -> None:
     assert started(ATTENTION % loading)["attn_implementation"] == attention
+
+
+@pytest.mark.parametrize(
+    ("later", "attention"),
+    [
+        ('model.set_attn_implementation("eager")', "eager"),
+        ('model.config._attn_implementation = "eager"', "?"),
+        ('model.config._attn_implementation = "sdpa"', "sdpa"),
+    ],
+)
+def test_the_attention_is_set_after_loading(later: str, attention: object) -> None:
+    loading = 'model = AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="sdpa")'
+    assert started(ATTENTION % f"{loading}\n{later}")["attn_implementation"] == attention
 
 
 def test_dataclasses_take_the_options_that_are_theirs() -> None:

@@ -1084,3 +1084,56 @@ def test_a_flag_of_a_callback_is_no_argument_of_the_trainer(passed: str, said: l
     files = {"train.py": OWN_CALLBACK.replace("{passed}", passed)}
     found = analysed("python train.py --base Qwen/Qwen2.5-1.5B --eval-steps 50", files)
     assert [one.rule for one in found.findings if one.rule.startswith("EVA")] == said
+
+
+SUBCOMMANDS = """\
+import argparse
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer, ScriptArguments, TrlParser
+def train(script, arguments, model, own):
+    if own.prepare:
+        SFTTrainer(model.model_name_or_path, SFTConfig(max_length=512)).train()
+        return
+    GRPOTrainer(model=model.model_name_or_path, args=arguments, reward_funcs=[score]).train()
+def measure(namespace):
+    print(namespace.model)
+parser = argparse.ArgumentParser()
+commands = parser.add_subparsers(dest="command", parser_class=TrlParser)
+of_train = commands.add_parser("train", dataclass_types=[ScriptArguments, GRPOConfig, ModelConfig])
+of_train.add_argument("--prepare", action="store_true")
+of_train.set_defaults(handler=train, parser=of_train)
+of_eval = commands.add_parser("eval")
+of_eval.add_argument("--model")
+of_eval.set_defaults(handler=measure, parser=of_eval)
+namespace, _ = parser.parse_known_args()
+parsed = namespace.parser.parse_args_and_config(return_remaining_strings=True)
+arguments = list(parsed[:-1]) if isinstance(parsed, tuple) else [parsed]
+namespace.handler(*arguments)
+"""
+TRAINS = "accelerate launch main.py train --model_name_or_path Qwen/Qwen3-8B --max_completion_length 4096"
+
+
+def test_a_subcommand_parses_the_dataclasses_of_trl() -> None:
+    files = {"main.py": SUBCOMMANDS}
+    found = run(f"{TRAINS} --gradient_accumulation_steps 2", files)
+    assert (found.method.stage, found.batch.gradient_accumulation_steps) == ("grpo", 2)
+    assert found.sequence.max_new_tokens == 4096
+    found = run(f"{TRAINS} --prepare", files)
+    assert (found.method.stage, found.sequence.length) == ("sft", 512)
+
+
+def test_another_subcommand_than_the_training_is_none() -> None:
+    files = {"main.py": SUBCOMMANDS}
+    assert launches("python main.py eval --model Qwen/Qwen3-8B", files) == ()
+    assert len(launches(TRAINS, files)) == 1
+
+
+def test_a_parser_of_dataclasses_has_arguments_of_its_own() -> None:
+    code = TRAIN[: TRAIN.index("parser = ")] + (
+        "from transformers import HfArgumentParser\n"
+        "parser = HfArgumentParser(TrainingArguments)\n"
+        "parser.add_argument('--base', default='gpt2')\n"
+        "arguments, own = parser.parse_args_into_dataclasses()\n"
+        "Trainer(AutoModelForCausalLM.from_pretrained(own.base), arguments).train()\n"
+    )
+    found = run("python train.py --base Qwen/Qwen2.5-7B --output_dir out --bf16", {"train.py": code})
+    assert (found.model.name, found.precision.compute) == ("Qwen/Qwen2.5-7B", "bfloat16")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memlint.source.python.text import MAX_CHARACTERS, SourceText, parse
-from memlint.source.python.values import Known
+from memlint.source.python.values import Items, Known, Made
 from tests.source.python.following import followed, handed
 
 
@@ -546,3 +546,109 @@ def test_a_class_upon_dict_that_gives_keys_as_attributes_is_a_dictionary(body: s
 )
 def test_a_class_upon_dict_with_methods_of_its_own_is_none(body: str) -> None:
     assert handed(DICTIONARY.format(body=body)) != [4, 8, 2]
+
+
+COUNTS = """\
+state = {{"n": 0}}
+for x in unknown():
+    if (state["n"] + 1) % 4 == 0:
+        use(1)
+    {count}
+"""
+
+
+@pytest.mark.parametrize(("count", "value"), [("state['n'] += 1", 1), ("pass", [])])
+def test_what_a_loop_of_unknown_rounds_counts_is_not_known(count: str, value: Any) -> None:
+    assert handed(COUNTS.format(count=count)) == value
+
+
+@pytest.mark.parametrize(("kind", "value"), [("DDP", True), ("FSDP", "?")])
+def test_whether_something_is_a_wrapper(kind: str, value: Any) -> None:
+    assert handed(f"use(isinstance(DDP(inner), {kind}))") == value
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        "list(p for p in model.parameters() if p.requires_grad)",
+        "[p for n, p in {n: p for n, p in model.named_parameters()}.items()]",
+        "[p for p in dict(model.named_parameters()).values()]",
+    ],
+)
+def test_parameters_that_go_through_a_list_or_a_dictionary(groups: str) -> None:
+    code = f"model = AutoModel.from_pretrained('x')\noptimizer = AdamW({groups})"
+    (made,) = (one for one in followed(code) if one.name == "AdamW")
+    assert isinstance(made.positional[0], Items)
+    (parameters,) = made.positional[0].values
+    assert isinstance(parameters, Made) and parameters.base is not None
+
+
+EXECUTED = {"settings.py": "size = 8\n", "more/settings.py": "size = 16\n"}
+
+
+@pytest.mark.parametrize(
+    ("code", "value"),
+    [
+        ("size = 2\nexec(open('settings.py').read())\nuse(size)", 8),
+        ("size = 2\nexec(open('more/settings.py').read())\nuse(size)", 16),
+        ("size = 2\nexec(open(name).read())\nuse(size)", 2),
+        ("size = 2\nexec(open('loop.py').read())\nuse(size)", 3),
+    ],
+)
+def test_a_file_that_is_executed(code: str, value: Any) -> None:
+    assert handed(code, {**EXECUTED, "loop.py": "size = 3\nexec(open('loop.py').read())\n"}) == value
+
+
+STRUCTURED = """\
+from __future__ import annotations
+from dataclasses import dataclass, field
+from typing import Optional, cast
+from omegaconf import OmegaConf as om
+
+class Base:
+    @classmethod
+    def load(cls, path, words):
+        config = om.merge(om.structured(cls), om.load(path))
+        config = om.merge(config, om.from_dotlist(words))
+        return cast(Base, om.to_object(config))
+
+@dataclass
+class Shard(Base):
+    strategy: str = "FULL"
+    unit: int = 1
+
+@dataclass
+class Config(Base):
+    size: int = 2
+    shard: Optional[Shard] = None
+    inner: Shard = field(default_factory=Shard)
+    @property
+    def doubled(self):
+        return self.size * 2
+
+config = Config.load("run.yaml", [])
+use([config.size, config.doubled, config.shard.strategy, config.shard.unit, config.inner.unit, config.inner.strategy])
+"""
+
+
+def test_a_configuration_of_omegaconf_with_the_classes_that_it_is_structured_by() -> None:
+    files = {"run.yaml": "size: 8\nshard:\n  unit: 4\ninner:\n  unit: ${size}\n"}
+    assert handed(STRUCTURED, files) == [8, 16, "FULL", 4, 8, "FULL"]
+
+
+LAYERS = """\
+import torch.nn as nn
+class Block(nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.inner = nn.Linear(8, index)
+layers = [Block(index) for index in range(12)]
+use(len(layers))
+numbers = [index for index in range(3)]
+use(numbers)
+"""
+
+
+def test_layers_of_a_model_are_alike_from_the_second_on() -> None:
+    assert handed(LAYERS) == [12, [0, 1, 2]]
+    assert len([made for made in followed(LAYERS) if made.last == "Linear"]) == 2

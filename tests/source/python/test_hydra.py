@@ -29,12 +29,16 @@ PLAIN = {"lr": 1, "deep": {"x": 2, "y": 3}, "model": {"attn": {"kind": "eager"},
 
 
 def composed(changed: Mapping[str, str] = {}, **overrides: Any) -> Any:
-    files = {f"conf/{name}": text for name, text in {**FILES, **changed}.items()}
+    return followed_with(SCRIPT, {f"conf/{name}": text for name, text in {**FILES, **changed}.items()}, **overrides)
+
+
+def followed_with(code: str, files: Mapping[str, str] = {}, **overrides: Any) -> Any:
+    """What the script hands to `use(...)`."""
 
     def document(name: str) -> Document | None:
         return load(files[name].encode(), name)[0] if name in files else None
 
-    script = parse("train.py", SCRIPT)
+    script = parse("train.py", code)
     assert isinstance(script, SourceText)
     seen: list[Made] = []
     line = CommandLine(overrides={name: Known(value) for name, value in overrides.items()})
@@ -129,3 +133,30 @@ def test_a_file_that_is_not_here_may_say_anything_in_its_package(entry: str, is_
     (whole,) = [made.positional[0] for made in seen if made.name == "use"]
     assert isinstance(whole, Table) and isinstance(whole.values["here"], Table)
     assert whole.values["here"].is_open is is_open
+
+
+STORED = """import hydra
+from dataclasses import dataclass, field
+from hydra.core.config_store import ConfigStore
+@dataclass
+class Model:
+    name: str = "small"
+@dataclass
+class Config:
+    defaults: list = field(default_factory=lambda: ["_self_", {"model": "small"}])
+    batch: int = 2
+    rows: int = 3
+store = ConfigStore.instance()
+store.store(name="config", node=Config)
+store.store(group="model", name="small", node=Model)
+store.store(group="model", name="big", node=Model(name="big"))
+@hydra.main(version_base=None, config_name="config")
+def main(cfg):
+    use(cfg)
+main()
+"""
+
+
+def test_a_script_stores_configurations() -> None:
+    assert followed_with(STORED) == {"batch": 2, "rows": 3, "model": {"name": "small"}}
+    assert followed_with(STORED, batch=8, model="big") == {"batch": 8, "rows": 3, "model": {"name": "big"}}

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.python.ignite import LIBRARIES as IGNITE
 from memlint.formats.trainer.python.lightning_calls import LIBRARIES as LIGHTNING
 from memlint.source.document import NOT_READ
 from memlint.source.python.calls import complete, follow
@@ -18,7 +19,7 @@ from memlint.source.python.config_files import load, value_of_document
 from memlint.source.python.members import PARAMETERS, observe_freezing
 from memlint.source.python.reader import Call, Library, Reader, plain_word
 from memlint.source.python.standard_library import LIBRARIES as STANDARD_LIBRARY
-from memlint.source.python.standard_library import OPTIONS
+from memlint.source.python.standard_library import OPTIONS, add_options, options_of
 from memlint.source.python.values import (
     Class,
     External,
@@ -38,6 +39,7 @@ CONFIG_READ = "what its file says"  # argument of DeepSpeed's engine whose confi
 CERTAIN = "certain"  # argument of an observed call: whether it surely happens
 TRAINING = "in training mode"  # attribute of a model whose `train` is called
 CAST = "dtype that it is cast to"  # attribute of a model
+NUMBER_OF_GPUS = "the number of GPUs"  # why a value is not known
 ADAPTER = "adapter that is added to it"  # attribute of a model
 CONVERTED = "what converts its linear layers"  # attribute of a model
 # Attribute of arguments that HfArgumentParser or TrlParser makes: a command line says them, not the script.
@@ -67,6 +69,16 @@ def _checkpointing(value: bool) -> Library:
         return Known(None)
 
     return apply
+
+
+def _sets_attention(reader: Reader, given: Call) -> Value | None:
+    """`model.set_attn_implementation("eager")` (transformers 4.54.0 modeling_utils.py:2812): the layers look the
+    function up in each forward."""
+    value = given.argument(0, "attn_implementation")
+    if not isinstance(given.owner, Made) or value is None:
+        return None
+    reader.set(given.owner.attributes, given.owner, "_attn_implementation", value)
+    return Known(None)
 
 
 def _model_and_tokenizer(reader: Reader, given: Call) -> Value:
@@ -166,7 +178,59 @@ def _same(reader: Reader, given: Call) -> Value | None:
     """A method or wrapper that gives back the model: `model.to(device)`, `torch.compile(model)`."""
     if isinstance(given.owner, Made) and not _is_module(given.owner):
         return given.owner
-    return given.positional[0] if given.positional and isinstance(given.positional[0], Made) else None
+    return given.positional[0] if given.positional and isinstance(given.positional[0], (Made, Instance)) else None
+
+
+def _wrapped(reader: Reader, given: Call) -> Value | None:
+    """`DistributedDataParallel(model)` has the model as its `module`."""
+    model = given.argument(0, "module")
+    made = Made(given.name, given.positional, given.named, given.source, None, given.is_open)
+    if isinstance(model, (Made, Instance)):
+        made.attributes["module"] = model
+    reader.made(made)
+    reader.observe(made)
+    return made
+
+
+def _added_to_container(reader: Reader, given: Call) -> Value | None:
+    """`layers.append(Block())`, `modules.update({"blocks": layers})` of a container of torch.nn."""
+    if not isinstance(given.owner, Made) or given.owner.last not in ("ModuleList", "ModuleDict", "Sequential"):
+        return None
+    given.owner.positional = (*given.owner.positional, *given.positional)
+    return given.owner
+
+
+def _apex(reader: Reader, given: Call) -> Value | None:
+    """`model, optimizer = amp.initialize(model, optimizer, opt_level="O1")` of apex gives back what it is given (apex
+    0.1 amp/frontend.py, initialize)."""
+    if not given.name.startswith(("apex.", "amp.")):
+        return None
+    reader.observe(Made(given.name, given.positional, given.named, given.source, None, given.is_open))
+    models, optimizers = given.argument(0, "models"), given.argument(1, "optimizers")
+    return models if optimizers is None or models is None else Items([models, optimizers], given.source)
+
+
+def _cast_module(reader: Reader, given: Call) -> Value | None:
+    """`model.to(torch.bfloat16)` of a module of the repository."""
+    kinds = (given.named.get("dtype"), *given.positional)
+    dtype = next((one for one in kinds if isinstance(one, External) and one.last in DTYPES), None)
+    if isinstance(given.owner, Instance) and dtype is not None:
+        reader.set(given.owner.attributes, given.owner, CAST, dtype)
+    return given.owner
+
+
+def _cast_module_to(name: str) -> Library:
+    def apply(reader: Reader, given: Call) -> Value | None:
+        return _cast_module(reader, given._replace(named={"dtype": External(f"torch.{name}")}))
+
+    return apply
+
+
+def _module_checkpoints(reader: Reader, given: Call) -> Value | None:
+    """`model.gradient_checkpointing_enable()` of a class of the repository that derives from transformers'."""
+    if isinstance(given.owner, Instance):
+        reader.set(given.owner.attributes, given.owner, CHECKPOINTS, Known(True, given.source))
+    return Known(None)
 
 
 def _mode(reader: Reader, given: Call) -> Value | None:
@@ -249,7 +313,9 @@ def _is_module(owner: Made) -> bool:
 def _argument_parser(reader: Reader, given: Call) -> Value:
     """`HfArgumentParser((ModelArguments, TrainingArguments))`."""
     (types,) = given.positional[:1] or (given.named.get("dataclass_types") or Items([]),)
-    return Made(given.name, (types,), {}, given.source)
+    made = Made(given.name, (types,), {}, given.source)
+    add_options(made)
+    return reader.made(made)  # type: ignore[no-any-return]
 
 
 def _parsed(reader: Reader, given: Call) -> Value | None:
@@ -258,7 +324,9 @@ def _parsed(reader: Reader, given: Call) -> Value | None:
         return None
     (types,) = given.owner.positional
     classes = types.values if isinstance(types, Items) else [types]
-    rest: list[Value] = [Items([])] if _asks_for_the_rest(given) else []
+    options_of_its_own = options_of(given.owner)
+    rest: list[Value] = [options_of_its_own] if options_of_its_own is not None and options_of_its_own.values else []
+    rest += [Items([])] if _asks_for_the_rest(given) else []
     if not reader.command.is_given:
         return Items([*(_defaults(reader, one, given) for one in classes), *rest], given.source)
     options, has_unread_file = _options(reader, classes)
@@ -553,7 +621,11 @@ def _properties(reader: Reader, given: Call) -> Value:
 
 
 def _processes(reader: Reader, given: Call) -> Value:
-    return Undetermined("the number of GPUs", given.source)
+    """The number of processes that the launcher starts, where it is known; that of the GPUs of a machine is not."""
+    count = reader.command.environment.get("WORLD_SIZE")
+    if given.name.endswith("get_world_size") and isinstance(count, Known) and str(count.value).isdigit():
+        return Known(int(str(count.value)), given.source)
+    return Undetermined(NUMBER_OF_GPUS, given.source)
 
 
 _WHOLE_NUMBERS = ("uint8", "int8", "int16", "int32", "int64", "long", "int", "short", "bool")
@@ -563,7 +635,9 @@ CONSTANTS: Mapping[str, Value] = {
 }
 LIBRARIES: Mapping[str, Library] = {
     **LIGHTNING,
+    **IGNITE,
     ".gradient_checkpointing_enable": _checkpointing(True),
+    ".set_attn_implementation": _sets_attention,
     ".gradient_checkpointing_disable": _checkpointing(False),
     **{
         f"{module}.{name}.from_pretrained": _model_and_tokenizer
@@ -593,7 +667,13 @@ LIBRARIES: Mapping[str, Library] = {
     ),
     ".to": _cast,
     **{f".{name}": _cast_to(dtype) for name, dtype in _CASTS.items()},
+    "inherited to": _cast_module,
+    **{f"inherited {name}": _cast_module_to(dtype) for name, dtype in _CASTS.items()},
+    "inherited gradient_checkpointing_enable": _module_checkpoints,
+    **dict.fromkeys((".DistributedDataParallel", ".DataParallel", ".FullyShardedDataParallel"), _wrapped),
     "deepspeed.initialize": _engine,
+    ".initialize": _apex,
+    **dict.fromkeys((".append", ".extend", ".update", ".add_module"), _added_to_container),
     ".fully_shard": _fully_shard,
     ".apply_activation_checkpointing": _apply_checkpointing,
     **dict.fromkeys(("functools.partial", "partial"), _partial),

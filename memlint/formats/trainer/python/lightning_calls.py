@@ -170,6 +170,16 @@ def _given_back(reader: Reader, given: Call) -> Value | None:
     return given.positional[0] if len(given.positional) == 1 else Items(list(given.positional), given.source)
 
 
+def _launched(reader: Reader, given: Call) -> Value | None:
+    """`fabric.launch(main, *arguments)` calls `main(fabric, *arguments)` in each process (lightning 2.6.2
+    fabric/fabric.py, _wrap_and_launch)."""
+    (function,) = given.positional[:1] or (None,)
+    if not is_of_lightning(given.owner, "Fabric") or not isinstance(function, PythonFunction):
+        return None
+    arguments = (given.owner or Known(None), *given.positional[1:])
+    return follow(reader, function, Call("", arguments, given.named, given.source, given.is_open))
+
+
 def _cli(reader: Reader, given: Call) -> Value | None:
     """`LightningCLI(Module, DataModule)` makes all three of the command's configuration and runs `fit`, where the
     command names it (lightning 2.6.2 pytorch/cli.py)."""
@@ -235,5 +245,6 @@ LIBRARIES: Mapping[str, Library] = {
     "inherited load_from_checkpoint": _from_checkpoint,
     ".DeepSpeedStrategy": _strategy,
     **dict.fromkeys((".setup", ".setup_module", ".setup_optimizers", ".setup_dataloaders"), _given_back),
+    ".launch": _launched,
     ".LightningCLI": _cli,
 }

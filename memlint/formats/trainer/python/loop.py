@@ -8,34 +8,36 @@ not say is undetermined. A loop that trains no language model of transformers is
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from memlint._record import NamedTuple
+from memlint.formats.trainer.python.encoders import Head, head_of, is_encoder, with_held_model
 from memlint.formats.trainer.python.frozen import frozen_parts
 from memlint.formats.trainer.python.fsdp_plugin import fsdp_of_plugin
 from memlint.formats.trainer.python.lengths import lengths_of_sides, writes_targets
 from memlint.formats.trainer.python.libraries import CONFIG_READ, TRAINING
 from memlint.formats.trainer.python.lightning import fit_of, lightning_of
 from memlint.formats.trainer.python.load_order import loads_before_engine
+from memlint.formats.trainer.python.loop_batch import BATCH, batch_keys, engine_config, said_by_engine
 from memlint.formats.trainer.python.model import (
     GIVES_MODEL,
     PREPARES_QUANTIZED,
     Keys,
     given_to,
     is_language_model,
-    is_own_language_model,
-    keys_of_own,
+    loads,
     model_keys,
     name_of_extension,
     origin_of,
 )
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
 from memlint.formats.trainer.python.own_fsdp import is_within, own_fsdp
+from memlint.formats.trainer.python.own_models import is_own_language_model, keys_of_own, own_models, own_module
 from memlint.source.document import Span
 from memlint.source.python.members import PARAMETERS
-from memlint.source.python.rounds import EVERY
-from memlint.source.python.standard_library import OPTIONS
+from memlint.source.python.methods import module_of
 from memlint.source.python.values import (
+    Either,
     External,
     Instance,
     Items,
@@ -52,18 +54,9 @@ from memlint.source.python.values import (
     source_of,
 )
 
-_BATCH, _ACCUMULATION = "per_device_train_batch_size", "gradient_accumulation_steps"
 GENERATES = "generates and scores sequences in its loop"
 _WRAPS_COPIES = ("DistributedDataParallel", "DDP")
 _HOLDS_MODEL = frozenset({"get_peft_model", *GIVES_MODEL})  # what an optimizer or engine may get in place of parameters
-_ACCUMULATION_NAMES = (
-    *("gradient_accumulation_steps", "grad_accum_steps", "accumulation_steps", "grad_accum"),
-    *("gradient_accumulation", "grad_accumulation_steps", "accum_steps", "grad_acc_steps"),
-)
-_BATCH_NAMES = (
-    *("per_device_train_batch_size", "micro_batch_size", "train_micro_batch_size", "per_gpu_train_batch_size"),
-    *("per_device_batch_size", "device_batch_size", "batch_size_per_device", "batch_size_per_gpu"),
-)
 
 
 class Loop(NamedTuple):
@@ -72,6 +65,7 @@ class Loop(NamedTuple):
     keys: Keys
     source: ValueSource
     unmodelled: str = ""
+    model_state: str = ""  # `StartedProgram.model_state`
     prepares_quantized: bool = False  # the model goes through peft's prepare_model_for_kbit_training
     frozen: tuple[tuple[str, bool], ...] = ()  # `StartedProgram.frozen`
     engine: str = ""  # `StartedProgram.engine`
@@ -91,34 +85,28 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     models = list(_distinct(made for made in seen if is_language_model(made) and not _rewards(made)))
     if not (optimizers or engines):
         return None
-    trained = _trained(optimizers, engines, models)
+    trained = _trained(optimizers, engines, models) or _own_model(optimizers, models, seen)
     if trained is None:
         return None
-    keys = keys_of_own(trained) if is_own_language_model(trained) else model_keys(trained)
-    keys.setdefault("gradient_checkpointing", Known(False, trained.source))
-    keys.update(_batch(seen, engines, _loader_of(fit)))
-    lightning = lightning_of(seen, "use_peft" in keys)
+    engines = [made for made in engines if _may_run(made, trained)]
+    keys = _keys_of_model(trained, _others(optimizers, trained), seen)
+    lightning = lightning_of(seen, _adapts(keys))
+    keys.update(batch_keys(seen, engines, _loader_of(fit), text))
     if lightning is not None:
         keys.update(lightning.keys | _only_in_training(keys, trained))
     else:
         keys.update(_precision(seen, engines))
-        keys.update(_engine(seen, engines) or own_fsdp(seen, trained, "use_peft" in keys))
+        keys.update(_engine(seen, engines) or own_fsdp(seen, trained, _adapts(keys)))
     keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
-    generates = _generates(seen, text)
-    sides = lengths_of_sides(seen) if writes_targets(trained) and not generates else {}
-    keys.update(sides or {"max_length": _length(lengths, generates)})
-    frozen = frozen_parts(seen, trained) if "use_peft" not in keys else ()
-    if isinstance(frozen, Undetermined):
-        keys["use_peft"], frozen = frozen, ()
-    loaded = origin_of(trained)
-    extended = name_of_extension(loaded) if isinstance(loaded, Made) else ""
-    return Loop(
-        keys,
-        trained.source,
-        unmodelled=_unmodelled_contents(seen, models, optimizers, text)
-        or (f"loads `{extended}`, a class of the repository" if extended else ""),
+    keys.update(_lengths(seen, trained, lengths, text))
+    if _generates(seen, text) and _IN_PARTS.search(text):
+        keys[BATCH] = Undetermined("the loop trains on what it generates in parts that memlint does not see")
+    found = _with_frozen_parts(Loop(keys, trained.source), seen, trained)
+    unmodelled, model_state = _contents(seen, models, optimizers, trained, text)
+    return found._replace(
+        unmodelled=unmodelled,
+        model_state=model_state,
         prepares_quantized=is_prepared(seen, trained),
-        frozen=frozen,
         engine=_own_engine(seen, trained) if lightning is None else lightning.engine,
         whole_copies=_copies_whole(engines, trained) if lightning is None else lightning.whole_copies,
         loads_before_engine=fit is not None or loads_before_engine(trained, seen),
@@ -133,6 +121,77 @@ _OF_REWARDS = re.compile(r"(?:^|/)(?:rewards?|scorers?|judges?)(?:_(?:fns?|funct
 def _rewards(model: Made) -> bool:
     """Whether a model scores what another writes: a module of rewards loads it."""
     return _OF_REWARDS.search(model.source.path) is not None
+
+
+_IN_PARTS = re.compile(r"(?:mini|micro)_?batch", re.IGNORECASE)
+
+
+_IN_SEVERAL_WAYS = "branches make the model in several ways"
+
+
+def _keys_of_model(trained: Made, others: Sequence[Made], seen: list[Made]) -> Keys:
+    """The keys of the model; where branches make it in several ways, what they agree in is known."""
+    keys, *more = [_keys_of_one(one, seen) for one in (trained, *others)]
+    names = dict.fromkeys(name for found in (keys, *more) for name in found) if more else ()
+    unknown = Undetermined(_IN_SEVERAL_WAYS, trained.source)
+    return keys | {name: either([one.get(name, unknown) for one in (keys, *more)], _IN_SEVERAL_WAYS) for name in names}
+
+
+def _keys_of_one(model: Made, seen: list[Made]) -> Keys:
+    keys = keys_of_own(model, seen) if is_own_language_model(model) else model_keys(model)
+    keys.setdefault("gradient_checkpointing", Known(False, model.source))
+    return keys
+
+
+def _adapts(keys: Keys) -> bool:
+    """Whether the loop may train adapters."""
+    uses = keys.get("use_peft")
+    return uses is not None and not (isinstance(uses, Known) and not uses.value)
+
+
+def _may_run(engine: Made, trained: Made) -> bool:
+    """Whether DeepSpeed may run the model that trains: not where it gets another, as one that only scores."""
+    owners = [_owner(value) for value in _first(engine, "model")]
+    origins = [origin_of(with_held_model(one)) for one in owners if one is not None]
+    loaded = origin_of(trained)
+    return not origins or any(one is loaded or not isinstance(one, Made) or not loads(one) for one in origins)
+
+
+def _lengths(seen: list[Made], trained: Made, lengths: list[Value], text: str) -> Keys:
+    generates = _generates(seen, text)
+    sides = lengths_of_sides(seen) if writes_targets(trained) and not generates else {}
+    return sides or {"max_length": _length(lengths, generates)}
+
+
+def _with_frozen_parts(loop: Loop, seen: list[Made], trained: Made) -> Loop:
+    """`loop` with the parts of its model that the script freezes."""
+    if "use_peft" in loop.keys:
+        return loop
+    frozen = frozen_parts(seen, trained)
+    head = _head(seen, trained)
+    if not isinstance(frozen, Undetermined) and head is not None and head.may_freeze:
+        frozen = Undetermined("the script's own module may keep its encoder from training", trained.source)
+    if isinstance(frozen, Undetermined):
+        return loop._replace(keys={**loop.keys, "use_peft": frozen})
+    return loop._replace(frozen=frozen)
+
+
+def _head(seen: list[Made], trained: Made) -> Head | None:
+    """The head of the encoder that the loop trains; None where it trains no encoder."""
+    loaded = origin_of(trained)
+    return head_of(loaded, seen) if isinstance(loaded, Made) and is_encoder(loaded) else None
+
+
+def _contents(
+    seen: list[Made], models: list[Made], optimizers: list[Made], trained: Made, text: str
+) -> tuple[str, str]:
+    """What the keys cannot say of the loop, and what that leaves of its model's state."""
+    loaded = origin_of(trained)
+    extended = name_of_extension(loaded) if isinstance(loaded, Made) else ""
+    head = _head(seen, trained)
+    why = _unmodelled_contents(seen, models, optimizers, text)
+    why = why or (f"loads `{extended}`, a class of the repository" if extended else "")
+    return (why, "") if head is None else (why or head.unmodelled, "headless")
 
 
 def _copies_whole(engines: list[Made], trained: Made) -> bool:
@@ -188,11 +247,38 @@ def _trained(optimizers: list[Made], engines: list[Made], models: list[Made]) ->
     given += [one for made in engines for one in _first(made, "model")]
     for value in given:
         owner = _owner(value)
-        if owner is not None and (is_language_model(origin_of(owner)) or is_own_language_model(owner)):
-            return owner
+        if owner is not None and (_is_read(owner) or is_own_language_model(owner)):
+            return with_held_model(owner)
     if any(isinstance(_owner(value), Made) for value in given):
         return None  # parameters of another model: of one that memlint does not read
     return models[0] if len(models) == 1 else None
+
+
+def _others(optimizers: list[Made], trained: Made) -> list[Made]:
+    """The models that the optimizer may get instead, as another branch makes them."""
+    given = (value for made in optimizers for value in _first(made, "params", "parameters"))
+    owners = next((found for found in map(_owners, given) if len(found) > 1), ())
+    first, *others = [with_held_model(one) for one in owners] or [trained]
+    return others if first.source == trained.source else []
+
+
+def _is_read(model: Made) -> bool:
+    """Whether a model of transformers that reads texts is this, or is below it."""
+    origin = origin_of(with_held_model(model))
+    return is_language_model(origin) or is_encoder(origin)
+
+
+def _own_model(optimizers: list[Made], models: list[Made], seen: list[Made]) -> Made | None:
+    """The only model of the repository, where no other is loaded whose parameters an optimizer could get. Of
+    optimizers that get a part each, as Muon beside AdamW, nobody sees of what."""
+    given = [_owner(value) for made in optimizers for value in _first(made, "params", "parameters")]
+    found = own_models(seen) if not models and all(_is_layer(one) for one in given if one is not None) else []
+    return found[0] if len(found) == 1 else None
+
+
+def _is_layer(owner: Made) -> bool:
+    """Whether parameters are those of one layer of torch: `model.lm_head.parameters()`."""
+    return owner.name.startswith("torch.nn.") and owner.last not in _HOLDS_MODEL
 
 
 def _first(made: Made, *names: str) -> Iterator[Value]:
@@ -200,106 +286,43 @@ def _first(made: Made, *names: str) -> Iterator[Value]:
     yield from (made.arguments[name] for name in names if name in made.arguments)
 
 
-def _owner(value: Value, depth: int = 0) -> Made | None:
+def _owner(value: Value) -> Made | None:
     """The model of `model.parameters()`, of `filter(..., model.parameters())` and of groups of its parameters."""
+    return next(iter(_owners(value)), None)
+
+
+def _owners(value: Value, depth: int = 0) -> tuple[Made, ...]:
+    """The model of which something is; several where branches make it in several ways."""
     if depth > 4:
-        return None
+        return ()
+    if isinstance(value, Instance):
+        module = module_of(value)
+        return () if module is None else (module,)
+    if isinstance(value, Either):
+        each = [_owners(one, depth + 1) for one in value.values]
+        found = dict.fromkeys(one for owners in each for one in owners) if all(each) else ()
+        return tuple(sorted(found, key=lambda one: not _is_read(one)))
     if isinstance(value, Made):
         if value.last in PARAMETERS or value.name == PARAMETERS[0]:
-            return value.base if isinstance(value.base, Made) else None
-        if value.last in _HOLDS_MODEL and is_language_model(origin_of(value)):
-            return value
-        inner = [_owner(one, depth + 1) for one in value.positional]
-        return next((one for one in inner if one is not None), value if is_language_model(origin_of(value)) else None)
+            return _made_in_branches(value.base)
+        if value.last in _HOLDS_MODEL and _is_read(value):
+            return (value,)
+        inner = (_owners(one, depth + 1) for one in value.positional)
+        return next((one for one in inner if one), (value,) if _is_read(value) else ())
     parts: Iterable[Value] = ()
     if isinstance(value, Items):
         parts = value.values
     elif isinstance(value, Table):
         parts = (value.values["params"],) if "params" in value.values else ()
-    found = (_owner(one, depth + 1) for one in parts)
-    return next((one for one in found if one is not None), None)
+    return next((one for one in (_owners(part, depth + 1) for part in parts) if one), ())
 
 
-def _batch(seen: list[Made], engines: list[Made], loader: Made | None = None) -> Keys:
-    """The batch of `loader`, of the one that shuffles, else of the first; a parsed option of that name where there is
-    none."""
-    loaders = (
-        [loader]
-        if loader is not None
-        else [made for made in seen if made.last == "DataLoader" and "sampler" not in made.name.lower()]
-    )
-    shuffled = [made for made in loaders if _is_true(made.arguments.get("shuffle")) or "sampler" in made.arguments]
-    found: Value | None = None
-    if loaders:
-        first = (shuffled or loaders)[0]
-        given = first.positional[1] if len(first.positional) > 1 else first.arguments.get("batch_size")
-        found = _of_whole_batches(first, given) or (
-            Undetermined("the loader gets no batch size") if first.is_open or first.arguments else Known(1)
-        )
-    of_engine = _said_by_engine(engines, "train_micro_batch_size_per_gpu")
-    if isinstance(of_engine, Known) and not isinstance(found, Known):
-        found = of_engine  # `batch_size=engine.train_micro_batch_size_per_gpu()`
-    found = found or of_engine or _named(seen, _BATCH_NAMES) or _passed(seen)
-    found = found or Undetermined("the loop has no loader that memlint sees")
-    accumulation = next(
-        (
-            made.arguments[_ACCUMULATION]
-            for made in seen
-            if made.last == "Accelerator" and _ACCUMULATION in made.arguments
-        ),
-        None,
-    )
-    accumulation = accumulation or _said_by_engine(engines, "gradient_accumulation_steps") or _rounds(seen)
-    if accumulation is None or isinstance(accumulation, Undetermined):
-        accumulation = _named(seen, _ACCUMULATION_NAMES) or accumulation
-    return {_BATCH: _whole(found), _ACCUMULATION: accumulation or Known(1)}
-
-
-def _of_whole_batches(loader: Made, given: Value | None) -> Value | None:
-    """`batch_size=None` leaves batches to the data set, whose objects have the size under that name (torch 2.13
-    utils/data/dataloader.py: "automatic batching is disabled")."""
-    (dataset,) = loader.positional[:1] or (loader.arguments.get("dataset"),)
-    if not (isinstance(given, Known) and given.value is None and isinstance(dataset, Instance)):
-        return given
-    return dataset.attributes.get("batch_size") or Undetermined("the data set makes the batches", loader.source)
-
-
-_STEPS = re.compile(r"(?:^| )(?!\w*(?:sched|lr|prof))\w*\.step(?= |$)")
-
-
-def _rounds(seen: list[Made]) -> Value | None:
-    """4 where the loop steps in every fourth round alone: `if (step + 1) % 4 == 0: optimizer.step()`."""
-    for made in seen:
-        calls = made.arguments.get("calls") if made.name == EVERY else None
-        if isinstance(calls, Known) and _STEPS.search(str(calls.value)) and ".backward" not in str(calls.value):
-            rounds = made.arguments["rounds"]
-            is_whole = isinstance(rounds, Known) and isinstance(rounds.value, int) and rounds.value > 0
-            return rounds if is_whole else Undetermined("how many rounds are between two steps", source_of(rounds))
-    return None
-
-
-def _passed(seen: list[Made]) -> Value | None:
-    """The `batch_size` that a loader of the script's own is given, else that of the command line."""
-    calls = [made.arguments["batch_size"] for made in seen if made.name != OPTIONS and "batch_size" in made.arguments]
-    numbers = [one for one in calls if isinstance(one, Known) and isinstance(one.value, int)]
-    return either(list(numbers), "loaders of several sizes") if numbers else _named(seen, ("batch_size",))
-
-
-def _whole(value: Value) -> Value:
-    """A batch size; text or a fraction is none."""
-    if isinstance(value, Known) and not (isinstance(value.value, int) and not isinstance(value.value, bool)):
-        return Undetermined("the batch size is no number", value.source)
-    return value if isinstance(value, (Known, Undetermined)) else Undetermined("the script computes it")
-
-
-def _named(seen: list[Made], names: tuple[str, ...]) -> Value | None:
-    """The value that the command line gives under one of these names."""
-    for made in seen:
-        for name in names if made.name == OPTIONS else ():
-            value = made.arguments.get(name)
-            if isinstance(value, Undetermined) or (isinstance(value, Known) and isinstance(value.value, int)):
-                return value
-    return None
+def _made_in_branches(base: Value | None) -> tuple[Made, ...]:
+    """The objects of an `Either` of models that memlint reads; the object alone where there is one."""
+    if isinstance(base, Either):
+        made = [one for one in base.values if isinstance(one, Made)]
+        return tuple(made) if len(made) == len(base.values) and all(map(_is_read, made)) else ()
+    return (base,) if isinstance(base, Made) else ()
 
 
 def _is_true(value: Value | None) -> bool:
@@ -312,15 +335,29 @@ def _precision(seen: list[Made], engines: list[Made]) -> Keys:
     torch 2.13 amp/autocast_mode.py: autocast of CUDA computes in float16 unless told otherwise. An `Accelerator()` that
     is told nothing asks its launcher: then no key is said.
     """
-    if isinstance(_said_by_engine(engines, "bf16", "enabled") or _said_by_engine(engines, "fp16", "enabled"), Known):
-        return {name: _said_by_engine(engines, name, "enabled") or Known(False) for name in ("bf16", "fp16")}
+    if isinstance(said_by_engine(engines, "bf16", "enabled") or said_by_engine(engines, "fp16", "enabled"), Known):
+        return {name: said_by_engine(engines, name, "enabled") or Known(False) for name in ("bf16", "fp16")}
     accelerators = [made for made in seen if made.last == "Accelerator"]
     if accelerators:
         said = [made.arguments["mixed_precision"] for made in accelerators if "mixed_precision" in made.arguments]
         said = [one for one in said if not (isinstance(one, Known) and one.value is None)]
         return _as_switches(said[0]) if said else {}
+    apex = [made for made in seen if made.last == "initialize" and made.name.startswith(("apex.", "amp."))]
+    if apex:
+        return _as_switches(_level(apex[0]))
     contexts = [made for made in seen if made.last == "autocast" and not _is_off(made.arguments.get("enabled"))]
     return _as_switches(_autocast(contexts)) if contexts else {"bf16": Known(False), "fp16": Known(False)}
+
+
+def _level(apex: Made) -> Value:
+    """O1, the default, computes in fp16 where that is safe, O0 in fp32; the others cast the weights (apex 0.1
+    amp/frontend.py)."""
+    level = apex.arguments.get("opt_level") or Known("O1", apex.source)
+    word = {"O0": "no", "O1": "fp16"}.get(str(level.value)) if isinstance(level, Known) else None
+    is_off = _is_off(apex.arguments.get("enabled"))
+    if is_off or word:
+        return Known("no" if is_off else word, apex.source)
+    return Undetermined("apex casts the weights", apex.source)
 
 
 def _is_off(value: Value | None) -> bool:
@@ -361,13 +398,15 @@ def _own_engine(seen: list[Made], trained: Made) -> str:
     copies = [made for made in seen if made.last in _WRAPS_COPIES]
     if not copies:
         return "single"
-    return "ddp" if any(is_within(made, trained) for made in copies) else ""
+    own = own_module(trained)
+    holds = any(is_within(made, trained) or (own is not None and own_module(made) is own) for made in copies)
+    return "ddp" if holds else ""
 
 
 def _engine(seen: list[Made], engines: list[Made]) -> Keys:
     """DeepSpeed's configuration, or that of accelerate's plug-ins."""
     for made in engines:
-        config = _without_optimizer(made) or _config_of(made)
+        config = _without_optimizer(made) or engine_config(made)
         if isinstance(config, (Table, Known)):
             return {"deepspeed": config}
         return {"deepspeed": Undetermined("DeepSpeed's configuration is not one that memlint sees", made.source)}
@@ -392,11 +431,6 @@ def _without_optimizer(engine: Made) -> Table | None:
 _AT_OPTIMIZER = 2  # the position of `optimizer` among the arguments of deepspeed.initialize
 
 
-def _config_of(engine: Made) -> Value | None:
-    """The configuration that `deepspeed.initialize` gets."""
-    return engine.arguments.get("config") or engine.arguments.get("config_params")
-
-
 def _has_whole_copies(engine: Made, trained: Made) -> bool:
     """Whether each GPU holds a copy of the model that trains: `mpu`, `mesh_param` and a PipelineModule divide it
     (deepspeed 0.19.8 __init__.py:537-590)."""
@@ -408,18 +442,6 @@ def _has_whole_copies(engine: Made, trained: Made) -> bool:
 
 
 _AT_MPU = 7  # the position of `mpu` among the arguments of deepspeed.initialize
-
-
-def _said_by_engine(engines: list[Made], *names: str) -> Value | None:
-    """What DeepSpeed's configuration in the script says at a path; None where it says nothing."""
-    for made in engines:
-        value = made.arguments.get(CONFIG_READ) or _config_of(made)
-        for name in names:
-            value = value.values.get(name) if isinstance(value, Table) else None
-        if value is not None:
-            # what a file says stays there: the arguments are the script's
-            return Known(value.value) if isinstance(value, Known) and value.source.how == "config" else value
-    return None
 
 
 def _plugin(accelerator: Made) -> Keys:
@@ -481,7 +503,7 @@ _DEEPSPEED_OPTIMIZERS: Mapping[str, str] = {**dict.fromkeys(("adam", "adamw", "f
 
 def _of_deepspeed(engines: list[Made]) -> Value:
     """The optimizer that DeepSpeed makes."""
-    name = _said_by_engine(engines, "optimizer", "type")
+    name = said_by_engine(engines, "optimizer", "type")
     word = _DEEPSPEED_OPTIMIZERS.get(str(name.value).lower()) if isinstance(name, Known) else None
     return Undetermined("DeepSpeed makes it") if word is None else Known(word, source_of(name or Known(None)))
 

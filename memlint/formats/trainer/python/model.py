@@ -118,7 +118,7 @@ def _keys_of_call(model: Made) -> Keys:
     if CHECKPOINTS in model.attributes:
         keys[CHECKPOINTS] = model.attributes[CHECKPOINTS]
     if CAST in model.attributes:
-        keys["dtype"] = _dtype(model.attributes[CAST])
+        keys["dtype"] = dtype_of(model.attributes[CAST])
     if ADAPTER in model.attributes:
         keys.update(adapter_keys(model.attributes[ADAPTER]))
     elif _HAS_ADAPTER in model.attributes:
@@ -142,7 +142,7 @@ def embedder_keys(model: Made) -> Keys:
     words = {str(name): value for name, value in given.values.items()} if isinstance(given, Table) else {}
     dtype = words.get("dtype") or words.get("torch_dtype")
     if dtype is not None:
-        keys["dtype"] = _dtype(dtype)
+        keys["dtype"] = dtype_of(dtype)
     if "attn_implementation" in words:
         keys["attn_implementation"] = words["attn_implementation"]
     said = {**encoder.arguments, **model.arguments, **model.attributes}
@@ -195,7 +195,7 @@ def class_of(loaded: Made) -> str:
 
 def origin_of(model: Value) -> Value:
     """What a model was loaded as, below adapters and wrappers."""
-    while isinstance(model, Made) and not _loads(model):
+    while isinstance(model, Made) and not loads(model):
         inner = (
             model.base
             if isinstance(model.base, Made)
@@ -211,7 +211,7 @@ def origins_of(model: Value) -> Iterator[Value]:
     """What a model may have been loaded as, below adapters, wrappers and conditions."""
     for one in alternatives(model):
         inner = one.base if isinstance(one, Made) and isinstance(one.base, Made) else _wrapped(one)
-        if inner is None or (isinstance(one, Made) and _loads(one)):
+        if inner is None or (isinstance(one, Made) and loads(one)):
             yield one
         else:
             yield from origins_of(inner)
@@ -223,7 +223,7 @@ def _wrapped(model: Value) -> Value | None:
     return next((one for one in given if any(isinstance(value, Made) for value in alternatives(one))), None)
 
 
-def _loads(model: Made) -> bool:
+def loads(model: Made) -> bool:
     """Whether a call loads or makes a model, whatever its class: not an adapter upon one."""
     loads = model.last in ("from_pretrained", "from_config") and "PeftModel" not in model.name.rpartition(".")[0]
     return loads or _is_made_by_its_class(model)
@@ -281,30 +281,25 @@ def is_language_model(model: Value) -> bool:
 
 def name_of_extension(model: Made) -> str:
     """The class of the repository that is loaded, where it stands on a language model of transformers and is not called
-    like one: `class Scorer(LlamaForCausalLM)`; "" for others."""
+    like one, `class Scorer(LlamaForCausalLM)`, or holds one by its name, `class InternVLChatModel(PreTrainedModel)`;
+    "" for others."""
     name, above = model.name.rpartition(".")[0], model.attributes.get(LIBRARY_CLASSES)
     classes = str(above.value).split() if isinstance(above, Known) else []
     stands = any(one.endswith(_LANGUAGE_MODELS) for one in classes) and not name.endswith(_LANGUAGE_MODELS)
-    return name if stands else ""
+    holds = any(one.endswith("PreTrainedModel") for one in classes) and _HOLDS_LANGUAGE_MODEL.search(name) is not None
+    return name if stands or holds else ""
 
 
-def is_own_language_model(model: Value) -> bool:
-    """Whether this stands for an object of a class of the repository that is called like a language model's:
-    `LlamaForCausalLM` of a changed copy of transformers' file."""
-    return isinstance(model, Made) and model.name.endswith(_LANGUAGE_MODELS) and not _is_given_any(model)
+_HOLDS_LANGUAGE_MODEL = re.compile(r"Chat|Causal|L+M|VLM?|[Ll]lava|GPT")
 
 
-def _is_given_any(model: Made) -> bool:
-    return model.base is not None or bool(model.positional or model.arguments)
+def is_named_like_language_model(model: Made) -> bool:
+    """Whether an object of a class of the repository is called like a language model's: `LlamaForCausalLM`."""
+    is_given_any = model.base is not None or bool(model.positional or model.arguments)
+    return model.name.endswith(_LANGUAGE_MODELS) and not is_given_any
 
 
 _OWN = "is a model of the repository's own"
-
-
-def keys_of_own(model: Made) -> Keys:
-    """What is known of a model of the repository: nothing of its tensors, dtype and what of it trains."""
-    reason = Undetermined(f"`{model.name}` {_OWN}", model.source)
-    return {"model_name_or_path": reason, "dtype": reason, "use_peft": reason}
 
 
 def _argument(made: Made, position: int, *names: str) -> Value | None:
@@ -330,7 +325,7 @@ def _loaded(model: Made) -> Keys:
     keys.update(_attention(model.arguments.get("config", given)))
     for argument in ("dtype", "torch_dtype"):
         if argument in model.arguments:
-            keys["dtype"] = _dtype(model.arguments[argument])
+            keys["dtype"] = dtype_of(model.arguments[argument])
     keys.update(_attention(model))
     keys.update(_quantization(model.arguments.get("quantization_config")))
     keys.update({key: model.arguments[key] for key in _SWITCHES if key in model.arguments})
@@ -398,10 +393,10 @@ def _unsloth(model: Made) -> Keys:
     return keys
 
 
-def _dtype(value: Value) -> Value:
+def dtype_of(value: Value) -> Value:
     """`torch.bfloat16` and the like as the word that a file would have."""
     if isinstance(value, Either):
-        return either([_dtype(one) for one in value.values], value.reason)
+        return either([dtype_of(one) for one in value.values], value.reason)
     if isinstance(value, External) and value.last in DTYPES:
         return Known(DTYPES[value.last])
     if isinstance(value, External):
@@ -423,7 +418,7 @@ def _quantization(config: Value | None) -> Keys:
         keys["bnb_4bit_quant_type"] = given.get("bnb_4bit_quant_type") or Known("fp4", config.source)
         keys["use_bnb_nested_quant"] = given.get("bnb_4bit_use_double_quant") or Known(False, config.source)
     if "bnb_4bit_quant_storage" in given:
-        keys["bnb_4bit_quant_storage"] = _dtype(given["bnb_4bit_quant_storage"])
+        keys["bnb_4bit_quant_storage"] = dtype_of(given["bnb_4bit_quant_storage"])
     return keys
 
 

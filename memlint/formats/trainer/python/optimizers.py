@@ -55,8 +55,8 @@ _BY_NAME: Mapping[str, str] = {
 }
 # Names of optimizers, of libraries that are not read as well.
 _OPTIMIZER = re.compile(
-    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
-    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
+    r"^[A-Z]\w*(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Shampoo|Lamb(?!da)|LAMB|Sophia|Prodigy|SOAP|Novograd|Optimizer)"
+    r"|^(?:Adam|SGD|Muon|Lion|Adafactor|Adagrad|Adadelta|RMSprop|Shampoo|Lamb(?!da)|LAMB|Sophia|Prodigy|SOAP|RAdam|NAdam|Optimizer$)"
 )
 _FUSED = {"adamw_torch": "adamw_torch_fused"}
 # A state more: Adafactor's first moment, RMSprop's mean.

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from memlint.formats.trainer.python.libraries import CERTAIN, DTYPES
 from memlint.formats.trainer.python.model import Keys, origin_of
-from memlint.source.python.values import External, Items, Known, Made, Table, Undetermined, Value, alternatives
+from memlint.source.python.values import Class, External, Items, Known, Made, Table, Undetermined, Value, alternatives
 
 VERSION_1 = ("FullyShardedDataParallel", "FSDP")
 VERSION_2 = "fully_shard"
@@ -174,8 +174,9 @@ def wrapping(policy: Value | None) -> Keys:
         classes = policy.arguments.get("transformer_layer_cls") or policy.arguments.get("module_classes")
         classes = classes or next(iter(policy.positional), None)
         # One of several layers, as the model's kind decides: without any the script ends in a NameError.
-        layers = (layer for one in _items(classes) for layer in alternatives(one))
+        layers = [layer for one in _items(classes) for layer in alternatives(one)]
         words = [one.last for one in layers if isinstance(one, External)]
+        words += [one.name for one in layers if isinstance(one, Class)]
         if words and all(word.lower().endswith(("layer", "block")) for word in words):
             return {"auto_wrap_policy": Known("TRANSFORMER_BASED_WRAP")}
     if name == "size_based_auto_wrap_policy":

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from memlint.formats.trainer.python.model import Keys
 from memlint.formats.trainer.python.optimizers import is_optimizer_name, optimizer_keys
-from memlint.source.python.calls import OBJECT
-from memlint.source.python.members import attribute
+from memlint.source.python.members import OBJECT, attribute
 from memlint.source.python.values import Instance, Items, Known, Made, PythonFunction, Undetermined, Value
 
 MAKES_OPTIMIZER = "the script makes its own optimizer"

@@ -41,6 +41,7 @@ from memlint.formats.trainer.python.libraries import (
 )
 from memlint.formats.trainer.python.load_order import loads_before_engine
 from memlint.formats.trainer.python.loop import GENERATES, is_prepared, loop_of
+from memlint.formats.trainer.python.loop_batch import of_own_loader
 from memlint.formats.trainer.python.model import (
     STANDBY,
     Keys,
@@ -128,7 +129,9 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
     """The run of a script's own training loop; empty without one."""
     loaders = [made for made in calls if made.last == "DataLoader"]
     own = next((length for one in loaders for length in map(length_of_dataset, one.positional[:1]) if length), [])
-    lengths = own or lengths_of(calls) or lengths_of_calls(calls) or lengths_of_options(calls)
+    of_loader = of_own_loader(calls)[1]
+    lengths = own or lengths_of(calls) or ([of_loader] if of_loader is not None else [])
+    lengths = lengths or lengths_of_calls(calls) or lengths_of_options(calls)
     loop = loop_of(calls, beside_the_command(lengths, calls), script.text)
     if loop is None:
         return []
@@ -137,7 +140,7 @@ def _run_of_loop(calls: list[Made], script: SourceText, command: CommandLine) ->
     may_shard = not command.is_given and _SHARDS.search(script.text) is not None
     program = StartedProgram(
         unmodelled=unmodelled,
-        model_state="all" if unmodelled and unmodelled in (GENERATES, divided) else "",
+        model_state="all" if unmodelled and unmodelled in (GENERATES, divided) else loop.model_state,
         loads_model=True,
         quantized_preparation=_preparation(loop.prepares_quantized, script.text),
         frozen=loop.frozen,
