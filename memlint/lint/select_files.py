@@ -53,17 +53,16 @@ def _is_excluded(item: FoundFile, choice: FileChoice, facts: StatedFacts) -> boo
 
 
 def _left_out_as_example_of(item: FoundFile, choice: FileChoice, facts: StatedFacts) -> str:
-    """The framework whose example a file is, unchanged, unless the file is named or settings want examples checked."""
+    """The framework whose example a file is, unchanged, where settings leave such files out and nobody names it."""
     if item.named and not (choice.candidates or choice.force_exclude):
         return ""
-    framework = framework_of(item.path)
-    return framework if framework and read_settings(item.path, facts).shipped_examples == "skip" else ""
+    return framework_of(item.path) if read_settings(item.path, facts).shipped_examples == "skip" else ""
 
 
 def _examples_note(framework: str, paths: list[str]) -> FoundFile:
     folder = os.path.commonpath([os.path.dirname(path) for path in paths])
     files = "1 file is an example" if len(paths) == 1 else f"{len(paths)} files are examples"
-    note = f"{files} of {framework} as it ships them, not checked: name one, or set `shipped_examples: check`"
+    note = f"{files} of {framework} as it ships them, not checked (`shipped_examples: skip`): name one to check it"
     return FoundFile(folder, note=f"{display_path(folder)}: {note}")
 
 

@@ -78,7 +78,7 @@ class FileSettings(NamedTuple):
     severity: Mapping[str, str] = {}
     fail_on: str = "warning"
     excluded: bool = False
-    shipped_examples: str = "skip"
+    shipped_examples: str = "check"
     rules_dirs: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     gpu: str = ""

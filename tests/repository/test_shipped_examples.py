@@ -87,7 +87,11 @@ def _check(*words: str) -> int:
     return main(["check", *words, "--gpu", "T4", "--gpus", "1", "--format", "concise", "--no-cache"])
 
 
+SKIPS = "shipped_examples: skip\n"
+
+
 def test_a_folder_leaves_unchanged_examples_out_and_says_so(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "memlint.yaml").write_text(SKIPS)
     own = copy / "LLaMA-Factory" / "examples" / "own.yaml"
     own.write_text(CONFIG)
     assert _check(".") == 1
@@ -96,19 +100,29 @@ def test_a_folder_leaves_unchanged_examples_out_and_says_so(copy: Path, capsys: 
     assert "train_full: 1 file is an example of LLaMA-Factory as it ships them, not checked" in shown.err
 
 
+def test_examples_are_checked_like_other_files_unless_settings_say_otherwise(
+    copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _check(".") == 1
+    assert "qwen_full_sft.yaml" in capsys.readouterr().out
+
+
 def test_a_named_example_is_checked(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "memlint.yaml").write_text(SKIPS)
     assert _check(f"LLaMA-Factory/{PLACE}") == 1
     shown = capsys.readouterr()
     assert "qwen_full_sft.yaml" in shown.out and "not checked" not in shown.err
 
 
 def test_a_candidate_of_a_hook_is_left_out(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (copy / "memlint.yaml").write_text(SKIPS)
     assert _check("--hook", f"LLaMA-Factory/{PLACE}") == 0
     assert "not checked" in capsys.readouterr().err
 
 
 def test_settings_have_examples_checked_where_they_say_so(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (copy / "memlint.yaml").write_text('overrides:\n  - files: ["LLaMA-Factory/**"]\n    shipped_examples: check\n')
+    overrides = 'overrides:\n  - files: ["LLaMA-Factory/**"]\n    shipped_examples: check\n'
+    (copy / "memlint.yaml").write_text(SKIPS + overrides)
     assert _check(".") == 1
     assert "qwen_full_sft.yaml" in capsys.readouterr().out
     (copy / "memlint.yaml").write_text("shipped_examples: maybe\n")
