@@ -85,10 +85,8 @@ def test_a_plan_for_a_command_is_written_into_its_program_and_its_launch_file(tm
 
     assert fix.verdict_after == "fits" and fix.quality == "none"
     assert changed == {
-        "grpo.py": GRPO.replace("utilization=0.5", "utilization=0.2").replace(
-            "checkpointing=True,\n", "checkpointing=True,\n    vllm_tensor_parallel_size=2,\n"
-        ),
-        "zero3.yaml": ZERO3.replace("device: none", "device: cpu"),
+        "grpo.py": GRPO.replace("checkpointing=True,\n", "checkpointing=True,\n    vllm_enable_sleep_mode=True,\n"),
+        "zero3.yaml": ZERO3.replace("optimizer_device: none", "optimizer_device: cpu"),
     }
 
 

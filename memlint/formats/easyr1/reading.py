@@ -6,6 +6,7 @@ so many sequences of full length, which is the same at most.
 
 from __future__ import annotations
 
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, as_number, as_words
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.batches import critic_model
@@ -13,7 +14,7 @@ from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.model import DTYPES
 from memlint.formats.verl.parallel import put_ulysses
 from memlint.formats.vision_towers import apply_towers, excludes_tower
-from memlint.run import UNKNOWN, Maybe, Origin, ValueModel
+from memlint.run import UNKNOWN, Entailed, Maybe, Origin, ValueModel
 
 ACTOR, CRITIC, REFERENCE, ROLLOUT = (f"worker.{role}" for role in ("actor", "critic", "ref", "rollout"))
 UPDATE = "micro_batch_size_per_device_for_update"
@@ -47,7 +48,19 @@ def read_adapter(fields: Fields, config: VerlConfig) -> None:
     fields.put("method.kind", "lora" if rank else "full", config.origin(RANK))
     if rank:
         fields.put("method.rank", rank, config.origin(RANK))
-        fields.infer("method.adapter_dtype", fields.get("precision.trainable_dtype"), "EasyR1 casts what trains")
+        fields.infer("method.adapter_dtype", fields.get("precision.trainable_dtype"), _CAST)
+    else:
+        put_entailed(fields, _adapters_of_plans, _CAST)
+
+
+_CAST = "EasyR1 casts what trains"
+
+
+def _adapters_of_plans(fields: Fields) -> tuple[Entailed, ...]:
+    """An adapter that a plan trains instead, on a frozen base in bfloat16."""
+    trained = fields.get("precision.trainable_dtype", "float32")
+    changes = (("method.adapter_dtype", trained), ("model.weights_dtype", "bfloat16"))
+    return (Entailed((("method.kind", "lora"),), changes),)
 
 
 def read_targets(fields: Fields, config: VerlConfig) -> None:

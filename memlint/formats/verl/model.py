@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from memlint.formats.base import named_model
+from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import STATED_MODEL, Fields, as_words
 from memlint.formats.target_patterns import put_targets
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.releases import is_before_0_4
 from memlint.formats.vision_towers import apply_towers, excludes_tower
-from memlint.run import UNKNOWN, Origin
+from memlint.run import UNKNOWN, Entailed, Origin
 
 DTYPES = {
     **dict.fromkeys(("fp32", "float32", "float"), "float32"),
@@ -56,7 +57,20 @@ def read_adapter(fields: Fields, config: VerlConfig) -> None:
     fields.put("method.kind", "lora" if rank else "full", config.origin(key))
     if rank:
         fields.put("method.rank", rank, config.origin(key))
-        fields.infer("method.adapter_dtype", fields.get("model.weights_dtype"), "verl casts it to the base's dtype")
+        fields.infer("method.adapter_dtype", fields.get("model.weights_dtype"), _CAST)
+    else:
+        put_entailed(fields, _adapters_of_plans, _CAST)
+
+
+_CAST = "verl casts it to the base's dtype"
+
+
+def _adapters_of_plans(fields: Fields) -> tuple[Entailed, ...]:
+    """An adapter that a plan trains instead, on the base as it is loaded and in half precision."""
+    lora, dtype = ("method.kind", "lora"), "model.weights_dtype"
+    found = (fields.get(dtype, "float32"), "bfloat16")
+    loaded, half = ((("method.adapter_dtype", one),) for one in found)
+    return Entailed((lora,), loaded), Entailed((lora, (dtype, "bfloat16")), half)
 
 
 def read_targets(fields: Fields, config: VerlConfig) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 
 from memlint.architectures import from_config
 from memlint.architectures.model import Resolution
+from memlint.fixes.consequences import consistent
 from memlint.formats import recognise
 from memlint.formats.easyr1 import format as easyr1
 from memlint.repository.workspace import in_memory
@@ -174,3 +175,16 @@ def test_no_value_makes_parsing_raise(value: Any) -> None:
     easyr1.parse(document({"worker": value, "data": value}), known())
     easyr1.parse(document({**FILE, "worker": {"actor": value, "rollout": value, "critic": value}}), known())
     assert replace(read(FILE), {}) is not None
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_planned_adapter_has_the_dtypes_that_its_file_gives_it(dtype: str) -> None:
+    changes = {"method.kind": "lora", "method.rank": 16}
+    file = changed("worker.actor.fsdp.torch_dtype", dtype)
+    parsed = easyr1.parse(document(file), known())
+    before = run_of(parsed)
+    after = read(applied(file, easyr1.edits(parsed, before, changes) or (), "train.json"))
+    planned = consistent(replace(before, changes), before)
+    assert planned.method.adapter_dtype == after.method.adapter_dtype
+    assert planned.model.weights_dtype == after.model.weights_dtype
+    assert after.method.kind == "lora" and after.model.weights_dtype == "bfloat16"

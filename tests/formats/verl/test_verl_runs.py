@@ -14,6 +14,7 @@ from memlint.architectures import from_config
 from memlint.architectures.model import Resolution, parameters
 from memlint.cli import main
 from memlint.findings import Edit
+from memlint.fixes.consequences import consistent
 from memlint.fixes.edits.apply import apply, patches
 from memlint.formats import recognise
 from memlint.formats.base import Context, MissingFile
@@ -483,6 +484,18 @@ def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
     assert edits
     after = read(applied(GRPO, edits, "train.json"))
     assert {field: get(after, field) for field in changes} == changes
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_a_planned_adapter_has_the_dtype_that_its_file_gives_it(dtype: str) -> None:
+    changes = {"method.kind": "lora", "method.rank": 16, "method.reference_model": "shared"}
+    file = changed(GRPO, actor_rollout_ref__actor__fsdp_config__model_dtype=dtype)
+    parsed = verl.parse(document(file), known())
+    before = run_of(parsed)
+    after = read(applied(file, verl.edits(parsed, before, changes) or (), "train.json"))
+    planned = consistent(replace(before, changes), before)
+    assert after.method.kind == "lora" and planned.method.adapter_dtype == after.method.adapter_dtype
+    assert planned.model.weights_dtype == after.model.weights_dtype
 
 
 def test_offloading_while_it_trains_is_fsdp_2s() -> None:
