@@ -210,6 +210,7 @@ def _fill(fields: Fields, config: TrainerConfig, companions: Companions) -> tupl
     apply_towers(fields, config.architecture, leaves_tower, Origin("inferred", detail=why))
     read_frozen_parts(fields, config)
     _read_program(fields, config.section.document.start)
+    _read_allocator_of_unsloth(fields, config)
     if is_loop(config.section.document.start):
         fields.behave(*OF_A_LOOP)
     apply_loss(fields, config)
@@ -250,6 +251,16 @@ def _read_program(fields: Fields, start: Start | None) -> None:
         fields.infer("sequence.length_is_bound", False, "the script pads every text to it, or cuts blocks of it")
 
 
+def _read_allocator_of_unsloth(fields: Fields, config: TrainerConfig) -> None:
+    """Unsloth, which a script imports before anything touches the card, has the allocator's segments grow in place. It
+    does so from torch 2.2 on, unless a sleeping vLLM needs them fixed (unsloth_zoo 2026.10.9 __init__.py:321, 384)."""
+    is_script = config.section.document.syntax == "python" and config.is_on("use_unsloth")
+    torch = config.context.versions.get("torch", _GROWS_SINCE)
+    if is_script and not config.is_on("unsloth_vllm_standby") and torch >= _GROWS_SINCE:
+        fields.infer("stack.expandable_segments", True, "unsloth_zoo sets PYTORCH_CUDA_ALLOC_CONF where nobody does")
+
+
+_GROWS_SINCE: Version = (2, 2)
 # Keys that a file gives for training alone.
 _TRAINING = ("learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "optim")
 

@@ -117,3 +117,12 @@ def test_weights_in_fp8_are_not_taken_for_others() -> None:
     found = memlint.estimate(script, path="train.py", gpu="L4", gpus=1)
     assert [one.field for one in found.unknown] == ["model.quantization.bits"]
     assert "load_in_fp8" in found.unknown[0].reason
+
+
+def test_segments_grow_unless_a_sleeping_engine_needs_them_fixed() -> None:
+    loop = SCRIPT.format(flags="")
+    assert memlint.estimate(loop, path="train.py", gpus=1).run.stack.expandable_segments
+    older = memlint.estimate(loop, path="train.py", gpus=1, versions={"torch": "2.1"})
+    assert not older.run.stack.expandable_segments
+    assert not _grpo(first='import os\nos.environ["UNSLOTH_VLLM_STANDBY"] = "1"\n').stack.expandable_segments
+    assert _grpo().stack.expandable_segments
