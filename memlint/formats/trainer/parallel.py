@@ -11,6 +11,7 @@ from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, i
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
+from memlint.formats.training_arguments import default_fsdp_version
 from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
@@ -107,7 +108,7 @@ def read_what_starts_fsdp(fields: Fields, config: TrainerConfig) -> None:
     arguments, and a launch file that says another engine stands over them."""
     can_store = fields.get("planning.stores_4_bits_in_half", "") == "asked"
     if can_store and config.section.document.syntax != "python" and not config.context.companions:
-        version = fsdp.version_of_trainer(config.transformers)
+        version = default_fsdp_version(config.transformers)
         source = "trl 1.16 trainer/model_config.py, bnb_4bit_quant_storage"
         fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
 
