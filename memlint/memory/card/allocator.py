@@ -45,7 +45,7 @@ class Reserved(NamedTuple):
     retries: int  # how often cached segments had to be released
 
 
-class Demand(NamedTuple):
+class Requests(NamedTuple):
     """Requests to one pool: the bytes of all of them and of the largest one."""
 
     total: int = 0
@@ -167,19 +167,22 @@ class Pool:
             if kept:
                 self.free(kept << _ADDRESS_BITS | self.end - kept)
 
-    def surely_serves(self, demand: Demand) -> bool:
+    def surely_serves(self, requests: Requests) -> bool:
         """Whether the free blocks serve such requests, whatever their order and however many are freed in between.
 
         A request is served from the beginning of a free block. So the end of a block of b bytes holds a request of q
         until others got more than b - q bytes of it. (What is too little to be split off is less than any request of
-        the pool.) If no block of at least q bytes held a request, the others would be larger together than the demand
-        is.
+        the pool.) Where no block of at least q bytes held one, the others would have got more than there is of them.
         """
-        beside_largest = 0
+        total, largest = requests
+        others = total - largest
         for block in reversed(self.blocks):
-            beside_largest += size_of(block) - demand.largest
-            if size_of(block) < demand.largest or beside_largest >= demand.total - demand.largest:
-                return size_of(block) >= demand.largest
+            beside_largest = (block >> _ADDRESS_BITS) - largest
+            if beside_largest < 0:
+                return False
+            others -= beside_largest
+            if others <= 0:
+                return True
         return False
 
 

@@ -143,9 +143,9 @@ class Blocks:
         """Frees and allocates in this order, but for what surely changes nothing. Of equal tensors, the youngest is
         freed first."""
         held = self._held
-        for is_small, events, demand in of_time:
+        for is_small, events, requests in of_time:
             pool = self._allocator.small if is_small else self._allocator.large
-            if demand is not None and pool.surely_serves(demand):
+            if requests is not None and pool.surely_serves(requests):
                 continue
             allocate, free = pool.allocate, pool.free
             for event in events:
@@ -159,7 +159,8 @@ class Blocks:
         self.run(in_order(_events(now, (), then)))
 
     def keep(self, sizes: Iterable[int]) -> None:
-        """Allocates tensors that are never freed: none of them is taken for another tensor of its size."""
+        """Allocates tensors that are never freed: none of them is taken for another tensor of its size. Tensors without
+        elements have no block."""
         small, large = self._allocator.small, self._allocator.large
-        for size in map(rounded, sizes):
+        for size in map(rounded, filter(None, sizes)):
             (small if size <= SMALL_SIZE else large).allocate(size)

@@ -12,18 +12,18 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
 from memlint._record import NamedTuple
-from memlint.memory.card.allocator import SMALL_SIZE, Demand
+from memlint.memory.card.allocator import SMALL_SIZE, Requests
 
 Events = Sequence[int]  # bytes of a tensor that is allocated; below 0, of one that is freed: the youngest of its size
 
 
 class Stretch(NamedTuple):
-    """Events in a row of one pool. `demand`: what they ask of it, if they free all that they allocate and nothing
+    """Events in a row of one pool. `requests`: those that they make, if they free all that they allocate and nothing
     else."""
 
     is_small: bool
     events: Events
-    demand: Demand | None = None
+    requests: Requests | None = None
 
 
 def in_order(events: Events) -> tuple[Stretch, Stretch]:
@@ -54,7 +54,7 @@ def _parts(whole: Stretch) -> Iterator[Stretch]:
             if other:
                 yield Stretch(is_small, other)
             sizes = [event for event in closed if event > 0]
-            yield Stretch(is_small, closed, Demand(sum(sizes), max(sizes)))
+            yield Stretch(is_small, closed, Requests(sum(sizes), max(sizes)))
             other, closed = [], []
     if other:
         yield Stretch(is_small, other)

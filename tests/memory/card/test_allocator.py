@@ -15,9 +15,9 @@ from memlint.memory.card.allocator import (
     Allocator,
     AllocatorSettings,
     Block,
-    Demand,
     OutOfMemory,
     Pool,
+    Requests,
     replay,
     segment_size,
     size_of,
@@ -188,7 +188,7 @@ def test_what_is_surely_served_reserves_nothing(history: tuple[list[int], tuple[
     pools = (allocator.small, allocator.large)
     by_pool = [[size for size in map(allocator.rounded, wanted) if (size > MIB) == large] for large in (False, True)]
     served = [
-        not own or pool.surely_serves(Demand(sum(own), max(own))) for pool, own in zip(pools, by_pool, strict=True)
+        not own or pool.surely_serves(Requests(sum(own), max(own))) for pool, own in zip(pools, by_pool, strict=True)
     ]
     before = [pool.reserved for pool in pools]
     _apply(allocator, events, wanted)
@@ -199,6 +199,6 @@ def test_what_is_surely_served_reserves_nothing(history: tuple[list[int], tuple[
 def test_blocks_serve_what_lies_beside_the_largest_request() -> None:
     """Of two blocks of 30 MiB, each holds 20 MiB until others got more than 10 of it."""
     pool = Allocator.with_cached((30 * MIB, 30 * MIB)).large
-    assert pool.surely_serves(Demand(40 * MIB, 20 * MIB))
-    assert not pool.surely_serves(Demand(41 * MIB, 20 * MIB))
-    assert not pool.surely_serves(Demand(31 * MIB, 31 * MIB))
+    assert pool.surely_serves(Requests(40 * MIB, 20 * MIB))
+    assert not pool.surely_serves(Requests(41 * MIB, 20 * MIB))
+    assert not pool.surely_serves(Requests(31 * MIB, 31 * MIB))

@@ -48,7 +48,7 @@ def test_stretches_have_all_events_in_order(history: list[int]) -> None:
 def test_a_stretch_ends_where_nothing_of_it_is_alive() -> None:
     a, b, c = 2 * MIB, 4 * MIB, 8 * MIB
     found = stretches([a, b, -b, c, -a, -c, b, a, -b])
-    assert [(stretch.events, stretch.demand) for stretch in found if stretch.events] == [
+    assert [(stretch.events, stretch.requests) for stretch in found if stretch.events] == [
         ([a, b, -b, c, -a, -c], (a + b + c, c)),
         ([b, a, -b], None),
     ]
