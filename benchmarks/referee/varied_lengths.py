@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from memlint.memory.card.allocator import Allocator, AllocatorSettings
+from memlint.memory.card.allocator import Allocator, AllocatorSettings, Block
 from memlint.simulation.build import Adapter
 from memlint.simulation.result import SimulatedStep
 from memlint.simulation.step import StepSettings, simulate_settings
@@ -56,11 +56,10 @@ def reserved(steps: Mapping[int, SimulatedStep], order: Iterable[int], expandabl
     """The most that the allocator reserved over steps of these lengths, bytes."""
     allocator = Allocator(AllocatorSettings(expandable_segments=expandable))
     before = _resident(steps[BOUND])
-    for key, size in enumerate(before):
-        allocator.allocate(-1 - key, size)
-    first = 0
+    for size in before:
+        allocator.allocate(size)
     for length in order:
-        first += _replay_step(allocator, steps[length], first)
+        _replay_step(allocator, steps[length])
     return allocator.peak_reserved
 
 
@@ -70,15 +69,15 @@ def _resident(step: SimulatedStep) -> list[int]:
     return [size for key, size in enumerate(step.sizes) if key not in freed]
 
 
-def _replay_step(allocator: Allocator, step: SimulatedStep, first: int) -> int:
-    """Everything of a trace that is freed again: the step. Keys begin at `first`; returns how many there are."""
+def _replay_step(allocator: Allocator, step: SimulatedStep) -> None:
+    """Everything of a trace that is freed again: the step."""
     freed = {~event for event in step.events if event < 0}
+    held: dict[int, Block] = {}
     for event in step.events:
         if event < 0:
-            allocator.free(first + ~event)
+            allocator.free(held.pop(~event))
         elif event in freed:
-            allocator.allocate(first + event, step.sizes[event])
-    return len(step.sizes)
+            held[event] = allocator.allocate(step.sizes[event])
 
 
 def main() -> None:

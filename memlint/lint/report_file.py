@@ -29,7 +29,7 @@ from memlint.settings import FileSettings, severity_of
 from memlint.source.suffixes import SHELL
 from memlint.suppressions.waiver import Waiver
 
-_SCRIPT_NAME = re.compile(rf"[\w.-]+(?:{'|'.join(map(re.escape, SHELL))})\b")
+_SCRIPT_NAME = rf"[\w.-]+(?:{'|'.join(map(re.escape, SHELL))})\b"  # compiled where a script has findings
 _MEGATRON = frozenset(("tensor_model_parallel_size", "num_layers", "hidden_size"))
 
 
@@ -149,7 +149,7 @@ def _calls(analysed: FileAnalysis, findings: Iterable[Finding]) -> Iterator[tupl
     lines = analysed.analyses[0].document.text.splitlines()
     told = {item.location.line for item in findings if item.location.path == analysed.path}
     for line in sorted(told):
-        names = _SCRIPT_NAME.findall(lines[line - 1]) if line <= len(lines) else ()
+        names = re.findall(_SCRIPT_NAME, lines[line - 1]) if line <= len(lines) else ()
         yield from ((line, name) for name in dict.fromkeys(names))
 
 

@@ -9,6 +9,7 @@ from memlint.formats.accelerate.fsdp_options import STRATEGIES, version_of
 from memlint.formats.accelerate.keys import OPTIONS
 from memlint.formats.fields import Fields, Section, as_int
 from memlint.formats.section_keys import SectionKeys
+from memlint.formats.training_arguments import FSDP_ALL_IN_CONFIG_SINCE
 from memlint.run import Origin
 
 
@@ -41,20 +42,10 @@ TRAINER_DEFAULTS: dict[str, Any] = {
 }
 
 
-# Since 5.10 `fsdp_config` says all of it. Before, `auto_wrap` was a word of `fsdp`, version 1 the default, and
-# what is saved accelerate's choice (5.9.0 training_args.py:2788). Up to 4.57 no version was read either (4.57.6 :2004).
-_ALL_IN_CONFIG_SINCE = (5, 10)
-
-
-def version_of_trainer(transformers: tuple[int, ...]) -> int:
-    """The version of FSDP that a release of transformers runs where `fsdp_config` says none."""
-    return 2 if transformers >= _ALL_IN_CONFIG_SINCE else 1
-
-
 def trainer_options(section: Section, words: Sequence[str], transformers: tuple[int, ...], source: str) -> FsdpOptions:
     """`fsdp` and `fsdp_config` of TrainingArguments as a release of transformers reads them."""
     defaults: dict[str, Any] = {**TRAINER_DEFAULTS, **options_in_words(words)}
-    if transformers < _ALL_IN_CONFIG_SINCE:
+    if transformers < FSDP_ALL_IN_CONFIG_SINCE:
         by_size = as_int(section.value.get("fsdp_min_num_params", section.value.get("min_num_params")))
         wrap = "SIZE_BASED_WRAP" if by_size else "TRANSFORMER_BASED_WRAP"
         defaults |= {"version": 1, "state_dict_type": ""}

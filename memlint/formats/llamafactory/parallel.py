@@ -13,7 +13,7 @@ from memlint.formats.issues import FILE_IS_AWAY
 from memlint.formats.keys import FieldChange, Written
 from memlint.formats.llamafactory.config import LlamaFactoryConfig
 from memlint.formats.references import issue as reference_issue
-from memlint.formats.training_arguments import Arguments
+from memlint.formats.training_arguments import Arguments, default_fsdp_version
 from memlint.run import Origin
 from memlint.source.document import Document, Path
 
@@ -122,9 +122,7 @@ def read_what_starts_fsdp(fields: Fields, config: LlamaFactoryConfig) -> None:
     others = on_megatron(config) or on_hyper_parallel(config) or any(map(_is_launch_file, config.context.companions))
     refused = any(config.own.flag(key) for key in _NOT_UNDER_FSDP) or config.own.word("stage") == "ppo"
     if not others and not refused:
-        from memlint.formats.engine_files import fsdp
-
-        version = fsdp.version_of_trainer(config.versions["transformers"])
+        version = default_fsdp_version(config.versions["transformers"])
         source = "LLaMA-Factory 0.9.5 model/model_utils/quantization.py:186"
         fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
 

@@ -11,6 +11,7 @@ from memlint.formats.fields import Fields, Section, as_bool, as_int, as_words, i
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.trainer.config import TrainerConfig
 from memlint.formats.trainer.own_engine import PLUGIN, apply_own_fsdp, is_loop
+from memlint.formats.training_arguments import default_fsdp_version
 from memlint.run import Origin, Reading
 from memlint.source.document import Start
 
@@ -109,7 +110,7 @@ def read_what_starts_fsdp(fields: Fields, config: TrainerConfig) -> None:
     document = config.section.document
     in_program = document.syntax == "python" or (document.start is not None and document.start.accepted.has_none)
     if can_store and not in_program and not config.context.companions:
-        version = fsdp.version_of_trainer(config.transformers)
+        version = default_fsdp_version(config.transformers)
         source = "trl 1.16 trainer/model_config.py, bnb_4bit_quant_storage"
         fields.put("planning.starts_fsdp", version, Origin("framework", detail=source))
     elif not is_loop(document.start):

@@ -14,7 +14,17 @@ from memlint.formats.training_arguments.arguments import Arguments, Version
 from memlint.formats.training_arguments.keys import KEYS, optimizer_options
 from memlint.run import Origin
 
-__all__ = ["KEYS", "Arguments", "Version", "apply", "arguments", "optimizer_options", "read_arguments"]
+__all__ = [
+    "FSDP_ALL_IN_CONFIG_SINCE",
+    "KEYS",
+    "Arguments",
+    "Version",
+    "apply",
+    "arguments",
+    "default_fsdp_version",
+    "optimizer_options",
+    "read_arguments",
+]
 
 
 def read_arguments(
@@ -61,6 +71,16 @@ def default_optimizer(versions: Mapping[str, Version]) -> str:
         return "adamw_hf"
     fused = versions.get("torch", (2, 13)) >= (2, 8) and versions.get("transformers", (5, 23)) >= (4, 57)
     return "adamw_torch_fused" if fused else "adamw_torch"
+
+
+# Since 5.10 `fsdp_config` says all of it. Before, `auto_wrap` was a word of `fsdp`, version 1 the default, and
+# what is saved accelerate's choice (5.9.0 training_args.py:2788). Up to 4.57 no version was read either (4.57.6 :2004).
+FSDP_ALL_IN_CONFIG_SINCE = (5, 10)
+
+
+def default_fsdp_version(transformers: Version) -> int:
+    """The version of FSDP that a release of transformers runs where `fsdp_config` says none."""
+    return 2 if transformers >= FSDP_ALL_IN_CONFIG_SINCE else 1
 
 
 def apply(fields: Fields, args: Arguments, versions: Mapping[str, Version] | None = None) -> None:

@@ -28,7 +28,7 @@ class TensorBytes:
     them. Else an engine stores them elsewhere, and they count as 0 here.
     """
 
-    __slots__ = ("_bytes", "_components", "_peaks", "counts", "keeps_gradients")
+    __slots__ = ("__weakref__", "_bytes", "_components", "_peaks", "counts", "keeps_gradients")
 
     def __init__(self, counts: Mapping[str, int], keeps_gradients: bool) -> None:
         self.counts = counts

@@ -45,104 +45,189 @@ class Reserved(NamedTuple):
     retries: int  # how often cached segments had to be released
 
 
+class Requests(NamedTuple):
+    """Requests to one pool: the bytes of all of them and of the largest one."""
+
+    total: int = 0
+    largest: int = 0
+
+
 class OutOfMemory(RuntimeError):
     """The request could not be served even after all cached segments were released."""
 
 
-class _Block:
-    __slots__ = ("address", "expandable", "free", "next", "previous", "size", "small")
-
-    def __init__(self, address: int, size: int, small: bool, expandable: bool = False) -> None:
-        self.address, self.size, self.small, self.expandable = address, size, small, expandable
-        self.free = False
-        self.previous: _Block | None = None
-        self.next: _Block | None = None
+Block = int  # its size, and below that its address: in order, blocks are as they are tried
+_ADDRESS_BITS = 48
+_ADDRESS = (1 << _ADDRESS_BITS) - 1
+_FIRST_LARGE = 1 << (_ADDRESS_BITS - 1)  # the pool of large blocks has the upper half of the addresses
 
 
-class _Pool:
-    """The free blocks of one pool in the order (size, address)."""
+def size_of(block: Block) -> int:
+    """Bytes of a block, those beyond what was asked for included."""
+    return block >> _ADDRESS_BITS
 
-    def __init__(self) -> None:
-        self.keys: list[tuple[int, int]] = []
-        self.blocks: dict[int, _Block] = {}
-        self.tail: _Block | None = None  # last block of the expandable segment
 
-    def put(self, block: _Block) -> None:
-        block.free = True
-        insort(self.keys, (block.size, block.address))
-        self.blocks[block.address] = block
+class Pool:
+    """The segments of one pool and their free blocks. No free block ends where another one begins: those are one.
 
-    def add(self, block: _Block) -> None:
-        """Puts a block out of order; the keys are to be sorted then."""
-        block.free = True
-        self.keys.append((block.size, block.address))
-        self.blocks[block.address] = block
+    `end`: where the last segment ends. A block is split where at least `least_rest` bytes are left, for requests of
+    less than `whole_from` bytes. Sizes are rounded.
+    """
 
-    def take(self, block: _Block) -> None:
-        block.free = False
-        del self.keys[bisect_left(self.keys, (block.size, block.address))]
-        del self.blocks[block.address]
+    def __init__(self, begin: int, least_rest: int, whole_from: int = UNLIMITED) -> None:
+        self.blocks: list[Block] = []  # free ones, in order
+        self.segments: dict[int, int] = {}  # bytes by address; not of expandable ones
+        self.reserved = 0
+        self.end, self._least_rest, self._whole_from = begin, least_rest, whole_from
+        self._size_from: dict[int, int] = {}  # bytes of the free block that begins at an address
+        self._size_until: dict[int, int] = {}  # bytes of the free block that ends at an address
+
+    def allocate(self, size: int) -> Block:
+        """The smallest block that fits, where no settings forbid that, and memory is not limited."""
+        index = bisect_left(self.blocks, size << _ADDRESS_BITS)
+        if index == len(self.blocks):
+            index = self.place(self.add_segment(segment_size(size)))
+        return self.serve(index, size)
+
+    def serve(self, index: int, size: int) -> Block:
+        """Takes the block at this place of `blocks`, of which what is beyond `size` stays free."""
+        block = self.blocks.pop(index)
+        address = block & _ADDRESS
+        rest_address, rest = address + size, (block >> _ADDRESS_BITS) - size
+        del self._size_from[address]
+        if rest < self._least_rest or size >= self._whole_from:
+            del self._size_until[rest_address + rest]
+            return block
+        insort(self.blocks, rest << _ADDRESS_BITS | rest_address)
+        self._size_from[rest_address] = self._size_until[rest_address + rest] = rest
+        return size << _ADDRESS_BITS | address
+
+    def free(self, block: Block) -> Block:
+        """try_merge_blocks: frees a block. It and its free neighbours are one, which is returned."""
+        blocks, address = self.blocks, block & _ADDRESS
+        end = address + (block >> _ADDRESS_BITS)
+        before, after = self._size_until.pop(address, 0), self._size_from.pop(end, 0)
+        if before:
+            address -= before
+            del blocks[bisect_left(blocks, before << _ADDRESS_BITS | address)]
+        if after:
+            del blocks[bisect_left(blocks, after << _ADDRESS_BITS | end)]
+            end += after
+        size = self._size_from[address] = self._size_until[end] = end - address
+        block = size << _ADDRESS_BITS | address
+        insort(blocks, block)
+        return block
+
+    def place(self, block: Block) -> int:
+        """Where a free block stands in `blocks`."""
+        return bisect_left(self.blocks, block)
+
+    def add_segment(self, size: int) -> Block:
+        """Reserves a segment, which is one free block. Between two of them lies a gap, so that blocks do not merge."""
+        self.end += MIN_BLOCK
+        self.segments[self.end] = size
+        return self.extend(size)
+
+    def add_segments(self, sizes: Iterable[int]) -> None:
+        """As `add_segment` of each, in one go."""
+        for size in sizes:
+            address, self.end = self.end + MIN_BLOCK, self.end + MIN_BLOCK + size
+            self.reserved += size
+            self.blocks.append(size << _ADDRESS_BITS | address)
+            self.segments[address] = self._size_from[address] = self._size_until[self.end] = size
+        self.blocks.sort()
+
+    def extend(self, size: int) -> Block:
+        """Reserves memory at the end of the last segment: the free block there."""
+        begin, self.end = self.end, self.end + size
+        self.reserved += size
+        return self.free(size << _ADDRESS_BITS | begin)
+
+    def at_end(self) -> Block | None:
+        """The free block at the end of the last segment."""
+        size = self._size_until.get(self.end)
+        return None if size is None else size << _ADDRESS_BITS | self.end - size
+
+    def release_segments(self) -> None:
+        """Gives back every segment that is one free block."""
+        for block in tuple(self.blocks):
+            if self.segments.get(block & _ADDRESS) == size_of(block):
+                self.reserved -= self.segments.pop(block & _ADDRESS)
+                self.serve(self.place(block), size_of(block))
+
+    def release_pages(self, page: int) -> None:
+        """Gives back whole free pages at the end of an expandable segment. (PyTorch gives back holes, too.)"""
+        block = self.at_end()
+        pages = 0 if block is None else size_of(block) // page * page
+        if block is not None and pages:
+            kept = size_of(block) - pages
+            self.serve(self.place(block), size_of(block))
+            self.reserved -= pages
+            self.end -= pages
+            if kept:
+                self.free(kept << _ADDRESS_BITS | self.end - kept)
+
+    def surely_serves(self, requests: Requests) -> bool:
+        """Whether the free blocks serve such requests, whatever their order and however many are freed in between.
+
+        A request is served from the beginning of a free block. So the end of a block of b bytes holds a request of q
+        until others got more than b - q bytes of it. (What is too little to be split off is less than any request of
+        the pool.) Where no block of at least q bytes held one, the others would have got more than there is of them.
+        """
+        total, largest = requests
+        others = total - largest
+        for block in reversed(self.blocks):
+            beside_largest = (block >> _ADDRESS_BITS) - largest
+            if beside_largest < 0:
+                return False
+            others -= beside_largest
+            if others <= 0:
+                return True
+        return False
 
 
 class Allocator:
-    """The allocator's state: `allocated`, `reserved` and their peaks, in bytes. Callers choose a key per allocation."""
+    """The allocator's state: its two pools, the most that it reserved, and how often the card was full. Bytes."""
 
     def __init__(self, settings: AllocatorSettings = DEFAULT) -> None:
         self.settings = settings
-        self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = self.retries = 0
+        self.peak_reserved = self.retries = 0
         self._split_limit = settings.max_split_size_mb * MIB or UNLIMITED
-        self._small, self._large = _Pool(), _Pool()
-        self._held: dict[int, _Block] = {}
-        self._address = 0
-        self.segments: list[int] = []  # bytes of each that was reserved, in order; not of expandable ones
+        of_large = (MIN_BLOCK, UNLIMITED) if settings.expandable_segments else (SMALL_SIZE + 1, self._split_limit)
+        self.small, self.large = Pool(0, MIN_BLOCK), Pool(_FIRST_LARGE, *of_large)
 
     @classmethod
     def with_cached(cls, segments: Iterable[int]) -> Allocator:
         """The allocator after everything in these segments was freed: each is one free block."""
-        allocator = cls()
-        for size in segments:
-            small = size == SMALL_BUFFER
-            (allocator._small if small else allocator._large).add(_Block(allocator._address, size, small))
-            allocator._address += size
-        for pool in (allocator._small, allocator._large):
-            pool.keys.sort()
-        allocator.reserved = allocator.peak_reserved = allocator._address
+        allocator, given = cls(), tuple(segments)
+        allocator.small.add_segments(size for size in given if size == SMALL_BUFFER)
+        allocator.large.add_segments(size for size in given if size != SMALL_BUFFER)
         return allocator
 
-    def allocate(self, key: int, size: int) -> None:
-        """Raises OutOfMemory when `capacity` is set and reached."""
-        size = self.rounded(size)
-        small = size <= SMALL_SIZE
-        pool = self._small if small else self._large
-        block = self._reuse(pool, size) or self._new(pool, size, small)
-        if self._splits(block, size):
-            self._split(pool, block, size)
-        self._held[key] = block
-        self.allocated += block.size
-        if self.allocated > self.peak_allocated:
-            self.peak_allocated = self.allocated
+    @property
+    def reserved(self) -> int:
+        return self.small.reserved + self.large.reserved
 
-    def free(self, key: int) -> None:
-        """Frees the block of `key`, which merges with free neighbours."""
-        block = self._held.pop(key)
-        self.allocated -= block.size
-        pool = self._small if block.small else self._large
-        before, after = block.previous, block.next
-        if before is not None and before.free:
-            self._merge(pool, block, before)
-        if after is not None and after.free:
-            self._merge(pool, block, after)
-        pool.put(block)
+    def allocate(self, size: int) -> Block:
+        """A block for a tensor of so many bytes. Raises OutOfMemory when `capacity` is set and reached."""
+        size = self.rounded(size)
+        pool = self.small if size <= SMALL_SIZE else self.large
+        index = self._permitted(pool, size)
+        if index == len(pool.blocks):
+            index = pool.place(self._new(pool, size))
+        return pool.serve(index, size)
+
+    def free(self, block: Block) -> None:
+        """Frees a block, which merges with free neighbours."""
+        (self.large if block & _ADDRESS >= _FIRST_LARGE else self.small).free(block)
 
     def empty_cache(self) -> None:
         """torch.cuda.empty_cache(): releases every segment without a live block."""
-        for pool in (self._small, self._large):
-            for block in list(pool.blocks.values()):
-                if block.expandable:
-                    self._unmap(pool, block)
-                elif block.previous is None and block.next is None:
-                    pool.take(block)
-                    self.reserved -= block.size
+        for pool in (self.small, self.large):
+            if self.settings.expandable_segments:
+                pool.release_pages(self._page(pool))
+            else:
+                pool.release_segments()
 
     def rounded(self, size: int) -> int:
         """round_size: multiples of 512, or of a share of the next power of two when that is set."""
@@ -157,109 +242,44 @@ class Allocator:
             return -(-size // step) * step
         return -(-size // MIN_BLOCK) * MIN_BLOCK
 
-    def _reuse(self, pool: _Pool, size: int) -> _Block | None:
-        """get_free_block: best fit; oversize blocks only for oversize requests."""
-        index = bisect_left(pool.keys, (size, -1))
-        if index == len(pool.keys):
-            return None
-        found = pool.blocks[pool.keys[index][1]]
-        if found.expandable and found is pool.tail and index + 1 < len(pool.keys):
-            found = pool.blocks[
-                pool.keys[index + 1][1]
-            ]  # the last block can grow, so that it counts as the largest one
-        if size < self._split_limit <= found.size:
-            return None
-        if size >= self._split_limit and found.size >= size + LARGE_BUFFER:
-            return None
-        pool.take(found)
-        return found
+    def _permitted(self, pool: Pool, size: int) -> int:
+        """get_free_block: the place of the smallest block that fits; beyond the last place if there is none. Oversize
+        blocks are for oversize requests only. The block at the end of an expandable segment can grow, so that it counts
+        as the largest one."""
+        blocks, limit = pool.blocks, self._split_limit
+        index = bisect_left(blocks, size << _ADDRESS_BITS)
+        if self.settings.expandable_segments and index + 1 < len(blocks) and blocks[index] == pool.at_end():
+            index += 1
+        if index < len(blocks):
+            found = size_of(blocks[index])
+            if size < limit <= found or (size >= limit and found >= size + LARGE_BUFFER):
+                return len(blocks)
+        return index
 
-    def _new(self, pool: _Pool, size: int, small: bool) -> _Block:
-        if self.settings.expandable_segments:
-            return self._extend(pool, size, small)
-        segment = segment_size(size)
-        self._reserve(segment)
-        self.segments.append(segment)
-        block = _Block(self._address, segment, small)
-        self._address += segment
-        return block
-
-    def _extend(self, pool: _Pool, size: int, small: bool) -> _Block:
-        """Maps pages at the end of the pool's expandable segment; free space at its end is used first."""
-        page = SMALL_BUFFER if small else LARGE_BUFFER
-        tail = pool.tail
-        growing = tail if tail is not None and tail.free else None
-        missing = size - (growing.size if growing else 0)
-        pages = -(-missing // page) * page
-        self._reserve(pages)
-        if growing is not None and growing.free and pool.tail is growing:
-            pool.take(growing)
-            growing.size += pages
-            return growing
-        address = pool.tail.address + pool.tail.size if pool.tail else (0 if small else UNLIMITED)
-        block = _Block(address, pages, small, expandable=True)
-        block.previous = pool.tail
-        if pool.tail is not None:
-            pool.tail.next = block
-        pool.tail = block
-        return block
-
-    def _reserve(self, size: int) -> None:
-        capacity = self.settings.capacity
-        if capacity and self.reserved + size > capacity:
+    def _new(self, pool: Pool, size: int) -> Block:
+        """A free block in memory that is reserved for it. Where the card is full, cached segments are released."""
+        if self._is_full(pool, size):
             self.retries += 1
             self.empty_cache()
-            if self.reserved + size > capacity:
-                raise OutOfMemory(f"{size} bytes more than {self.reserved} of {capacity}")
-        self.reserved += size
+            if self._is_full(pool, size):
+                raise OutOfMemory(f"{size} bytes more than {self.reserved} of {self.settings.capacity}")
+        missing = self._missing(pool, size)
+        block = pool.extend(missing) if self.settings.expandable_segments else pool.add_segment(missing)
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+        return block
 
-    def _splits(self, block: _Block, size: int) -> bool:
-        rest = block.size - size
-        if block.small or block.expandable:
-            return rest >= MIN_BLOCK
-        return size < self._split_limit and rest > SMALL_SIZE
+    def _is_full(self, pool: Pool, size: int) -> bool:
+        return 0 < self.settings.capacity < self.reserved + self._missing(pool, size)
 
-    def _split(self, pool: _Pool, block: _Block, size: int) -> None:
-        rest = _Block(block.address + size, block.size - size, block.small, block.expandable)
-        block.size = size
-        rest.previous, rest.next = block, block.next
-        if rest.next is not None:
-            rest.next.previous = rest
-        block.next = rest
-        if pool.tail is block:
-            pool.tail = rest
-        pool.put(rest)
+    def _missing(self, pool: Pool, size: int) -> int:
+        """Bytes to reserve: a segment, or pages behind the free space at the end of an expandable one."""
+        if not self.settings.expandable_segments:
+            return segment_size(size)
+        page = self._page(pool)
+        return -(-(size - size_of(pool.at_end() or 0)) // page) * page
 
-    def _merge(self, pool: _Pool, block: _Block, other: _Block) -> None:
-        pool.take(other)
-        if block.previous is other:
-            block.address, block.previous = other.address, other.previous
-            if other.previous is not None:
-                other.previous.next = block
-        else:
-            block.next = other.next
-            if other.next is not None:
-                other.next.previous = block
-        block.size += other.size
-        if pool.tail is other:
-            pool.tail = block
-
-    def _unmap(self, pool: _Pool, block: _Block) -> None:
-        """Unmaps whole free pages at the end of the segment. Holes stay mapped (PyTorch unmaps those, too)."""
-        page = SMALL_BUFFER if block.small else LARGE_BUFFER
-        whole = block.size // page * page
-        if not whole or pool.tail is not block:
-            return
-        pool.take(block)
-        self.reserved -= whole
-        block.size -= whole
-        if block.size:
-            pool.put(block)
-            return
-        pool.tail = block.previous
-        if block.previous is not None:
-            block.previous.next = None
+    def _page(self, pool: Pool) -> int:
+        return SMALL_BUFFER if pool is self.small else LARGE_BUFFER
 
 
 def segment_size(size: int) -> int:
@@ -274,9 +294,15 @@ def segment_size(size: int) -> int:
 def replay(events: Iterable[int], sizes: tuple[int, ...], settings: AllocatorSettings = DEFAULT) -> Reserved:
     """Peaks for a recorded step: `index` allocates sizes[index] bytes, `~index` frees them."""
     allocator = Allocator(settings)
+    held: dict[int, Block] = {}
+    allocated = peak = 0
     for event in events:
         if event >= 0:
-            allocator.allocate(event, sizes[event])
+            block = held[event] = allocator.allocate(sizes[event])
+            allocated += size_of(block)
+            peak = max(peak, allocated)
         else:
-            allocator.free(~event)
-    return Reserved(allocator.peak_allocated, allocator.peak_reserved, allocator.retries)
+            block = held.pop(~event)
+            allocator.free(block)
+            allocated -= size_of(block)
+    return Reserved(peak, allocator.peak_reserved, allocator.retries)

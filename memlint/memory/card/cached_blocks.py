@@ -20,14 +20,11 @@ from functools import lru_cache
 
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment
-from memlint.memory.card.allocator import Allocator
+from memlint.memory.card.allocator import Allocator, size_of
 from memlint.memory.card.replayed_tensors import (
     Blocks,
-    alive,
-    changes,
     gradients,
-    gradients_left,
-    moments,
+    segment_events,
     temporaries,
     times,
 )
@@ -42,12 +39,12 @@ def beyond_step(segments: Sequence[Segment], units: tuple[Unit, ...], state: Mod
     of_gradients = tuple(gradients(units))
     left = _left(of_gradients, not state.gradients_resident, state.step_temporaries)
     blocks = Blocks(Allocator.with_cached(left.segments))
-    cached = blocks.allocator.reserved
+    cached = blocks.reserved
     blocks.keep((inputs,))
     _forward(blocks, segments)
     _backward(blocks, segments)
     at_step = state.weights + state.optimizer_states + state.gradients_at_step + state.step_temporaries
-    return blocks.allocator.peak_reserved - cached + left.rests * at_step // max(1, sum(of_gradients))
+    return blocks.reserved - cached + left.rests * at_step // max(1, sum(of_gradients))
 
 
 class _Left(NamedTuple):
@@ -63,14 +60,13 @@ class _Left(NamedTuple):
 def _left(of_gradients: tuple[int, ...], are_freed: bool, step_temporaries: int) -> _Left:
     """What the gradients (if `are_freed`) and the optimizer's temporaries leave."""
     allocator = Allocator()
-    for key, size in enumerate(of_gradients):
-        allocator.allocate(key, size)
-    rests = allocator.reserved - allocator.allocated
+    rests = -sum(size_of(allocator.allocate(size)) for size in of_gradients)
+    rests += allocator.reserved
     if not are_freed:
         allocator = Allocator()
-    for key, size in enumerate(temporaries(of_gradients, step_temporaries), len(of_gradients)):
-        allocator.allocate(key, size)
-    return _Left(tuple(allocator.segments), rests)
+    for size in temporaries(of_gradients, step_temporaries):
+        allocator.allocate(size)
+    return _Left((*allocator.small.segments.values(), *allocator.large.segments.values()), rests)
 
 
 def _forward(blocks: Blocks, segments: Sequence[Segment]) -> None:
@@ -78,21 +74,20 @@ def _forward(blocks: Blocks, segments: Sequence[Segment]) -> None:
     first: dict[int, int] = {}
     last = {id(one.profile): index for index, one in enumerate(segments)}
     for index, one in enumerate(segments):
-        kept = alive(one.sizes, one.profile.live_in_forward)
+        of_one = segment_events(one.profile, one.sizes, True)
         begins = first.setdefault(id(one.profile), index) == index
         ends = last[id(one.profile)] == index and (one.repeat > 1 or not begins)
         if begins:
-            blocks.apply(changes({}, moments(one.sizes, one.profile.forward), kept))
-        blocks.change({}, times(kept, one.repeat - begins - ends))
+            blocks.run(of_one.forward)
+        blocks.change({}, times(of_one.kept, one.repeat - begins - ends))
         if ends:
-            blocks.apply(changes({}, moments(one.sizes, one.profile.forward), kept))
+            blocks.run(of_one.forward)
     for one in segments:
-        kept, saved = (alive(one.sizes, at) for at in (one.profile.live_in_forward, one.profile.live_until_backward))
-        blocks.change(times(kept, one.repeat), times(saved, one.repeat))
+        of_one = segment_events(one.profile, one.sizes, True)
+        blocks.change(times(of_one.kept, one.repeat), times(of_one.saved, one.repeat))
 
 
 def _backward(blocks: Blocks, segments: Sequence[Segment]) -> None:
     """The backward of the head, and of a layer."""
     for one in segments[: -_BACKWARD_SEGMENTS - 1 : -1]:
-        saved = alive(one.sizes, one.profile.live_until_backward)
-        blocks.apply(changes(saved, moments(one.sizes, one.profile.backward), gradients_left(one)))
+        blocks.run(segment_events(one.profile, one.sizes, True).backward)

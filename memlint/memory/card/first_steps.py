@@ -20,15 +20,12 @@ from memlint.memory.autograd.walk import Segment
 from memlint.memory.card.allocator import Allocator
 from memlint.memory.card.replayed_tensors import (
     Blocks,
-    Changes,
     Tensors,
-    alive,
-    changes,
     gradients,
-    gradients_left,
-    moments,
+    segment_events,
     temporaries,
 )
+from memlint.memory.card.stretches import in_order
 from memlint.memory.optimizers import is_layerwise
 from memlint.memory.segments import segments
 from memlint.memory.sharding.unsharded import gradient_bytes
@@ -68,16 +65,19 @@ def reserved_by_first_steps(
     `inputs`: bytes of the batch and its masks."""
     blocks = Blocks(Allocator())
     of_gradients = list(gradients(units))
+    of_step = temporaries(of_gradients, state.step_temporaries)
     blocks.keep(_weights(units, state.weights))
     blocks.keep(of_gradients if state.communication else ())
     blocks.keep((inputs,))
     replayed = _Micro(blocks, batches.first, batches.keeps_gradients), _Micro(blocks, batches.other, False)
     left = _passes(replayed, short=False)
     blocks.keep(states)
-    _step(blocks, temporaries(of_gradients, state.step_temporaries), left)
-    left = _passes(replayed, short=True)
-    _step(blocks, temporaries(of_gradients, state.step_temporaries), left)
-    return blocks.allocator.peak_reserved
+    blocks.run(in_order(of_step))
+    blocks.run(in_order([-size for size in of_step]))
+    blocks.change(left, {})
+    _passes(replayed, short=True)
+    blocks.run(in_order(of_step))
+    return blocks.reserved
 
 
 def _weights(units: tuple[Unit, ...], total: int) -> Iterator[int]:
@@ -91,13 +91,6 @@ def _weights(units: tuple[Unit, ...], total: int) -> Iterator[int]:
         yield total - known
 
 
-def _step(blocks: Blocks, of_step: Sequence[int], left: Tensors) -> None:
-    """The optimizer's temporaries come and go, and then the gradients go."""
-    blocks.each(of_step)
-    blocks.change(Counter(of_step), {})
-    blocks.change(left, {})
-
-
 def _passes(micro_batches: Iterable[_Micro], short: bool) -> Tensors:
     """Forward and backward of each micro-batch; the gradients that they leave."""
     left: Counter[int] = Counter()
@@ -107,59 +100,31 @@ def _passes(micro_batches: Iterable[_Micro], short: bool) -> Tensors:
     return left
 
 
-class _Layer(NamedTuple):
-    """The changes of a segment: its forward, the end of autocast, its backward, and what that leaves without its
-    temporaries."""
-
-    forward: Changes
-    end_of_forward: Changes
-    backward: Changes
-    backward_in_short: Changes
-    gradients: Tensors
-
-
 class _Micro:
     """A micro-batch: its segments, whose forward and backward are replayed in `blocks`."""
 
     def __init__(self, blocks: Blocks, segments: Sequence[Segment], keeps_gradients: bool) -> None:
-        self._blocks, self._segments = blocks, segments
-        known: dict[tuple[int, int], _Layer] = {}
-        for one in segments:
-            key = (id(one.profile), id(one.sizes))
-            known[key] = known.get(key) or _layer(one, keeps_gradients)
-        self._layers = [known[id(one.profile), id(one.sizes)] for one in segments]
+        self._blocks = blocks
+        self._parts = [(segment_events(one.profile, one.sizes, keeps_gradients), one.repeat) for one in segments]
 
     def forward(self) -> None:
         """Each segment's forward, and the end of autocast, which frees its copies."""
-        for segment, layer in zip(self._segments, self._layers, strict=True):
-            for _ in range(segment.repeat):
-                self._blocks.apply(layer.forward)
-        for segment, layer in zip(self._segments, self._layers, strict=True):
-            for _ in range(segment.repeat):
-                self._blocks.apply(layer.end_of_forward)
+        for segment, repeat in self._parts:
+            for _ in range(repeat):
+                self._blocks.run(segment.forward)
+        for segment, repeat in self._parts:
+            for _ in range(repeat):
+                self._blocks.run(segment.end_of_forward)
 
     def backward(self, short: bool) -> Counter[int]:
         """Each segment's backward; the gradients that it leaves."""
         left: Counter[int] = Counter()
         passed = 0
-        for segment, layer in zip(reversed(self._segments), reversed(self._layers), strict=True):
-            for _ in range(segment.repeat):
+        for segment, repeat in reversed(self._parts):
+            for _ in range(repeat):
                 in_short = short and passed >= _LAYERS_OF_LAST_BACKWARD
-                self._blocks.apply(layer.backward_in_short if in_short else layer.backward)
+                self._blocks.run(segment.short_backward if in_short else segment.backward)
                 passed += 1
-            for size, number in layer.gradients.items():
-                left[size] += number * segment.repeat
+            for size, number in segment.gradients.items():
+                left[size] += number * repeat
         return left
-
-
-def _layer(segment: Segment, keeps_gradients: bool) -> _Layer:
-    sizes, profile = segment.sizes, segment.profile
-    kept, saved = alive(sizes, profile.live_in_forward), alive(sizes, profile.live_until_backward)
-    left = gradients_left(segment) if keeps_gradients else {}
-    return _Layer(
-        changes({}, moments(sizes, profile.forward), kept),
-        changes(kept, (), saved),
-        changes(saved, moments(sizes, profile.backward), left),
-        changes(saved, (), left),
-        left,
-    )

@@ -6,17 +6,20 @@ and then what is new is allocated. Tensors are known by their size alone.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
+from memlint._record import NamedTuple
+from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import PeakCandidates, counters
-from memlint.memory.autograd.walk import Segment, TensorBytes
-from memlint.memory.card.allocator import Allocator
+from memlint.memory.autograd.walk import TensorBytes
+from memlint.memory.card.allocator import SMALL_SIZE, Allocator, Block
+from memlint.memory.card.stretches import Stretch, in_order, stretches
 from memlint.memory.storage import BYTES, rounded
 from memlint.memory.values import Unit
 
 Tensors = Mapping[int, int]  # how many tensors by size, bytes
-Changes = Sequence[tuple[int, int]]  # size in bytes, and how many are allocated (below 0: freed), in the order of time
 
 
 def gradients(units: tuple[Unit, ...]) -> Iterator[int]:
@@ -35,21 +38,67 @@ def temporaries(of_gradients: Sequence[int], total: int) -> list[int]:
     if total >= together:
         return list(of_gradients) * (total // together)
     largest = min(max(of_gradients), total)
-    return [largest] * (total // largest)
+    return [rounded(largest)] * (total // largest)
 
 
-def gradients_left(segment: Segment) -> Tensors:
-    """The parameters' gradients that a segment's backward leaves."""
-    candidates = segment.profile.live_after_backward
-    sizes = segment.sizes.by_size(candidates)
+def times(tensors: Tensors, number: int) -> Tensors:
+    return {size: count * number for size, count in tensors.items()}
+
+
+class SegmentEvents(NamedTuple):
+    """What a segment allocates and frees, in stretches.
+
+    `kept` lives until autocast ends, and then what is `saved` until the backward, which leaves `gradients`.
+    `end_of_forward` leads from the one to the other. `short_backward` is the backward without its temporaries.
+    """
+
+    kept: Tensors
+    saved: Tensors
+    gradients: Tensors
+    forward: tuple[Stretch, ...]
+    end_of_forward: tuple[Stretch, ...]
+    backward: tuple[Stretch, ...]
+    short_backward: tuple[Stretch, ...]
+
+
+# Estimates of one model have most segments in common. Recordings are known by their identity, and kept for that.
+_KNOWN: WeakKeyDictionary[TensorBytes, dict[tuple[int, bool], tuple[Profile, SegmentEvents]]] = WeakKeyDictionary()
+
+
+def segment_events(profile: Profile, sizes: TensorBytes, keeps_gradients: bool) -> SegmentEvents:
+    """The events of a segment. `keeps_gradients`: its backward leaves those that it makes."""
+    known = _KNOWN.setdefault(sizes, {})
+    key = id(profile), keeps_gradients
+    if key not in known:
+        known[key] = profile, _segment_events(profile, sizes, keeps_gradients)
+    return known[key][1]
+
+
+def _segment_events(profile: Profile, sizes: TensorBytes, keeps_gradients: bool) -> SegmentEvents:
+    kept, saved = _alive(sizes, profile.live_in_forward), _alive(sizes, profile.live_until_backward)
+    left = _gradients_left(sizes, profile.live_after_backward) if keeps_gradients else {}
+    return SegmentEvents(
+        kept,
+        saved,
+        left,
+        stretches(_events({}, _moments(sizes, profile.forward), kept)),
+        stretches(_events(kept, (), saved)),
+        stretches(_events(saved, _moments(sizes, profile.backward), left)),
+        stretches(_events(saved, (), left)),
+    )
+
+
+def _gradients_left(sizes: TensorBytes, candidates: PeakCandidates) -> Tensors:
+    """The gradients of parameters in the only live set, but for those that are added to others."""
+    each = sizes.by_size(candidates)
     found: Counter[int] = Counter()
     for index, number in enumerate(counters(candidates.packed[0])):
-        if number and candidates.tensor_sizes[index].kept_gradient:
-            found[sizes[index]] += number
+        if number and each[index] and candidates.tensor_sizes[index].kept_gradient:
+            found[each[index]] += number
     return found
 
 
-def moments(sizes: TensorBytes, candidates: PeakCandidates) -> Iterator[Tensors]:
+def _moments(sizes: TensorBytes, candidates: PeakCandidates) -> Iterator[Tensors]:
     """The tensors of each live set, in the order of time."""
     each = sizes.by_size(candidates)
     for packed in candidates.packed:
@@ -60,56 +109,58 @@ def moments(sizes: TensorBytes, candidates: PeakCandidates) -> Iterator[Tensors]
         yield found
 
 
-def alive(sizes: TensorBytes, candidates: PeakCandidates) -> Tensors:
+def _alive(sizes: TensorBytes, candidates: PeakCandidates) -> Tensors:
     """The tensors of the only live set."""
-    return next(moments(sizes, candidates))
+    return next(_moments(sizes, candidates))
 
 
-def times(tensors: Tensors, number: int) -> Tensors:
-    return {size: count * number for size, count in tensors.items()}
-
-
-def changes(before: Tensors, between: Iterable[Tensors], after: Tensors) -> Changes:
+def _events(before: Tensors, between: Iterable[Tensors], after: Tensors) -> list[int]:
     """From moment to moment."""
-    found = []
+    found: list[int] = []
     now = before
     for then in (*between, after):
-        found += [(size, then.get(size, 0) - number) for size, number in now.items() if then.get(size, 0) < number]
-        found += [(size, number - now.get(size, 0)) for size, number in then.items() if now.get(size, 0) < number]
+        for size, number in now.items():
+            found += [-size] * (number - then.get(size, 0))
+        for size, number in then.items():
+            found += [size] * (number - now.get(size, 0))
         now = then
     return found
 
 
 class Blocks:
-    """The allocator with the tensors that it holds."""
+    """The allocator with the tensors that it holds. Its settings are the default ones, so that what it reserves only
+    grows, and its pools can be asked directly."""
 
     def __init__(self, allocator: Allocator) -> None:
-        self.allocator = allocator
-        self._held: dict[int, list[int]] = {}  # keys by size
-        self._next = 0
+        self._allocator = allocator
+        self._held: defaultdict[int, list[Block]] = defaultdict(list)  # by the size of their tensors
 
-    def apply(self, of_time: Changes) -> None:
-        """Frees and allocates in this order. Of equal tensors, the youngest is freed first."""
-        allocate, free, held = self.allocator.allocate, self.allocator.free, self._held
-        for size, number in of_time:
-            keys = held.setdefault(size, [])
-            for _ in range(number, 0):
-                free(keys.pop())
-            for _ in range(number):
-                allocate(self._next, size)
-                keys.append(self._next)
-                self._next += 1
+    @property
+    def reserved(self) -> int:
+        return self._allocator.reserved
+
+    def run(self, of_time: Iterable[Stretch]) -> None:
+        """Frees and allocates in this order, but for what surely changes nothing. Of equal tensors, the youngest is
+        freed first."""
+        held = self._held
+        for is_small, events, requests in of_time:
+            pool = self._allocator.small if is_small else self._allocator.large
+            if requests is not None and pool.surely_serves(requests):
+                continue
+            allocate, free = pool.allocate, pool.free
+            for event in events:
+                if event > 0:
+                    held[event].append(allocate(event))
+                else:
+                    free(held[-event].pop())
 
     def change(self, now: Tensors, then: Tensors) -> None:
         """Frees what is gone, and then allocates what is new."""
-        self.apply(changes(now, (), then))
-
-    def each(self, sizes: Sequence[int]) -> None:
-        """Allocates tensors of these sizes, one after the other."""
-        self.apply([(size, 1) for size in sizes])
+        self.run(in_order(_events(now, (), then)))
 
     def keep(self, sizes: Iterable[int]) -> None:
-        """Allocates tensors that are never freed: none of them is taken for another tensor of its size."""
-        for size in sizes:
-            self.allocator.allocate(self._next, size)
-            self._next += 1
+        """Allocates tensors that are never freed: none of them is taken for another tensor of its size. Tensors without
+        elements have no block."""
+        small, large = self._allocator.small, self._allocator.large
+        for size in map(rounded, filter(None, sizes)):
+            (small if size <= SMALL_SIZE else large).allocate(size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +14,13 @@ from memlint.memory.card.allocator import (
     SMALL_BUFFER,
     Allocator,
     AllocatorSettings,
+    Block,
     OutOfMemory,
+    Pool,
+    Requests,
     replay,
     segment_size,
+    size_of,
 )
 
 sizes = st.one_of(st.integers(1, 4096), st.integers(1, 3 * MIB), st.integers(MIB, 300 * MIB))
@@ -60,19 +66,25 @@ def test_free_neighbours_coalesce_and_everything_can_be_given_back(
 ) -> None:
     events, wanted = history
     allocator = Allocator(chosen)
-    live = set()
-    for event in events:
-        if event >= 0:
-            allocator.allocate(event, wanted[event])
-            live.add(event)
-        else:
-            allocator.free(~event)
-            live.discard(~event)
-    for key in live:
-        allocator.free(key)
-    assert allocator.allocated == 0
+    _apply(allocator, [*events, *(~index for index in range(len(wanted)) if ~index not in events)], wanted)
+    assert all(_has_no_neighbours(pool) for pool in (allocator.small, allocator.large))
     allocator.empty_cache()
     assert allocator.reserved == 0
+
+
+def _apply(allocator: Allocator, events: list[int], wanted: tuple[int, ...]) -> None:
+    held: dict[int, Block] = {}
+    for event in events:
+        if event >= 0:
+            held[event] = allocator.allocate(wanted[event])
+            assert size_of(held[event]) >= wanted[event]
+        else:
+            allocator.free(held.pop(~event))
+
+
+def _has_no_neighbours(pool: Pool) -> bool:
+    addresses = [(block - (size_of(block) << 48), size_of(block)) for block in pool.blocks]
+    return not {address for address, _ in addresses} & {address + size for address, size in addresses}
 
 
 @given(sizes, st.integers(1, 5), settings)
@@ -86,11 +98,8 @@ def test_a_capacity_is_never_exceeded(history: tuple[list[int], tuple[int, ...]]
     events, wanted = history
     capacity = 200 * MIB
     allocator = Allocator(AllocatorSettings(capacity=capacity))
-    try:
-        for event in events:
-            allocator.allocate(event, wanted[event]) if event >= 0 else allocator.free(~event)
-    except OutOfMemory:
-        pass
+    with suppress(OutOfMemory):
+        _apply(allocator, events, wanted)
     assert allocator.peak_reserved <= capacity
 
 
@@ -101,7 +110,7 @@ def test_a_capacity_is_never_exceeded(history: tuple[list[int], tuple[int, ...]]
 def test_segments(size: int, segment: int) -> None:
     assert segment_size(size) == segment
     allocator = Allocator()
-    allocator.allocate(0, size)
+    allocator.allocate(size)
     assert allocator.reserved == segment
 
 
@@ -114,20 +123,18 @@ def test_rounding_to_shares_of_a_power_of_two() -> None:
 
 def test_cached_blocks_are_given_back_when_the_card_is_full() -> None:
     allocator = Allocator(AllocatorSettings(capacity=100 * MIB))
-    allocator.allocate(0, 60 * MIB)
-    allocator.free(0)
-    allocator.allocate(1, 80 * MIB)
+    allocator.free(allocator.allocate(60 * MIB))
+    allocator.allocate(80 * MIB)
     assert (allocator.retries, allocator.reserved) == (1, 80 * MIB)
     with pytest.raises(OutOfMemory):
-        allocator.allocate(2, 40 * MIB)
+        allocator.allocate(40 * MIB)
 
 
 def test_a_split_limit_keeps_large_blocks_whole() -> None:
     for limit, reserved in ((0, 300), (64, 330)):
         allocator = Allocator(AllocatorSettings(max_split_size_mb=limit))
-        allocator.allocate(0, 300 * MIB)
-        allocator.free(0)
-        allocator.allocate(1, 30 * MIB)
+        allocator.free(allocator.allocate(300 * MIB))
+        allocator.allocate(30 * MIB)
         assert allocator.reserved == reserved * MIB
 
 
@@ -144,14 +151,54 @@ def test_segments_whose_tensors_were_freed_are_as_good_as_new_ones_of_their_size
     before: list[int], after: list[int]
 ) -> None:
     freed = Allocator()
-    for key, size in enumerate(before):
-        freed.allocate(key, size)
-    for key in range(len(before)):
-        freed.free(key)
-    cached = Allocator.with_cached(freed.segments)
+    for block in [freed.allocate(size) for size in before]:
+        freed.free(block)
+    cached = Allocator.with_cached((*freed.small.segments.values(), *freed.large.segments.values()))
 
     assert cached.reserved == freed.reserved
-    for key, size in enumerate(after):
-        freed.allocate(key, size)
-        cached.allocate(key, size)
-        assert (cached.reserved, cached.allocated) == (freed.reserved, freed.allocated)
+    for size in after:
+        assert cached.allocate(size) == freed.allocate(size)
+        assert cached.reserved == freed.reserved
+
+
+@given(st.lists(sizes, max_size=20))
+def test_a_pool_alone_serves_as_the_allocator_does(wanted: list[int]) -> None:
+    allocator, other = Allocator(), Allocator()
+    for size in map(allocator.rounded, wanted):
+        pool = other.small if size <= MIB else other.large
+        assert pool.allocate(size) == allocator.allocate(size)
+        assert other.reserved == allocator.reserved
+
+
+def test_pages_that_were_given_back_are_not_counted_as_free_space() -> None:
+    """Of 200 MiB, 100 are in use and 60 free at the end. 90 more need the pages that were given back, and others."""
+    allocator = Allocator(AllocatorSettings(expandable_segments=True, capacity=180 * MIB))
+    allocator.allocate(100 * MIB)
+    allocator.free(allocator.allocate(60 * MIB))
+    with pytest.raises(OutOfMemory):
+        allocator.allocate(90 * MIB)
+
+
+@given(histories())
+def test_what_is_surely_served_reserves_nothing(history: tuple[list[int], tuple[int, ...]]) -> None:
+    events, wanted = history
+    allocator = Allocator()
+    for block in [allocator.allocate(size) for size in wanted[::2]]:
+        allocator.free(block)
+    pools = (allocator.small, allocator.large)
+    by_pool = [[size for size in map(allocator.rounded, wanted) if (size > MIB) == large] for large in (False, True)]
+    served = [
+        not own or pool.surely_serves(Requests(sum(own), max(own))) for pool, own in zip(pools, by_pool, strict=True)
+    ]
+    before = [pool.reserved for pool in pools]
+    _apply(allocator, events, wanted)
+    for pool, is_served, reserved in zip(pools, served, before, strict=True):
+        assert not is_served or pool.reserved == reserved
+
+
+def test_blocks_serve_what_lies_beside_the_largest_request() -> None:
+    """Of two blocks of 30 MiB, each holds 20 MiB until others got more than 10 of it."""
+    pool = Allocator.with_cached((30 * MIB, 30 * MIB)).large
+    assert pool.surely_serves(Requests(40 * MIB, 20 * MIB))
+    assert not pool.surely_serves(Requests(41 * MIB, 20 * MIB))
+    assert not pool.surely_serves(Requests(31 * MIB, 31 * MIB))
