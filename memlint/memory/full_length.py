@@ -11,9 +11,9 @@ from memlint.memory.readings import least_bytes
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
 
-_LONG = 8_192  # tokens of a maximum that few samples come near
+_LONG = 8_192  # tokens of a maximum that few samples come near; beyond them hardly any does
 _LARGE = 32_768  # tokens of a batch
-_LARGE_OF_SEVERAL = 8_192  # of a batch of several samples, or whose length nobody wrote
+_LARGE_OF_SEVERAL = 8_192  # of a batch of several samples, of a long one, or whose length nobody wrote
 _SEVERAL = 4
 _GROWS_FROM_A_QUARTER = 0.75  # of activations and logits: what the other three quarters of the length add
 _PHASES = ("forward", "backward", "evaluation")  # whose peak grows with the length
@@ -34,8 +34,11 @@ def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
     if not _is_long(run) and least - _GROWS_FROM_A_QUARTER * growing > budget:
         return False
     step = _phase(estimate, "optimizer_step")
-    has_room_for_step = step is not None and step.allocated_bytes <= budget
-    return has_room_for_step or (bool(estimate.readings) and least - growing <= budget)
+    if step is None:
+        return False
+    # What no shorter sequence does without. A reading below it holds less of the model.
+    kept = step.allocated_bytes if least >= step.allocated_bytes else least - growing
+    return kept <= budget
 
 
 def _phase(estimate: Estimate, name: str) -> Phase | None:
@@ -44,7 +47,7 @@ def _phase(estimate: Estimate, name: str) -> Phase | None:
 
 def _is_long(run: Run) -> bool:
     length = run.sequence.length
-    return run.sequence.length_is_bound and isinstance(length, int) and length >= _LONG
+    return run.sequence.length_is_bound and isinstance(length, int) and length > _LONG
 
 
 def _is_large(run: Run) -> bool:
@@ -58,5 +61,6 @@ def _is_large(run: Run) -> bool:
     origin = run.origins.get("sequence.length")
     if not isinstance(rows, int):
         return False
-    is_loose = rows >= _SEVERAL or (origin is not None and origin.kind == "default")
+    is_default = origin is not None and origin.kind == "default"
+    is_loose = rows >= _SEVERAL or sequence.length >= _LONG or is_default
     return rows * (source + sequence.length) >= (_LARGE_OF_SEVERAL if is_loose else _LARGE)

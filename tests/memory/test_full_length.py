@@ -65,6 +65,8 @@ def test_of_a_default_a_smaller_batch_is_large() -> None:
         (SMALL, over(30, 20, 10), False),
         (LARGE, over(40, 20, 10), False),  # a quarter of the length needs 25 GiB
         (LONG, over(40, 20, 10), True),
+        ({"sequence.length": 8192, **SMALL}, over(40, 20, 10), False),  # as above: a quarter needs 25 GiB
+        ({"sequence.length": 8192, **SMALL}, over(30, 20, 10), True),
         (LONG, over(40, 20, 25), False),  # nor is there room for the optimizer's step
         (LARGE, over(30, 20, 10, peak="load"), False),
         (LARGE, over(30, 20, 10, device_low_bytes=None), False),
