@@ -36,9 +36,9 @@ def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
     step = _phase(estimate, "optimizer_step")
     if step is None:
         return False
-    # What no shorter sequence does without. A reading below it holds less of the model.
-    kept = step.allocated_bytes if least >= step.allocated_bytes else least - growing
-    return kept <= budget
+    # What no shorter sequence does without, unless another reading holds less of the model.
+    holds_less = bool(estimate.readings) and least < step.allocated_bytes
+    return (least - growing if holds_less else step.allocated_bytes) <= budget
 
 
 def _phase(estimate: Estimate, name: str) -> Phase | None:

@@ -79,6 +79,16 @@ def test_a_notebook_and_unsloth_have_no_launcher_that_shards(name: str, text: st
     assert bool(run.readings) is is_open
 
 
+@pytest.mark.parametrize(
+    ("launcher", "is_open"), [("torchrun --nproc-per-node 8", False), ("deepspeed", False), ("accelerate launch", True)]
+)
+def test_launchers_that_start_processes_alone_shard_nothing(launcher: str, is_open: bool) -> None:
+    code = CODE.format(library="torch", loaded=WHOLE)
+    (run,) = analysed("run.sh", f"{launcher} train.py\n", **{"train.py": code}).runs
+
+    assert bool(run.readings) is is_open
+
+
 @pytest.mark.parametrize("gpus", [4, 8, None])
 def test_a_trainer_s_launcher_may_shard(gpus: int | None) -> None:
     (estimate,) = analysed("sft.yaml", TRAINER, gpus).estimates

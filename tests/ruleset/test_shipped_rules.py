@@ -75,7 +75,7 @@ def test_no_other_rule_speaks_against_a_fix(rule: Rule, example: examples.Exampl
 WITHOUT_AN_EDIT = frozenset(
     (
         *("ACC006", "AXO018", "AXO047", "AXO060", "AXO081", "AXO083", "AXO089", "DSP005", "DSP020", "FSD002", "LLF003"),
-        *("LLF043", "LLF049", "MEM004", "MEM006", "PAR014", "PAR016", "PAR017", "PAR018", "PAR019", "PEF009", "PEF012"),
+        *("LLF043", "LLF049", "MEM004", "PAR014", "PAR016", "PAR017", "PAR018", "PAR019", "PEF009", "PEF012"),
         *("PEF022", "PEF027", "PRF009", "TRN013", "TRN016", "TRL011", "TRL028"),
     )
 )

@@ -16,6 +16,9 @@ from memlint.source import load
 from memlint.source.document import Document
 
 REASON = "launcher not known"
+# Launchers that only start processes: the program asks for an engine itself (deepspeed 0.19.8 launcher/launch.py; the
+# Trainer gets DeepSpeed by its argument, or by accelerate's ACCELERATE_USE_DEEPSPEED).
+_STARTS_ALONE = ("torchrun", "deepspeed")
 _SHARDING = frozenset({"DEEPSPEED", "FSDP"})
 _MOST_FILES = 20
 _SUPPOSED_GPUS = 8  # the assumed number of GPUs if it is unknown: those of one machine
@@ -43,8 +46,8 @@ def _is_open(run: Run, document: Document, context: Context) -> bool:
         return False
     if context.gpu is None or world == 1 or LAUNCH in run.origins or context.companions:
         return False
-    if document.start is not None and document.start.launcher == "torchrun":
-        return False  # this launcher only starts processes: it shards nothing
+    if document.start is not None and document.start.launcher in _STARTS_ALONE:
+        return False
     if run.format == "trainer":
         return not (run.stack.use_unsloth or _is_cell(document))
     return isinstance(world, int) and _repository_shards(document, context)
