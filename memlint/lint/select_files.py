@@ -10,7 +10,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
 from memlint.repository.discovery import FoundFile, discover
-from memlint.repository.globs import compile_globs, covers
+from memlint.repository.globs import Glob, compile_globs, covers
 from memlint.repository.shipped_examples import framework_of
 
 
@@ -32,6 +32,7 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
     """The files to read, in order, and notes (`FoundFile.note`). Raises UsageError for a root that does not exist."""
     found = [FoundFile(choice.stdin, named=True)] if choice.stdin else []
     examples: dict[str, list[str]] = {}
+    excluded = compile_globs(choice.exclude)
     for item in discover(tuple(map(display_path, choice.roots)), choice.exclude):
         if item.error:
             raise UsageError(f"{item.path}: {item.error}{_similar_path(item.path)}")
@@ -39,16 +40,16 @@ def select_files(choice: FileChoice, facts: StatedFacts) -> list[FoundFile]:
             found.append(item)
         elif framework := _left_out_as_example_of(item, choice, facts):
             examples.setdefault(framework, []).append(item.path)
-        elif not _is_excluded(item, choice, facts):
+        elif not _is_excluded(item, choice.force_exclude, excluded, facts):
             found.append(item._replace(named=item.named and not choice.candidates))
     return [*found, *(_examples_note(framework, paths) for framework, paths in examples.items())]
 
 
-def _is_excluded(item: FoundFile, choice: FileChoice, facts: StatedFacts) -> bool:
-    """Whether the settings or, for a named file with `force_exclude`, the command line exclude a file."""
-    if item.named and not choice.force_exclude:
+def _is_excluded(item: FoundFile, even_named: bool, excluded: tuple[Glob, ...], facts: StatedFacts) -> bool:
+    """Whether the settings exclude a file or, of a named one, the globs of the command line."""
+    if item.named and not even_named:
         return False
-    by_option = item.named and covers(compile_globs(choice.exclude), _relative_to_cwd(item.path))
+    by_option = item.named and covers(excluded, _relative_to_cwd(item.path))
     return by_option or read_settings(item.path, facts).excluded
 
 

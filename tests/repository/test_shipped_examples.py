@@ -14,21 +14,10 @@ import pytest
 import memlint.repository.shipped_examples as shipped_examples
 from memlint.cli import main
 from memlint.repository.shipped_examples import DATA, FOLDERS, framework_of, mark
+from tests.lint.test_selection import CONFIG
 from tools.shipped_examples import EXAMPLES
 from tools.shipped_examples import main as write_marks
 
-CONFIG = """\
-model_name_or_path: Qwen/Qwen2.5-7B
-stage: sft
-do_train: true
-finetuning_type: full
-dataset: d
-template: qwen
-output_dir: o
-per_device_train_batch_size: 1
-bf16: true
-cutoff_len: 1024
-"""
 PLACE = "examples/train_full/qwen_full_sft.yaml"
 
 

@@ -8,16 +8,18 @@ from typing import Any
 from memlint.formats.base import Context
 from memlint.formats.fields import Section, as_words
 from memlint.formats.keys import Keys
+from memlint.formats.oumi.recognise import STAGES
 from memlint.formats.section_keys import CommandKeys
 
 SOURCE = "oumi 0.9"
-# trainer_type -> the stage, as `StartedProgram.task` (oumi 0.9 core/configs/params/training_params.py, to_hf). GOLD is
-# GKD between tokenizers.
-_STAGES = {"TRL_SFT": "sft", "TRL_DPO": "dpo", "TRL_KTO": "kto", "TRL_GRPO": "grpo", "TRL_GKD": "gkd"} | {
-    "TRL_GOLD": "gkd",
-    "VERL_GRPO": "grpo",
-    "HF": "sft",
-    "OUMI": "sft",
+# The words for a dtype -> PyTorch's name (oumi 0.9 utils/torch_utils.py, get_torch_dtype); `auto` is the checkpoint's.
+DTYPES = {
+    **dict.fromkeys(("f64", "float64", "double"), "float64"),
+    **dict.fromkeys(("f32", "float32", "float"), "float32"),
+    **dict.fromkeys(("bf16", "bfloat16"), "bfloat16"),
+    **dict.fromkeys(("f16", "float16", "half"), "float16"),
+    "uint8": "uint8",
+    "auto": "auto",
 }
 # MixedPrecisionDtype -> the Trainer's switch.
 _COMPUTE = {"BF16": "bf16", "FP16": "fp16"}
@@ -47,7 +49,7 @@ class OumiConfig(CommandKeys):
 
     @property
     def stage(self) -> str:
-        return _STAGES.get(self.trainer, "")
+        return STAGES.get(self.trainer, "")
 
     @property
     def generates(self) -> bool:
@@ -56,6 +58,11 @@ class OumiConfig(CommandKeys):
     @property
     def trains_adapter(self) -> bool:
         return self.flag("training.use_peft")
+
+    @property
+    def dtype(self) -> str:
+        """PyTorch's name of the weights' dtype, or `auto`; "" for a word that names none."""
+        return DTYPES.get(self.text("model.torch_dtype_str").lower(), "")
 
     @property
     def quantises(self) -> bool:

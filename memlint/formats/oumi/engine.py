@@ -24,7 +24,7 @@ _AT_3 = ("overlap_comm", "contiguous_gradients", "sub_group_size", "reduce_bucke
     "stage3_max_reuse_distance",
     "stage3_gather_16bit_weights_on_model_save",
 )
-_OFFLOADS = ("offload_optimizer", "offload_param")
+OFFLOADS = ("offload_optimizer", "offload_param")
 
 
 def zero_keys(stage: int) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def deepspeed_of(config: OumiConfig) -> Mapping[str, Any]:
     stage = config.zero_stage
     zero: dict[str, Any] = {"stage": stage}
     zero |= {name: config.get(f"deepspeed.{name}") for name in zero_keys(stage)}
-    for name in _OFFLOADS:
+    for name in OFFLOADS:
         if config.mapping("deepspeed").get(name) is not None:
             device = config.text(f"deepspeed.{name}.device") or "CPU"
             zero[name] = {"device": device.lower(), "pin_memory": config.flag(f"deepspeed.{name}.pin_memory")}

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_bool, as_int, as_number
 from memlint.formats.oumi.config import OumiConfig
-from memlint.formats.oumi.keys import PRECISION
+from memlint.formats.oumi.keys import DTYPE, PRECISION
 from memlint.formats.oumi.recognise import SCHEMA
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.section_keys import path_of
@@ -16,13 +16,6 @@ from memlint.source.document import Path
 
 _REFUSES = "Oumi refuses to start"
 _OWN_LOOPS = ("OUMI", "VERL_GRPO")
-# oumi 0.9 utils/torch_utils.py, get_torch_dtype; `auto` is the checkpoint's.
-_DTYPES = frozenset(
-    {
-        *("auto", "f64", "float64", "double", "f32", "float32", "float", "bf16", "bfloat16"),
-        *("f16", "float16", "half", "uint8"),
-    }
-)
 _BOUNDS = (("max_steps", -1), ("num_train_epochs", 3))
 _WITH_REWARDS = ("TRL_GRPO", "VERL_GRPO")
 
@@ -66,11 +59,11 @@ def _issue(config: OumiConfig, key: str, message: str) -> Issue:
 
 def _precision(config: OumiConfig) -> Iterator[Issue]:
     """TrainingConfig: "Model must be loaded in fp32 to enable mixed precision training." """
-    word, dtype = config.text(PRECISION).upper(), config.text("model.torch_dtype_str")
-    if dtype.lower() not in _DTYPES:
-        yield config.section.issue("bad-value", f"`{dtype}` is no dtype: {_REFUSES}", *path_of("model.torch_dtype_str"))
-    elif word in ("BF16", "FP16") and dtype.lower() not in ("float32", "f32", "float"):
-        yield _issue(config, PRECISION, f"autocast to {word} needs `model.torch_dtype_str: float32`, not `{dtype}`")
+    word, given = config.text(PRECISION).upper(), config.text(DTYPE)
+    if not config.dtype:
+        yield config.section.issue("bad-value", f"`{given}` is no dtype: {_REFUSES}", *path_of(DTYPE))
+    elif word in ("BF16", "FP16") and config.dtype != "float32":
+        yield _issue(config, PRECISION, f"autocast to {word} needs `{DTYPE}: float32`, not `{given}`")
 
 
 def _compile(config: OumiConfig) -> Iterator[Issue]:

@@ -11,6 +11,7 @@ from memlint.formats.section_keys import path_of
 from memlint.run import Origin
 
 PRECISION = "training.mixed_precision_dtype"
+DTYPE = "model.torch_dtype_str"
 LENGTH = "model.model_max_length"
 PACK = "data.train.pack"
 ARGUMENTS = "model.model_kwargs"
@@ -142,7 +143,7 @@ _MODEL = (
         read_only=True,
     ),
     Key(
-        *("model.torch_dtype_str", "text", "model.weights_dtype", "auto"),
+        *(DTYPE, "text", "model.weights_dtype", "auto"),
         passes="dtype",
         about="The dtype of the model's weights; the checkpoint's unless said.",
         read_only=True,

@@ -19,12 +19,14 @@ _OWN = frozenset(
 )
 
 
-# Members of TrainerType (oumi 0.9 core/configs/params/training_params.py).
-_TRAINERS = frozenset(
-    {
-        *("TRL_SFT", "TRL_DPO", "TRL_KTO", "TRL_GRPO", "TRL_GKD", "TRL_GOLD", "HF", "OUMI", "VERL_GRPO"),
-    }
-)
+# The members of TrainerType, and the stage of each as `StartedProgram.task` (oumi 0.9
+# core/configs/params/training_params.py, to_hf). GOLD is GKD between tokenizers.
+STAGES = {"TRL_SFT": "sft", "TRL_DPO": "dpo", "TRL_KTO": "kto", "TRL_GRPO": "grpo", "TRL_GKD": "gkd"} | {
+    "TRL_GOLD": "gkd",
+    "VERL_GRPO": "grpo",
+    "HF": "sft",
+    "OUMI": "sft",
+}
 
 
 def recognise(document: Document) -> Recognition:
@@ -35,7 +37,8 @@ def recognise(document: Document) -> Recognition:
     model, training = value.get("model"), value.get("training")
     if not isinstance(training, dict):
         return Recognition("no")
-    if training.get("trainer_type") in _TRAINERS:
+    trainer = training.get("trainer_type")
+    if isinstance(trainer, str) and trainer in STAGES:
         return Recognition("certain", reason="`training.trainer_type` of Oumi")
     own = _OWN & training.keys()
     if not isinstance(model, dict) or "model_name" not in model or not own:

@@ -7,17 +7,15 @@ from typing import Any
 
 from memlint.formats.base import Issue
 from memlint.formats.oumi.config import OumiConfig
-from memlint.formats.oumi.engine import deepspeed_of, fsdp_of, zero_keys
+from memlint.formats.oumi.engine import OFFLOADS, deepspeed_of, fsdp_of, zero_keys
 from memlint.formats.oumi.keys import KEYS, PRECISION
 from memlint.formats.section_keys import path_of
 from memlint.source.document import Document, Path, Start, StartedProgram
 from memlint.source.layout import Entry, Places, find
 
 _ENTRY = "oumi train"
-_DTYPES = {"f32": "float32", "f16": "float16"}  # oumi 0.9 utils/torch_utils.py, get_torch_dtype
 _TRAINING = "training"
 _PASSED_ON = "trainer_kwargs"
-_DTYPE = "dtype"
 
 
 def as_trainer(config: OumiConfig) -> Document:
@@ -47,7 +45,9 @@ def _values(config: OumiConfig) -> Iterator[tuple[str, Any]]:
         if row.passes and (row.when is None or row.when(config)):
             value = config.get(row.name) if config.written(row.name) is not None else row.default
             if value is not None:
-                yield row.passes, _DTYPES.get(value, value) if row.passes == _DTYPE else value
+                yield row.passes, value
+    if config.dtype:
+        yield "dtype", config.dtype
     yield "bf16", config.autocast == "bf16"
     yield "fp16", config.autocast == "fp16"
     if config.quantises:
@@ -120,7 +120,7 @@ def _deepspeed_places(section: Entry, value: Mapping[str, Any]) -> dict[Any, Ent
     """The places of the keys of DeepSpeed's configuration, which stand under other sections there."""
     given = section[5] if isinstance(section[5], dict) else {}
     zero: dict[Any, Entry] = dict(_moved(given, zero_keys(value["zero_optimization"]["stage"])))
-    zero |= dict(_moved(given, ("offload_optimizer", "offload_param")))
+    zero |= dict(_moved(given, OFFLOADS))
     if "zero_stage" in given:
         zero["stage"] = given["zero_stage"]
     found = dict(_moved(given, value))
