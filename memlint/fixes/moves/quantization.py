@@ -37,14 +37,10 @@ def four_bits(run: Run) -> dict[str, Any] | None:
         return None
     if run.planning.quantizer == "torchao":
         return quantize_changes(run)
-    storage = stored_to_share(run, planned=True)
     if is_divided(run):
-        return {**quantize_changes(run), **storage} if storage else None
-    return (
-        {**quantize_changes(run), **storage}
-        if run.planning.stores_4_bits_in_half == "always"
-        else quantize_changes(run)
-    )
+        return to_share(run)
+    storage = stored_to_share(run, planned=True) if run.planning.stores_4_bits_in_half == "always" else {}
+    return {**quantize_changes(run), **storage}
 
 
 def to_share(run: Run) -> dict[str, Any] | None:

@@ -71,7 +71,7 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
 
 def _by_launch_file(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """The same where no key of the files starts FSDP, and a launch file of accelerate does."""
-    way, started = run.planning.fsdp_by_launch_file, run
+    way = run.planning.fsdp_by_launch_file
     if not way or run.planning.starts_fsdp:
         return
     started = replace(run, {"planning.starts_fsdp": 1, "planning.stores_4_bits_in_half": "asked"})
