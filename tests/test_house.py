@@ -144,7 +144,9 @@ ON_DEMAND = {
     ),
     "formats.llamafactory.v0": ("formats.llamafactory.entailed",),  # plans
     "formats.axolotl.format": ("formats.axolotl.edits", "formats.axolotl.entailed"),  # fixes, plans
-    "formats.trainer.format": ("formats.trainer.edits", "formats.trainer.entailed"),  # fixes, plans
+    "formats.trainer.format": (  # fixes, plans, findings
+        *("formats.trainer.edits", "formats.trainer.entailed", "formats.trainer.exempt_rules"),
+    ),
     "formats.verl.format": ("formats.verl.edits",),  # fixes
     "formats.easyr1.format": ("formats.easyr1.edits",),  # fixes
     "formats.nemo_rl.format": ("formats.nemo_rl.edits",),  # fixes

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from memlint.formats.base import ConfigReader
-from memlint.formats.trainer.reader import skips_rule
+from memlint.formats.trainer.format import skips_rule
 from memlint.hardware import find
 from memlint.repository import program_modules
 from memlint.repository.workspace import Workspace, in_memory

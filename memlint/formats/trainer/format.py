@@ -52,7 +52,6 @@ from memlint.formats.trainer.reader import (
     read_own_batch,
     read_own_freezing,
     read_own_rank,
-    skips_rule,
     unjudged,
 )
 from memlint.formats.trainer.recognise import NAME, SCHEMA, is_trl, recognise
@@ -129,6 +128,13 @@ def _is_started_elsewhere(document: Document) -> bool:
     started in a folder of its own, too."""
     start = document.start
     return start is not None and (start.values.is_commanded or start.program.is_elsewhere)
+
+
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
+    """Whether `rule` says nothing of this document: `exempt_rules` has the reasons."""
+    from memlint.formats.trainer import exempt_rules  # asked only about a file with findings
+
+    return exempt_rules.skips_rule(rule, document, context)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
