@@ -7,6 +7,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
+from memlint.rule_groups import OF_READING
 
 SEVERITIES = ("info", "warning", "error")
 
@@ -90,13 +91,9 @@ def written_fix(finding: Finding, unsafe: bool = False) -> Fix | None:
     return next((fix for fix in finding.fixes if fix.edits and not fix.partial and (fix.safe or unsafe)), None)
 
 
-# Rules that say why a file has no run: its text cannot be read, or memlint failed.
-_READING_RULES = ("SRC", "MEM000")
-
-
 def reading_errors(findings: Iterable[Finding]) -> Iterator[str]:
     """A line for each error that kept a file from being read: "a.yaml:2:6: a ':' that makes no sense here"."""
     for finding in findings:
-        if finding.severity == "error" and finding.rule.startswith(_READING_RULES):
+        if finding.severity == "error" and finding.rule.startswith(OF_READING):
             place = finding.location
             yield f"{place.path}:{place.line}:{place.column}: {finding.message}"

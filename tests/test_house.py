@@ -28,6 +28,7 @@ LEVELS = {
     "plugin_registry": -1,
     "errors": -1,
     "run": 0,
+    "rule_groups": -1,
     "rule_selectors": 0,
     "findings": 0,
     "shipped_data": 0,

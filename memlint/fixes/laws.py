@@ -22,16 +22,13 @@ from memlint.findings import SEVERITIES, Edit, Finding, Patch
 from memlint.fixes.edits.apply import apply, expected, patches
 from memlint.fixes.edits.reread import reread
 from memlint.fixes.edits.text import CannotEdit
+from memlint.rule_groups import LAUNCHER_UNKNOWN, OUT_OF_MEMORY, OVER_AT_FULL_LENGTH, ROOM_TO_SPARE, TIGHT
 from memlint.source.comments import comment_texts
 from memlint.source.document import Document
 from memlint.source.scalars import same
 
 MAX_ROUNDS = 10
 Identity = tuple[str, str, str]  # path, rule, key: see `identity`
-_OUT_OF_MEMORY, _AT_FULL_LENGTH, _TIGHT = ("MEM001", "MEM005"), "MEM010", "MEM002"
-# Offloading is no longer needed, or a reduce bucket is larger than all gradients: what a fix that frees memory may well
-# bring. Each has a fix of its own.
-_ROOM_TO_SPARE = ("OFF001", "PAR002", "PAR006")
 
 
 class BrokenLaw(NamedTuple):
@@ -110,7 +107,7 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
     if new[identity(gone)] >= old[identity(gone)]:
         found.append(BrokenLaw("finding", f"{gone.rule} would still be there"))
     rank = SEVERITIES.index(gone.severity)
-    allowed = (*_ROOM_TO_SPARE, *_milder_instead(old, new))
+    allowed = (*ROOM_TO_SPARE, *_milder_instead(old, new))
     for item in after:
         fresh = new[identity(item)] > old[identity(item)]
         if fresh and SEVERITIES.index(item.severity) >= rank and item.rule not in allowed:
@@ -121,9 +118,9 @@ def unsolved(gone: Finding, before: Iterable[Finding], after: Iterable[Finding])
 def _milder_instead(old: Counter[Identity], new: Counter[Identity]) -> tuple[str, ...]:
     """Rules that say less of a run's memory than one that went: that it is tight, or too large at full length alone."""
     gone = {rule for _, rule, _ in old} - {rule for _, rule, _ in new}
-    if gone & {*_OUT_OF_MEMORY}:
-        return _AT_FULL_LENGTH, _TIGHT
-    return (_TIGHT,) if _AT_FULL_LENGTH in gone else ()
+    if gone & {*OUT_OF_MEMORY, *LAUNCHER_UNKNOWN}:
+        return *OVER_AT_FULL_LENGTH, *TIGHT
+    return TIGHT if gone & {*OVER_AT_FULL_LENGTH} else ()
 
 
 def identity(finding: Finding) -> Identity:

@@ -12,15 +12,8 @@ from collections.abc import Callable
 from memlint.formats.base import ConfigReader, Context, Issue
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
+from memlint.rule_groups import FOR_ANY_READER, OF_TAGS
 from memlint.source.document import Document
-
-# Rules about figures, the model and the text of the file: they hold whoever reads it. Where a name of a file leads, the
-# program says.
-_RULES_FOR_ANY_READER = ("MEM", "EVA002", "PAR003", "SAV001", "MOD", "SRC", "CFG013")
-# Rules about what the engine's file says against the arguments, and what transformers' Trainer makes of that file: one
-# of another class may hand it on as it is (5.23 integrations/deepspeed.py: deepspeed_init compares the two).
-TWO_FILE_RULES = ("CFG008", "DSP001", "DSP002", "DSP016", "SAV002")
-_SAFE_LOAD_RULES = ("SRC005",)  # tags: yaml.full_load takes some, and a script may bring constructors of its own
 
 _BASE_KEY = "_base_"  # names the files that this one lies over
 
@@ -29,7 +22,7 @@ _FRAMEWORK_LAUNCHERS = frozenset(("llamafactory-cli", "axolotl"))  # launchers t
 
 def rule_applies(rule: str) -> bool:
     """Whether `rule` holds of a file that a script reads by itself."""
-    return rule.startswith(_RULES_FOR_ANY_READER) and rule not in _SAFE_LOAD_RULES
+    return rule.startswith(FOR_ANY_READER) and not rule.startswith(OF_TAGS)
 
 
 def own_reader_note(

@@ -14,6 +14,7 @@ from memlint.lint.linter import Linter
 from memlint.lint.plans import PlanRequest, plans_of, target_of
 from memlint.lint.request import LintRequest
 from memlint.repository.workspace import Workspace
+from memlint.rule_groups import LAUNCHER_UNKNOWN
 from memlint.rule_selectors import is_chosen
 from memlint.ruleset.engine import Analysis
 from memlint.source.suffixes import SHELL
@@ -125,15 +126,15 @@ def propose_fixes(path: str, wanted: FixRequest, make: MakeLinter, passed_over: 
     return propose
 
 
-_UNSAID = "MEM005"  # the finding about a run whose verdict hangs on what nobody says, such as its launcher
-
-
 def _without_verdict(linter: Linter, path: str, analyses: Iterable[Analysis], number: int) -> Iterator[Proposal]:
     """Plan `number` of runs that have no verdict: `memlint plan` finds changes with which such a run fits in any case,
     and `check` says what is missing, without them."""
     for analysis in analyses:
         for found in analysis.found:
-            if found.finding.rule != _UNSAID or analysis.estimates[found.run].verdict != "unknown":
+            if (
+                not found.finding.rule.startswith(LAUNCHER_UNKNOWN)
+                or analysis.estimates[found.run].verdict != "unknown"
+            ):
                 continue
             target = target_of(linter, path, analysis)
             planned = plans_of(target, found.run, PlanRequest(), target.hooks(())).options[number - 1 : number]

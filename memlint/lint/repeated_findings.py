@@ -7,12 +7,12 @@ that names it: "`stage: 3` ..." of `ds.json`, and "`stage: 3` ... with 8 GPUs" o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from memlint.findings import SEVERITIES, Finding
+from memlint.rule_groups import OUT_OF_MEMORY, OVER_AT_FULL_LENGTH
 
 _NAMES = r"`[^`]*`"  # the keys, files and models that a message names
-_OF_ANY_LENGTH, _AT_FULL_LENGTH = "MEM001", "MEM010"
 _CONFIGS = (".yaml", ".yml", ".json")  # one run each, however many commands start it
 _SCRIPT_PHRASE = r", where \S+ passes this value on$"  # a part of messages of formats/trainer/issues.py
 
@@ -28,12 +28,8 @@ def without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:
     - the first of several scripts that pass the same value on;
     - of a config that is out of memory under one command at any length, only that.
     """
-    found = list(found)
-    over = {item.location.path for item in found if item.rule == _OF_ANY_LENGTH}
-    weaker = {path for path in over if path.endswith(_CONFIGS)}
-    found = [item for item in found if item.rule != _AT_FULL_LENGTH or item.location.path not in weaker]
     groups: dict[tuple[object, ...], list[Finding]] = {}
-    for item in found:
+    for item in _without_milder_verdicts(list(found)):
         groups.setdefault((item.location.path, item.location.line, item.rule), []).append(item)
     for group in groups.values():
         if len(group) == 1:  # the usual case
@@ -41,6 +37,15 @@ def without_repetitions(found: Iterable[Finding]) -> Iterator[Finding]:
             continue
         full = [item for item in group if not any(_supersedes(one, item) for one in group)]
         yield from _first_of_each_script_value(_first_of_each_run(full))
+
+
+def _without_milder_verdicts(found: Collection[Finding]) -> Iterator[Finding]:
+    """The findings without those that a config is too large at full length, where a run of it is too large at any."""
+    over = {item.location.path for item in found if item.rule.startswith(OUT_OF_MEMORY)}
+    for item in found:
+        is_milder = item.rule.startswith(OVER_AT_FULL_LENGTH) and item.location.path.endswith(_CONFIGS)
+        if not (is_milder and item.location.path in over):
+            yield item
 
 
 def _first_of_each_run(found: Iterable[Finding]) -> Iterable[Finding]:

@@ -12,9 +12,7 @@ from itertools import chain
 
 from memlint.findings import Finding
 from memlint.report.model import FileReport, RunReport, location_key
-
-# About the figures of a run, which depend on what launches it.
-_RULES_OF_FIGURES = ("MEM", "OFF", "PAR", "CKP", "LOS", "ATT", "EVA001", "EVA002", "OPT001", "SAV001", "PRE003")
+from memlint.rule_groups import OF_FIGURES
 
 
 def without_runs_of_scripts(reports: Sequence[FileReport]) -> Iterator[FileReport]:
@@ -48,7 +46,7 @@ def _started_by_scripts(reports: Sequence[FileReport]) -> frozenset[str]:
 
 def _is_of_figures(item: Finding, report: FileReport, configs: Collection[str]) -> bool:
     """Whether a finding is about the figures of a run of one of these configs."""
-    return item.rule.startswith(_RULES_OF_FIGURES) and bool({report.path, item.location.path} & set(configs))
+    return item.rule.startswith(OF_FIGURES) and bool({report.path, item.location.path} & set(configs))
 
 
 def commands_of(report: FileReport) -> Iterator[str]:
@@ -80,7 +78,7 @@ def reported_twice(reports: Iterable[FileReport], found: Collection[Finding]) ->
         kept = {(other.rule, other.message) for other in at_command}
         started = _started_elsewhere(report, files)
         if started and started.issuperset(report.trains):
-            figures = (item for item in own if item.rule.startswith(_RULES_OF_FIGURES))
+            figures = (item for item in own if item.rule.startswith(OF_FIGURES))
             repeated |= {location_key(item) for item in figures if (item.rule, item.message) not in kept}
     return repeated
 

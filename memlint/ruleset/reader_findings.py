@@ -14,23 +14,19 @@ from typing import Any
 from memlint.findings import Finding
 from memlint.formats.base import Context, Format, Issue, Parsed
 from memlint.formats.fields import value_at
-from memlint.formats.own_reader import TWO_FILE_RULES
+from memlint.rule_groups import (
+    OF_ARGUMENTS,
+    OF_CHANGEABLE_VALUES,
+    OF_MEMORY_OR_TEXT,
+    OF_MISSING_FILES,
+    OF_REFUSED_VALUES,
+    OF_TWO_FILES,
+    OF_UNKNOWN_WORDS,
+    OF_WHAT_TRAINS,
+)
 from memlint.ruleset.format_findings import issue_findings
 from memlint.ruleset.found import Found
 from memlint.source.document import Document
-
-MISSING_FILE = "REF001"
-
-# Groups of rules, by their ids or the beginnings of these.
-# About arguments and names as such. Other rules are about what a run does (its memory, its speed).
-_ARGUMENT_RULES = ("CFG", "DSP", "EVA", "MOD", "PEF", "SAV", "TRL", "TRN")
-# About what a program may change before the framework checks it.
-_CHANGEABLE_RULES = (*_ARGUMENT_RULES, "DAT", "OPT", "PRE")
-# About figures, which are right if the program trains exactly what its arguments say.
-_TRAINING_RULES = ("MEM", "EVA002", "OFF", "OPT001", "PAR00", "PAR012", "SAV001")
-_FIGURE_RULES = ("MEM", "SRC")  # about memory, or a file's text: kept whatever a program sets
-_WORD_RULES = ("CFG003", "CFG011", "TRN019", "AXO089")  # about a word that the framework does not know
-_VALUE_RULES = ("CFG002", "CFG003", "CFG011", "TRN019")  # about a value that the framework's argument classes refuse
 
 
 def adapt_to_reader(
@@ -80,11 +76,11 @@ def _qualified_for_foreign_program(finding: Finding, document: Document) -> Find
     if document.start is None or finding.severity == "info":
         return finding
     program, message = posixpath.basename(document.start.program.entry), finding.message
-    if finding.rule.startswith(_TRAINING_RULES):
+    if finding.rule.startswith(OF_WHAT_TRAINS):
         severity = "warning" if document.path == finding.location.path else finding.severity
         return finding._replace(severity=severity, message=f"{message} (where {program} trains what its arguments say)")
     concerns = {finding.location.path, *(place.path for place, _ in finding.related)}
-    is_of_arguments = finding.rule.startswith(_CHANGEABLE_RULES) and document.path in concerns
+    is_of_arguments = finding.rule.startswith(OF_CHANGEABLE_VALUES) and document.path in concerns
     if finding.severity != "error" or not is_of_arguments:
         return finding
     return _as_warning(finding, f"where {program} hands its arguments on as they stand")
@@ -122,17 +118,17 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
     place = finding.location
     key = next((step for step in reversed(place.pointer) if isinstance(step, str)), "")
     document = next((one for one in parsed.documents if one.path == place.path), None)
-    if finding.rule.startswith(_FIGURE_RULES) or not key or document is None:
+    if finding.rule.startswith(OF_MEMORY_OR_TEXT) or not key or document is None:
         return False
     value = value_at(document.value, place.pointer)
-    if finding.rule in _WORD_RULES and (key, str(value)) in context.repository.own_words():
+    if finding.rule.startswith(OF_UNKNOWN_WORDS) and (key, str(value)) in context.repository.own_words():
         return True  # values are not checked against annotations (transformers 5.23 hf_argparser.py:358)
-    if finding.rule == MISSING_FILE and isinstance(value, str) and context.repository.is_made(value):
+    if finding.rule.startswith(OF_MISSING_FILES) and isinstance(value, str) and context.repository.is_made(value):
         return True
     if finding.severity == "info":
         return False
     if (
-        finding.rule in _VALUE_RULES
+        finding.rule.startswith(OF_REFUSED_VALUES)
         and place.path == parsed.documents[0].path
         and context.repository.declares(document, key)
     ):
@@ -145,17 +141,17 @@ def _is_settled_by_program(finding: Finding, parsed: Parsed, context: Context) -
 def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:
     """Whether the finding is reported at the other file that gives the argument.
 
-    `others`: argument -> whether all findings about it are reported there; if False, only those of _ARGUMENT_RULES are.
+    `others`: argument -> whether all findings about it are reported there; if False, only those of OF_ARGUMENTS are.
     """
     key = str(finding.location.pointer[0]) if finding.location.pointer else ""
-    return key in others and (others[key] or finding.rule.startswith(_ARGUMENT_RULES))
+    return key in others and (others[key] or finding.rule.startswith(OF_ARGUMENTS))
 
 
 def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:
     """The findings that hold whatever code reads the document, and those on other files that do not depend on its keys.
     All their fixes become unsafe."""
     for item in found:
-        is_of_other = item.finding.location.path != document.path and item.finding.rule not in TWO_FILE_RULES
+        is_of_other = item.finding.location.path != document.path and not item.finding.rule.startswith(OF_TWO_FILES)
         if is_of_other or format_.rule_applies(item.finding.rule):
             fixes = tuple(fix._replace(safe=False) for fix in item.finding.fixes)
             yield item._replace(finding=_qualified_for_own_reader(item.finding._replace(fixes=fixes)))
@@ -164,6 +160,6 @@ def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Foun
 def _qualified_for_own_reader(finding: Finding) -> Finding:
     """A finding about a file that a script reads with code of its own. An error about figures becomes a warning with
     its condition: the script may quantise or freeze the model."""
-    if finding.severity != "error" or not finding.rule.startswith(_TRAINING_RULES):
+    if finding.severity != "error" or not finding.rule.startswith(OF_WHAT_TRAINS):
         return finding
     return _as_warning(finding, "where the script that reads this file trains what its keys say")

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from memlint._record import NamedTuple
 from memlint.formats.base import Context
 from memlint.formats.fields import as_bool
-from memlint.formats.own_reader import TWO_FILE_RULES
 from memlint.formats.trainer.own_engine import is_loop
 from memlint.formats.trainer.reader import is_brought, is_record, reader_of
+from memlint.rule_groups import OF_TWO_FILES
 from memlint.source.document import NOT_READ, Document, Start
 
 
@@ -246,7 +246,7 @@ _EXEMPTIONS = (
     _Exemption(_TRAINER_RULES, _trains_in_own_loop),
     _Exemption(("EVA", "SAV", "TRL", "TRN"), _lacks_a_file),  # rules about several arguments together
     _Exemption(_CONSTRUCTOR_RULES, _assigns_arguments_later),
-    _Exemption(TWO_FILE_RULES, _has_own_trainer),
+    _Exemption(OF_TWO_FILES, _has_own_trainer),
     _Exemption(("TRL011",), _groups_prompts_itself),
     _Exemption(("ACC009",), _options_say_all),
     _Exemption(("PRE003",), _asks_accelerate_for_precision),
