@@ -60,15 +60,23 @@ def title(name: str) -> str:
 
 def row_of(key: Key) -> tuple[str, ...]:
     others = (name for name in key.names if name != key.name)
-    default = "" if key.default is None else f"`{json.dumps(key.default)}`"
     return (
         f"`{key.name}`",
         type_of(key),
-        default,
+        default_of(key),
         ", ".join(f"`{field}`" for field in key.fields),
         key.about,
         ", ".join(f"`{name}`" for name in others),
     )
+
+
+def default_of(key: Key) -> str:
+    """The default, and the one of older releases where it changed."""
+    now = "" if key.default is None else f"`{json.dumps(key.default)}`"
+    if key.earlier_default is None:
+        return now
+    release, before = key.earlier_default
+    return f"{now}, `{json.dumps(before)}` before {'.'.join(map(str, release))}"
 
 
 def type_of(key: Key) -> str:

@@ -73,6 +73,7 @@ class Key(NamedTuple):
     `kind`: flag, whole (an integer), number, word (text in lower case), text (as written), words (names), any.
     `field`: the field of `Run` that the key sets by itself; "" where it only matters together with other keys.
     `default`: the framework's own default, None where it has none.
+    `earlier_default`: the release that changed the default, and the default before it.
     `of`: the class of the framework that declares the key (`ModelConfig`); the default's origin names it.
     `newer`: spellings that only the newest releases read; they win where a file has several.
     `older`: spellings of earlier releases that are still read.
@@ -119,6 +120,7 @@ class Key(NamedTuple):
     write_only: bool = False
     also: tuple[str, ...] = ()
     passes: str = ""
+    earlier_default: tuple[tuple[int, ...], Any] | None = None
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -136,6 +138,12 @@ class Key(NamedTuple):
     def names(self) -> tuple[str, ...]:
         """Every spelling, the newest first: the first that a file gives counts."""
         return (*self.newer, self.name, *self.older)
+
+    def default_in(self, release: tuple[int, ...]) -> Any:
+        """The default in a release of the framework; () stands for the newest."""
+        if self.earlier_default is None or not () < release < self.earlier_default[0]:
+            return self.default
+        return self.earlier_default[1]
 
     def parsed(self, value: Any) -> Any:
         """`value`, as written in a file, converted to the key's kind; None where it is not of that kind."""
@@ -227,6 +235,14 @@ class Keys:
     def defaults(self) -> Mapping[str, Any]:
         """The framework's defaults by key."""
         return {row.name: row.default for row in self.rows if row.default is not None}
+
+    @cached_property
+    def _changed_defaults(self) -> tuple[Key, ...]:
+        return tuple(row for row in self.rows if row.earlier_default is not None)
+
+    def defaults_in(self, release: tuple[int, ...]) -> Mapping[str, Any]:
+        """The same in a release of the framework."""
+        return {**self.defaults, **{row.name: row.default_in(release) for row in self._changed_defaults}}
 
     @cached_property
     def spellings(self) -> Mapping[str, tuple[str, ...]]:

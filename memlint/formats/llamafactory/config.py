@@ -129,7 +129,7 @@ def config_of(section: Section, context: Context, role: str, table: Keys) -> Lla
     plain = section._replace(value={key: value for key, value in section.value.items() if key not in unresolved})
     versions, version_origins = llamafactory_versions(plain, "llamafactory.json#v0", context.versions)
     named = "LLaMA-Factory " + ".".join(map(str, versions["llamafactory"]))
-    own = read_arguments(plain, _defaults(table), named)
+    own = read_arguments(plain, _defaults(table, versions["llamafactory"]), named)
     return LlamaFactoryConfig(
         plain,
         own,
@@ -143,10 +143,11 @@ def config_of(section: Section, context: Context, role: str, table: Keys) -> Lla
 
 
 @cache
-def _defaults(table: Keys) -> Mapping[str, Any]:
+def _defaults(table: Keys, release: Version) -> Mapping[str, Any]:
     """LLaMA-Factory's defaults: the schema has those of keys that are not in `table`, too."""
     properties = compiled_schema("llamafactory.json#v0").schema["properties"]
-    return {**{key: schema["default"] for key, schema in properties.items() if "default" in schema}, **table.defaults}
+    others = {key: schema["default"] for key, schema in properties.items() if "default" in schema}
+    return {**others, **table.defaults_in(release)}
 
 
 def default_origin(versions: Mapping[str, Version], detail: str = "") -> Origin:

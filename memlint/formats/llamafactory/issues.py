@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from memlint.formats.base import Context, Issue
+from memlint.formats.fields import as_bool
 from memlint.formats.issues import KEY_NAME_CODES
 from memlint.formats.llamafactory.config import V0_ARGUMENTS, LlamaFactoryConfig, has_copy, is_relative
 from memlint.formats.llamafactory.recognise import is_v1
@@ -168,7 +169,7 @@ def _is_another_methods(view: LlamaFactoryConfig, issue: Issue) -> bool:
 
 def _is_a_flag(view: LlamaFactoryConfig, issue: Issue) -> bool:
     """Whether it is about an argument that now takes a word and was a truth value in the release in use."""
-    is_attention = issue.pointer == ("flash_attn",) and isinstance(view.section.value["flash_attn"], bool)
+    is_attention = issue.pointer == ("flash_attn",) and as_bool(view.section.value["flash_attn"]) is not None
     return is_attention and takes_attention_as_flag(view.section.document, view.context)
 
 

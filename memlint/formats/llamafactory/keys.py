@@ -357,6 +357,7 @@ _PRECISION = (
 _SEQUENCE = (
     Key(
         *("cutoff_len", "whole", "sequence.length", 2048),
+        earlier_default=((0, 9, 1), 1024),  # 0.9.0 and 0.9.1 hparams/data_args.py
         about="The longest sequence, in tokens. Activations and logits grow with it.",
         least=1,
     ),
@@ -400,6 +401,7 @@ _SEQUENCE = (
     ),
     Key(
         *("video_maxlen", "whole", "sequence.video_max_length", 128),
+        earlier_default=((0, 9, 2), 64),  # 0.9.1 and 0.9.2 hparams/model_args.py
         about="How many frames of a video are used at most.",
         read=read_pixels("video_maxlen", "sequence.video_max_length"),
     ),
@@ -638,12 +640,14 @@ _INFERENCE = (
     ),
     Key(
         *("vllm_maxlen", "whole", "sequence.length", 4096),
+        earlier_default=((0, 9, 1), 2048),  # 0.9.0 and 0.9.1 hparams/model_args.py
         about="The longest sequence under vLLM, prompt and answer.",
         when=served_by("vllm"),
         read_only=True,
     ),
     Key(
         *("vllm_gpu_util", "number", "serving.memory_share", 0.7),
+        earlier_default=((0, 9, 3), 0.9),  # 0.9.2 and 0.9.3 hparams/model_args.py
         about="The share of each card that vLLM fills with weights and KV cache.",
         read_with="infer_backend",
         read_only=True,

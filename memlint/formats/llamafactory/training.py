@@ -119,8 +119,8 @@ def read_attention(fields: Fields, config: LlamaFactoryConfig) -> None:
 
 
 def _requested_attention(config: LlamaFactoryConfig) -> str:
-    value = config.own.get("flash_attn")
-    if isinstance(value, bool) and takes_attention_as_flag(config.section.document, config.context):
+    value = as_bool(config.own.get("flash_attn"))
+    if value is not None and takes_attention_as_flag(config.section.document, config.context):
         return "fa2" if value else "auto"
     return config.own.word("flash_attn")
 

@@ -67,7 +67,12 @@ class OpenRLHFConfig(CommandKeys):
             return _MICRO.get(self.stage, (None, None))[not self.has_sections]
         if row.name == "rollout.micro_batch_size":
             return 1 if self.has_sections else 8
-        return row.default
+        return row.default_in(self.release)
+
+    @property
+    def release(self) -> tuple[int, ...]:
+        """OpenRLHF's release, () where nobody states one."""
+        return tuple(self.context.versions.get("openrlhf", ()))
 
     def get(self, name: str) -> Any:
         """UNKNOWN for a placeholder."""

@@ -453,6 +453,7 @@ _VLLM = (
     ),
     Key(
         *("vllm.gpu_memory_utilization", "number", "", 0.95),
+        earlier_default=((0, 7), 0.9),  # 0.6.0 and 0.7.0 cli/train_ppo_ray.py
         older=("vllm_gpu_memory_utilization",),
         least=0,
         most=1,

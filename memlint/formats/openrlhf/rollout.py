@@ -28,10 +28,16 @@ def read_generator(fields: Fields, config: OpenRLHFConfig) -> None:
         fields.put("rollout.generator", name, config.origin(key))
 
 
+# 0.6.0 cli/train_ppo_ray.py:67 gives an engine on the actor's GPUs less than a whole card; 0.7.0 does as it is told.
+_TAKES_SHARE_SINCE, _WHOLE_CARD, _SHARE_BEFORE = (0, 7), 0.9, 0.4
+
+
 def _read_share(fields: Fields, config: OpenRLHFConfig) -> None:
     """`sleep()` without a level is level 1 (trainer/ray/vllm_engine.py:136): weights wait in host memory."""
     key = "vllm.gpu_memory_utilization"
     share = config.number(key)
+    if share is not None and share >= _WHOLE_CARD and () < config.release < _TAKES_SHARE_SINCE:
+        share = _SHARE_BEFORE
     if share is None or not 0 < share <= 1:
         fields.unknown("rollout.share", config.origin(key).detail or f"`{key}` is no share of a card")
     else:

@@ -119,6 +119,21 @@ def read_length(fields: Fields, config: SwiftConfig) -> None:
         bound = f", {positions:,} tokens here" if isinstance(positions, int) and positions else ""
         reason = f"`max_length` is not set: ms-swift cuts samples at the model's own bound{bound}"
         fields.unknown("sequence.length", reason)
+    if _cuts_before_images(config) and fields.get("sequence.images", UNKNOWN) != 0:
+        fields.unknown(
+            "sequence.length", "ms-swift before 3.4 cuts the text at `max_length`: images and sounds come on top"
+        )
+
+
+_COUNTS_IMAGES_SINCE = (3, 4)
+
+
+def _cuts_before_images(config: SwiftConfig) -> bool:
+    """Whether a sample is cut before its images become tokens (3.3.0 llm/template/base.py:979, which the templates of
+    image models call first; 2.6.1 llm/utils/template.py:962). 3.4.0 measures the whole sample (base.py:421)."""
+    stated = config.context.versions.get("swift", ())
+    is_old = config.is_release_2 or () < tuple(stated) < _COUNTS_IMAGES_SINCE
+    return is_old and is_multimodal(config) and not config.generates
 
 
 _RELEASE_2 = "ms-swift 2.6.1 llm/utils/argument.py"

@@ -28,13 +28,6 @@ _DECISIVE = frozenset(
     }
 )
 _MOST_STEPS = 8  # of references that lead to references
-# Key -> the release that changed its default, and the default before (verl v0.1, v0.2 and v0.6.1
-# trainer/config/ppo_trainer.yaml and model/hf_model.yaml, v0.7.0 model/hf_model.yaml).
-_BEFORE: Mapping[str, tuple[tuple[int, ...], bool]] = {
-    "actor_rollout_ref.model.enable_gradient_checkpointing": ((0, 2), False),
-    "critic.model.enable_gradient_checkpointing": ((0, 2), False),
-    "actor_rollout_ref.model.use_remove_padding": ((0, 7), False),
-}
 
 
 class VerlConfig:
@@ -89,11 +82,11 @@ class VerlConfig:
 
     def _default(self, key: str) -> Any:
         """The key's default in the release that somebody states, else in the newest."""
-        return _BEFORE[key][1] if self._is_older(key) else self.keys[key].default
+        return self.keys[key].default_in(self._release)
 
-    def _is_older(self, key: str) -> bool:
-        stated = self.context.versions.get("verl", ())
-        return key in _BEFORE and () < stated < _BEFORE[key][0]
+    @property
+    def _release(self) -> tuple[int, ...]:
+        return tuple(self.context.versions.get("verl", ()))
 
     def origin(self, key: str) -> Origin:
         """Where `get(key)` comes from; why it is not known, for a placeholder."""
@@ -103,12 +96,18 @@ class VerlConfig:
                 "unknown", detail=f"{self.names_file} names `{self._missing}`, a file that is not in the repository"
             )
         if layer is None:
-            return Origin("default", detail=f"verl before {_dotted(key)}" if self._is_older(key) else self.source)
+            return Origin("default", detail=self._default_source(key))
         start = self.own.document.start
         path = path_of(layer.written(key) or key)
         if start is not None and path in start.values.unknown:
             return Origin("unknown", detail=start.values.unknown[path])
         return layer.section.origin(*path)
+
+    def _default_source(self, key: str) -> str:
+        changed = self.keys[key].earlier_default
+        if changed is None or not () < self._release < changed[0]:
+            return self.source
+        return f"verl before {'.'.join(map(str, changed[0]))}"
 
     def flag(self, key: str) -> bool:
         return bool(as_bool(self.get(key)))
@@ -136,10 +135,6 @@ class VerlConfig:
     def is_unknown(self, *keys: str) -> str:
         """The first of `keys` that a file gives and nobody can know, "" where there is none."""
         return next((key for key in keys if self.get(key) is UNKNOWN), "")
-
-
-def _dotted(key: str) -> str:
-    return ".".join(map(str, _BEFORE[key][0]))
 
 
 def follow(value: Any, above: tuple[str, ...], sections: tuple[Section, ...]) -> Any:

@@ -248,6 +248,7 @@ KEYS = Keys(
     ),
     Key(
         *(f"{MODEL}.enable_gradient_checkpointing", "flag", "checkpointing.mode", True),
+        earlier_default=((0, 2), False),  # v0.1 and v0.2 trainer/config/ppo_trainer.yaml
         about="Recompute each layer in the backward pass instead of keeping its activations.",
         values={True: "full", False: "none"},
     ),
@@ -258,6 +259,7 @@ KEYS = Keys(
     ),
     Key(
         *(f"{MODEL}.use_remove_padding", "flag", "sequence.unpadded", True),
+        earlier_default=((0, 7), False),  # v0.6.1 and v0.7.0 trainer/config/model/hf_model.yaml
         about="Join the sequences of a micro-batch without padding.",
     ),
     Key(
@@ -560,6 +562,7 @@ KEYS = Keys(
     ),
     Key(
         *("critic.model.enable_gradient_checkpointing", "flag", "", True),
+        earlier_default=((0, 2), False),  # as the actor's
         about="Recompute the critic's layers in the backward pass.",
         read_with="algorithm.adv_estimator",
     ),

@@ -71,3 +71,26 @@ def test_attention_was_a_flag_while_the_program_had_its_old_name(program: str, i
     analysed = Engine(tuple(shipped())).analyse(document, workspace.context())
     assert ("CFG003" in {one.rule for one in analysed.findings}) is is_refused
     assert is_refused or analysed.parsed.runs[0].attention.implementation == "flash_attention_2"
+
+
+@pytest.mark.parametrize(("said", "attention"), [("True", "flash_attention_2"), ("False", "sdpa")])
+def test_the_flag_may_have_a_value(said: str, attention: str) -> None:
+    """transformers hf_argparser.py, string_to_bool: `--flash_attn False` of the old program."""
+    flags = "--stage sft --do_train --model_name_or_path a/b --dataset d --template default --output_dir o"
+    workspace = in_memory({"go.sh": f"python src/train_bash.py {flags} --flash_attn {said} --finetuning_type full\n"})
+    (document,) = workspace.documents("go.sh")
+    analysed = Engine(tuple(shipped())).analyse(document, workspace.context())
+    assert "CFG003" not in {one.rule for one in analysed.findings}
+    assert analysed.parsed.runs[0].attention.implementation == attention
+
+
+@pytest.mark.parametrize(("release", "length"), [((0, 8, 3), 1024), ((0, 9), 1024), ((0, 9, 1), 2048), ((), 2048)])
+def test_the_default_length_is_that_of_the_release(release: tuple[int, ...], length: int) -> None:
+    """0.9.0 and 0.9.1 hparams/data_args.py, cutoff_len."""
+    config = "model_name_or_path: a/b\nstage: sft\ndo_train: true\ndataset: d\ntemplate: default\noutput_dir: o\n"
+    workspace = in_memory({"a.yaml": config})
+    (document,) = workspace.documents("a.yaml")
+    versions = {"llamafactory": release} if release else {}
+    analysed = Engine(()).analyse(document, workspace.context(versions=versions))
+    assert analysed.parsed is not None
+    assert analysed.parsed.runs[0].sequence.length == length

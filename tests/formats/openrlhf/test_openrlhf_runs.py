@@ -346,3 +346,19 @@ def test_a_changed_copy_with_flags_of_its_own_trains_otherwise(flags: str, unmod
     run = run_of(openrlhf.parse(copy, known(gpus=4, gpus_per_node=4)))
     assert bool(run.stack.unmodelled) == unmodelled
     assert launched(f"{command}{flags}\n").stack.unmodelled == "", "a program of the installed package refuses them"
+
+
+@pytest.mark.parametrize(
+    ("release", "flags", "share"),
+    [
+        ((), OLD, 0.95),
+        ((0, 7), OLD, 0.95),
+        ((0, 6), OLD, 0.4),
+        ((0, 6), f"{OLD} --vllm_gpu_memory_utilization 0.5", 0.5),
+    ],
+)
+def test_the_share_of_an_engine_is_that_of_the_release(release: tuple[int, ...], flags: str, share: float) -> None:
+    """0.6.0 cli/train_ppo_ray.py:67, where colocated engines never got a whole card."""
+    versions = {"openrlhf": release} if release else {}
+    parsed = openrlhf.parse(launch(f"python3 -m {PPO} {flags}\n"), known(gpus=4, gpus_per_node=4, versions=versions))
+    assert run_of(parsed).rollout.share == share

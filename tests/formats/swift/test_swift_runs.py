@@ -438,3 +438,31 @@ def test_zero_3_shares_16_bits_of_a_checkpoint_whose_dtype_nobody_knows(said: di
     assert run.model.weights_dtype is run.precision.compute is UNKNOWN
     stated = LEAST * 235e9 * 2 / 8
     assert stated < (estimate(run).allocated_low_bytes or 0) < 1.05 * stated
+
+
+SEES = from_config(
+    {
+        "model_type": "qwen2_vl",
+        "architectures": ["Qwen2VLForConditionalGeneration"],
+        "torch_dtype": "bfloat16",
+        **{key: value for key, value in TINY.items() if key not in ("model_type", "architectures")},
+        "vision_config": {"depth": 2, "embed_dim": 64, "hidden_size": 64, "num_heads": 2, "patch_size": 14},
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("release", "facts", "length"),
+    [((3, 3), {}, UNKNOWN), ((3, 3), {"images": 0}, 2048), ((3, 4), {}, 2048), ((), {}, 2048)],
+)
+def test_old_releases_cut_before_images_are_tokens(
+    release: tuple[int, ...], facts: dict[str, Any], length: object
+) -> None:
+    """3.3.0 llm/template/base.py:979; 3.4.0 base.py:421 measures the whole sample."""
+    versions = {"swift": release} if release else {}
+    seeing = context(**facts, versions=versions)._replace(
+        find_model=lambda name, path: Resolution(name, "catalog", SEES)
+    )
+    assert run_of(swift.parse(document(SFT), seeing)).sequence.length == length
+    texts = known(versions=versions)
+    assert run_of(swift.parse(document(SFT), texts)).sequence.length == 2048
