@@ -43,11 +43,13 @@ def advice(
 
 
 def _order(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
-    """A script that loads its model too early for ZeRO-3 to divide it (formats/trainer/python/load_order.py)."""
-    zero = run.parallelism.zero
-    if zero.stage != 3 or zero.shards_on_load:
+    """A script that loads its model too early for ZeRO-3 to divide it (formats/trainer/python/load_order.py). Where a
+    file says that it is not divided, PAR020 names the key."""
+    zero, field = run.parallelism.zero, "parallelism.zero.shards_on_load"
+    origin = run.origins.get(field)
+    if zero.stage != 3 or zero.shards_on_load or (origin is not None and origin.kind != "inferred"):
         return
-    changes = {"parallelism.zero.shards_on_load": True}
+    changes = {field: True}
     after = estimator(replace(run, changes))
     if after.verdict == "fits":
         title = "make the training arguments before the model is loaded"

@@ -259,6 +259,11 @@ _DEEPSPEED = (
         about="Gather the whole model for saving. The first process holds it in host memory.",
     ),
     Key(
+        "deepspeed_config.zero3_init_flag",
+        "flag",
+        about="Divide a model's weights while they load. Releases from 1.0 on do so whatever it says.",
+    ),
+    Key(
         "deepspeed_config.gradient_accumulation_steps",
         "whole",
         "batch.gradient_accumulation_steps",

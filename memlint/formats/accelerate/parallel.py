@@ -9,7 +9,7 @@ from memlint.formats.accelerate.keys import DEGREES, INLINE, KEYS, MEGATRON
 from memlint.formats.accelerate.recognise import SCHEMA
 from memlint.formats.base import Context, Issue, MissingFile
 from memlint.formats.deepspeed.format import apply_deepspeed, as_read, config_issues
-from memlint.formats.fields import Fields, Section, as_int, interpolated, root
+from memlint.formats.fields import Fields, Section, as_bool, as_int, interpolated, root
 from memlint.formats.references import issue as reference_issue
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.section_keys import CommandKeys, SectionKeys
@@ -150,7 +150,20 @@ def _deepspeed(
     for row in INLINE:
         if row.field and not row.read_only:
             fields.origins[row.field] = inline.origin(row.name)
+    _loads_whole(fields, inline, context)
     return None
+
+
+_ALWAYS_TELLS_SINCE = (1, 0)
+
+
+def _loads_whole(fields: Fields, inline: SectionKeys, context: Context) -> None:
+    """Without `zero3_init_flag` accelerate before 1.0 does not tell transformers of DeepSpeed, so that zero.Init divides
+    nothing while a model loads (0.34.2 and 1.0.1 utils/dataclasses.py, set_deepspeed_weakref)."""
+    key = "deepspeed_config.zero3_init_flag"
+    is_old = () < tuple(context.versions.get("accelerate", ())) < _ALWAYS_TELLS_SINCE
+    if is_old and fields.get("parallelism.zero.stage") == 3 and as_bool(inline.raw(key)) is False:
+        fields.put("parallelism.zero.shards_on_load", False, inline.origin(key))
 
 
 def _inline(issue: Issue) -> Issue:
