@@ -7,11 +7,50 @@ from typing import Any
 
 from memlint.findings import Edit
 from memlint.formats.accelerate.keys import KEYS
+from memlint.formats.base import Parsed
 from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.run import Run
-from memlint.source.document import Path
+from memlint.source.document import Document, Path
 
 _ENGINES = {"deepspeed_config": "DEEPSPEED", "fsdp_config": "FSDP"}
+
+
+def launch_file_edits(parsed: Parsed, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """`changes` as edits of the launch file that the run was read with; None where there is none, or it has no key for
+    one of them."""
+    commanded = _commanded_launch_file(parsed)
+    if commanded is not None:
+        return _in_named_file(commanded, changes)
+    place = parsed.raw_places.get("accelerate") or _launcher(parsed)
+    if place is None:
+        return None
+    document = next((one for one in parsed.documents if one.path == place[0]), None)
+    return accelerate_edits(document.value, place, changes) if document is not None else None
+
+
+def _commanded_launch_file(parsed: Parsed) -> Document | None:
+    """The options of a command's launcher as a launch file, where the command names one beside options of its own."""
+    start = parsed.documents[0].start
+    file = start.machine.launch_file if start is not None else None
+    has_options = isinstance(file, Document) and file.start is not None and bool(file.start.values.files)
+    return file if has_options else None
+
+
+def _in_named_file(options: Document, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
+    """The changes in the launch file that a command names; None where an option of the command says one of them."""
+    edits = accelerate_edits(options.value, (options.path, ()), changes)
+    files = options.start.values.files if options.start is not None else {}
+    if edits is None or not all(edit.pointer and edit.pointer[0] in files for edit in edits):
+        return None
+    return tuple(edit._replace(path=files[str(edit.pointer[0])].path) for edit in edits)
+
+
+def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
+    """The accelerate launch file that the run was read with, if any."""
+    for document in parsed.documents[1:]:
+        if isinstance(document.value, dict) and "distributed_type" in document.value:
+            return document.path, ()
+    return None
 
 
 def accelerate_edits(value: Any, place: tuple[str, Path], changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

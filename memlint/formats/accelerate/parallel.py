@@ -158,8 +158,8 @@ _ALWAYS_TELLS_SINCE = (1, 0)
 
 
 def _loads_whole(fields: Fields, inline: SectionKeys, context: Context) -> None:
-    """Without `zero3_init_flag` accelerate before 1.0 does not tell transformers of DeepSpeed, so that zero.Init divides
-    nothing while a model loads (0.34.2 and 1.0.1 utils/dataclasses.py, set_deepspeed_weakref)."""
+    """Without `zero3_init_flag` accelerate before 1.0 does not tell transformers of DeepSpeed, so that zero.Init
+    divides nothing while a model loads (0.34.2 and 1.0.1 utils/dataclasses.py, set_deepspeed_weakref)."""
     key = "deepspeed_config.zero3_init_flag"
     is_old = () < tuple(context.versions.get("accelerate", ())) < _ALWAYS_TELLS_SINCE
     if is_old and fields.get("parallelism.zero.stage") == 3 and as_bool(inline.raw(key)) is False:

@@ -89,14 +89,16 @@ def _sharding_edits(
 def _deepspeed_edits(
     parsed: Parsed, value: Mapping[str, Any], run: Run, wanted: Mapping[str, Any]
 ) -> tuple[Edit, ...] | None:
-    """The changes in the DeepSpeed file, by another of the files that LLaMA-Factory ships, or in a section of the
-    config itself."""
+    """The changes in the DeepSpeed file, by another of the files that LLaMA-Factory ships, in accelerate's launch file,
+    or in a section of the config itself."""
     place = parsed.raw_places.get("deepspeed")
     if place is not None:
         return deepspeed_file.deepspeed_edits(parsed.raw.get("deepspeed"), place, wanted)
     if isinstance(value.get("deepspeed"), str):
         name = shipped.shipped_variant(value["deepspeed"], deepspeed_file.placed(run, wanted))
         return None if name is None else (Edit(parsed.documents[0].path, ("deepspeed",), "set", name),)
+    if run.parallelism.engine == "deepspeed":
+        return launch_file.launch_file_edits(parsed, wanted)
     return _new_section(parsed, value, run, wanted)
 
 
@@ -126,8 +128,7 @@ def _fsdp_edits(parsed: Parsed, value: Mapping[str, Any], changes: Mapping[str, 
         return launch_file.new_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
     if value.get("fsdp"):
         return launch_file.own_fsdp_edits(value, (parsed.documents[0].path, ()), changes)
-    place = parsed.raw_places.get("accelerate")
-    return None if place is None else launch_file.accelerate_edits(parsed.raw.get("accelerate"), place, changes)
+    return launch_file.launch_file_edits(parsed, changes)
 
 
 def _not_under_zero3(value: Mapping[str, Any], run: Run) -> bool:

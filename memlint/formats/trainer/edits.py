@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from memlint.findings import Edit
-from memlint.formats.accelerate.edits import accelerate_edits, new_fsdp_edits, own_fsdp_edits
+from memlint.formats.accelerate.edits import launch_file_edits, new_fsdp_edits, own_fsdp_edits
 from memlint.formats.base import Parsed
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED, deepspeed_edits, new_section, repeats
 from memlint.formats.keys import FieldChange
 from memlint.formats.trainer.keys import KEYS
 from memlint.formats.trainer.loss import write_fused_loss
 from memlint.run import Run
-from memlint.source.document import Document, Path
 
 
 def trainer_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -58,39 +57,7 @@ def _engine_edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple
     if isinstance(config, dict) and config.get("fsdp"):
         own = parsed.raw_places.get("config")
         return None if own is None else own_fsdp_edits(config, own, changes)
-    commanded = _commanded_launch_file(parsed)
-    if commanded is not None:
-        return _in_named_file(commanded, changes)
-    launcher = parsed.raw_places.get("accelerate") or _launcher(parsed)
-    if launcher is None:
-        return None
-    document = next((one for one in parsed.documents if one.path == launcher[0]), None)
-    return accelerate_edits(document.value, launcher, changes) if document is not None else None
-
-
-def _commanded_launch_file(parsed: Parsed) -> Document | None:
-    """The options of a command's launcher as a launch file, where the command names one beside options of its own."""
-    start = parsed.documents[0].start
-    file = start.machine.launch_file if start is not None else None
-    has_options = isinstance(file, Document) and file.start is not None and bool(file.start.values.files)
-    return file if has_options else None
-
-
-def _in_named_file(options: Document, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
-    """The changes in the launch file that a command names; None where an option of the command says one of them."""
-    edits = accelerate_edits(options.value, (options.path, ()), changes)
-    files = options.start.values.files if options.start is not None else {}
-    if edits is None or not all(edit.pointer and edit.pointer[0] in files for edit in edits):
-        return None
-    return tuple(edit._replace(path=files[str(edit.pointer[0])].path) for edit in edits)
-
-
-def _launcher(parsed: Parsed) -> tuple[str, Path] | None:
-    """The accelerate launch file that the run was read with, if any."""
-    for document in parsed.documents[1:]:
-        if isinstance(document.value, dict) and "distributed_type" in document.value:
-            return document.path, ()
-    return None
+    return launch_file_edits(parsed, changes)
 
 
 def _new_deepspeed(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:

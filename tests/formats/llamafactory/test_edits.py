@@ -8,6 +8,8 @@ import pytest
 
 from memlint.findings import Edit
 from memlint.formats.llamafactory import format as llamafactory
+from memlint.repository.workspace import in_memory
+from memlint.ruleset.engine import Engine
 from memlint.run import Quantization, get
 from tests.formats.llamafactory.files import BASE, V1_BASE, context, document, edited
 
@@ -136,3 +138,19 @@ def test_zero_3_replaces_pure_bf16_by_bf16(text: str) -> None:
     run = parsed.runs[0]
     assert (run.parallelism.zero.stage, run.precision.compute, run.precision.master_weights) == (3, "bfloat16", True)
     assert parsed.raw["config"]["bf16"] is True and "pure_bf16" not in parsed.raw["config"]
+
+
+LAUNCH = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: fp16\ndeepspeed_config:\n  zero_stage: 2\n"
+
+
+def test_inline_options_of_a_launch_file_are_changed_there() -> None:
+    command = (
+        "accelerate launch --config_file launch.yaml src/train.py --stage sft --do_train --model_name_or_path llama"
+    )
+    command += " --dataset d --template default --finetuning_type lora --output_dir o --fp16\n"
+    workspace = in_memory({"run.sh": command, "launch.yaml": LAUNCH})
+    (started,) = workspace.documents("run.sh")
+    analysed = Engine(()).analyse(started, workspace.context())
+    assert analysed.parsed is not None
+    found = llamafactory.edits(analysed.parsed, analysed.parsed.runs[0], {"parallelism.zero.stage": 3})
+    assert found == (Edit("launch.yaml", ("deepspeed_config", "zero_stage"), "set", 3),)
