@@ -1168,9 +1168,10 @@ def test_each_training_of_a_program_is_a_run_of_its_launch() -> None:
 
 
 def test_of_several_trainings_none_is_taken_where_one_is_in_doubt() -> None:
-    files = {"two.py": TWO + "if input():\n    prefer(model)\n"}
+    choice = "if input() == 'sft':\n    teach(model)\nelse:\n    prefer(model)\n"
+    files = {"two.py": TWO.removesuffix("teach(model)\n") + choice}
     (only,) = launches("deepspeed --num_gpus 2 two.py --deepspeed z.json", files)
-    assert "per_device_train_batch_size" not in only.value
+    assert only.start is not None and only.start.values.in_program is None
 
 
 def test_a_package_hands_on_a_trainer_that_its_own_modules_have() -> None:
