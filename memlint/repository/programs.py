@@ -164,11 +164,11 @@ class Programs:
 
         return followed(self._files.inner(path), self._repository_with(written), command)
 
-    def _as_python(self, path: str, command: CommandLine, written: Mapping[str, str]) -> Document | None:
-        """The single run of the program as a document of its code."""
+    def _as_python(self, path: str, command: CommandLine, written: Mapping[str, str], number: int) -> Document | None:
+        """A run of the program as a document of its code."""
         from memlint.repository.python.documents import followed_document  # where Python is read
 
-        return followed_document(self._files.inner(path), self._repository_with(written), command)
+        return followed_document(self._files.inner(path), self._repository_with(written), command, number)
 
     def _repository_with(self, written: Mapping[str, str]) -> PythonRepository:
         """The repository with files that a script has written."""

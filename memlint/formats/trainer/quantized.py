@@ -75,12 +75,25 @@ def apply_preparation(fields: Fields, config: TrainerConfig) -> None:
     """Put dtypes as the script and TRL's trainer leave a quantised model. Call it after the engine, which may cast
     everything."""
     bits = fields.get("model.quantization.bits", 16)
-    if bits not in (4, 8) or fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
+    if fields.get("method.kind") != "lora" or _cast_by_deepspeed(fields):
+        return
+    if bits == 16:
+        _apply_preparation_of_whole(fields, config)
+    if bits not in (4, 8):
         return
     if fields.get("model.quantization.method", "") == "bnb":
         _apply_own_preparation(fields, config)
     if config.trl:
         _apply_preparation_of_trl(fields, config, bits)
+
+
+def _apply_preparation_of_whole(fields: Fields, config: TrainerConfig) -> None:
+    """A model without quantised weights whose script prepares it nevertheless: all its weights become fp32 (peft 0.21.2
+    utils/other.py:205, "cast all non INT8 parameters to fp32")."""
+    start = config.section.document.start
+    if start is not None and start.program.quantized_preparation == "peft":
+        reason = f"{start.program.entry}: prepare_model_for_kbit_training makes fp32 of weights that are not quantised"
+        fields.infer("model.weights_dtype", "float32", reason)
 
 
 def _apply_own_preparation(fields: Fields, config: TrainerConfig) -> None:

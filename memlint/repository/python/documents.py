@@ -127,14 +127,27 @@ def may_train(path: str, text: str, read: Callable[[str], str | None]) -> bool:
         return True
     if not path.endswith(".ipynb") and not _IS_SCRIPT.search(text) and not _LOOP.search(text):
         return False
-    names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
     found = [text]
+    for inner in _imported(path, text, read):
+        if _TRAINER.search(inner):
+            return True
+        found.append(inner)
+    return any(map(_LOOP.search, found)) and _has_model("\n".join(found))
+
+
+def _imported(path: str, text: str, read: Callable[[str], str | None]) -> Iterator[str]:
+    """The texts of the repository's modules that a script imports. A package hands on what its own modules have:
+    `from .launcher import main` in `training/__init__.py`."""
+    names = [one or other for one, other in _IMPORTS.findall(text)[:MAX_IMPORTS]]
     for place in (place for name in names for place in module_paths(name, path)):
         inner = read(place)
-        if inner is not None and _TRAINER.search(inner):
-            return True
-        found += [inner] if inner is not None else []
-    return any(map(_LOOP.search, found)) and _has_model("\n".join(found))
+        if inner is None:
+            continue
+        yield inner
+        handed_on = [one for one, _ in _IMPORTS.findall(inner)[:MAX_IMPORTS] if one.startswith(".")]
+        for module in (module for name in handed_on for module in module_paths(name, place)):
+            if place.endswith("/__init__.py") and (behind := read(module)) is not None:
+                yield behind
 
 
 def _has_model(text: str) -> bool:
@@ -164,13 +177,13 @@ def followed(path: str, repository: PythonRepository, command: CommandLine) -> t
     return tuple(without_unread_lengths(run, path, text, repository.read) for run in runs)
 
 
-def followed_document(path: str, repository: PythonRepository, command: CommandLine) -> Document | None:
-    """The single run of the script at `path` with this command line as a document, in which edits can be made; None
-    where it has none, several, or takes its values from a config, which is linted by itself."""
+def followed_document(path: str, repository: PythonRepository, command: CommandLine, number: int) -> Document | None:
+    """A run of the script at `path` with this command line as a document, in which edits can be made; None where it has
+    none of this number, or takes its values from a config, which is linted by itself."""
     text, runs = repository.read(path), followed(path, repository, command)
-    if text is None or len(runs) != 1:
+    if text is None or len(runs) <= number:
         return None
-    found = document_of(runs[0], path, text, repository, command)
+    found = document_of(runs[number], path, text, repository, command)
     if found.start is None or found.path != repository.display(path):
         return None
 
@@ -178,7 +191,7 @@ def followed_document(path: str, repository: PythonRepository, command: CommandL
         def read(name: str) -> str | None:
             return changed if name == path else repository.read(name)
 
-        again = followed_document(path, repository._replace(read=read), command)
+        again = followed_document(path, repository._replace(read=read), command, number)
         return () if again is None else (again,)
 
     return found._replace(start=found.start._replace(values=found.start.values._replace(reread=reread)))

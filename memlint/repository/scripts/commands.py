@@ -98,7 +98,7 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
     if name == "accelerate-launch" or (name == "accelerate" and second == "launch"):
         return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])
     if name in ("torchrun", "deepspeed"):
-        return _launched(name, rest)
+        return _with_task_of_swift(_launched(name, rest))
     if name == "tune":
         return _launched("tune", rest[1:]) if second == "run" else None
     if name in ("lightning", "fabric"):  # `lightning run model` until 2.1, `fabric run` since
@@ -131,6 +131,18 @@ def _installed_script(program: Word, arguments: tuple[Word, ...]) -> LaunchComma
     if posixpath.basename(name) not in LAUNCHER_WORDS:
         return None
     return command((Word(literal(name)), *arguments))
+
+
+def _with_task_of_swift(found: LaunchCommand | None) -> LaunchCommand | None:
+    """The launch of ms-swift's command that a launcher is given as a file, `torchrun $(which swift) sft ...`, as that
+    of the module that it starts (ms-swift 4.6.0 cli/main.py, ROUTE_MAPPING)."""
+    if found is None or found.program is None or not found.arguments:
+        return found
+    name, task = posixpath.basename(_WHICH.sub(r"\1", found.program.text)), found.arguments[0].text
+    if name != "swift" or task not in PROGRAMS["swift"]:
+        return found
+    module = Word(literal(f"swift.cli.{task}"), found.program.at)
+    return found._replace(program=module, is_module=True, arguments=found.arguments[1:])
 
 
 def _launched(launcher: str, words: tuple[Word, ...]) -> LaunchCommand | None:

@@ -21,7 +21,7 @@ class Repository(NamedTuple):
     `root`: its folder. `read`: a file's text, None if it does not exist. `find(path, kind)`: as in
     `source.shell.invocation.Surroundings`. `load(reference, folder)`: a named file as a document, None without one.
     `programs`: a cache of programs by path, which is added to. `follow`: the runs of a program's code (followed.py).
-    `as_python`: its single run as a document of the code. `parse`: parses a module's text; cached. `installed`: command
+    `as_python`: one of them as a document of the code. `parse`: parses a module's text; cached. `installed`: command
     that a package of the repository installs -> the module that it starts.
     """
 
@@ -31,7 +31,7 @@ class Repository(NamedTuple):
     load: Callable[[str, str], Document | None]
     programs: dict[str, TrainingProgram]
     follow: Follow = lambda path, command, written: ()
-    as_python: AsPython = lambda path, command, written: None
+    as_python: AsPython = lambda path, command, written, number: None
     parse: Callable[[str, str], SourceText | Problem] = parse
     installed: Mapping[str, str] = {}
 

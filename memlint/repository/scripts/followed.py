@@ -37,7 +37,8 @@ from memlint.source.shell.text import Text, Word, known, shown, why_unknown
 
 # A program's path, how it is started, and the files that were written before, by absolute path.
 Follow = Callable[[str, CommandLine, Mapping[str, str]], "tuple[PythonRun, ...]"]
-AsPython = Callable[[str, CommandLine, Mapping[str, str]], "Document | None"]  # the same, as a document of its code
+# The same, as a document of its code; the number is that of the run.
+AsPython = Callable[[str, CommandLine, Mapping[str, str], int], "Document | None"]
 MOST_FOLLOWED = 8  # programs of one script: each may take half a second
 _ADAPTED = ("lora_", "use_dora", "use_rslora", "use_peft", "load_in_", "bnb_", "use_bnb")
 _ADAPTERS = (*_ADAPTED, "use_lora", "lora", "use_qlora")  # keys that tell whether an adapter is trained
@@ -56,10 +57,11 @@ _STARTS_MANY = frozenset({"torchrun", "accelerate", "deepspeed", "lightning"})
 
 
 class Followed(NamedTuple):
-    """The single run that a program makes from a command. `options`: those of the command, by name."""
+    """A run that a program makes from a command. `options`: those of the command, by name. `number`: which one."""
 
     run: PythonRun
     options: Mapping[str, Option]
+    number: int = 0
 
 
 def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: World) -> CommandLine:
@@ -93,16 +95,17 @@ def _environment(launched: LaunchCommand, variables: Mapping[str, Text], size: W
 
 def followed(
     entry: str, launched: LaunchCommand, line: CommandLine, written: Mapping[str, Text], follow: Follow
-) -> Followed | None:
-    """The run of the program at `entry`; None if there is none, several, or one of which nothing is known.
+) -> tuple[Followed, ...]:
+    """The runs of the program at `entry`, one after another; none if it is not certain that it starts each of several.
 
     `written`: absolute path -> text of files that the script has written.
     """
     runs = follow(entry, line, {path: shown(text) for path, text in written.items()})
-    if len(runs) != 1:
-        return None
+    if len(runs) > 1 and any(run.program.trainer_call != "train" for run in runs):
+        return ()
     named, others = options(launched.arguments)
-    return Followed(runs[0], {one.name: one for one in (*named, *overrides(others))})
+    given = {one.name: one for one in (*named, *overrides(others))}
+    return tuple(Followed(run, given, number) for number, run in enumerate(runs))
 
 
 def corrected(given: Iterable[Placed], program: TrainingProgram, of: Followed) -> Iterator[Placed]:

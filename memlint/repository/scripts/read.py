@@ -219,13 +219,13 @@ def _leaves_to_a_file(launched: LaunchCommand, program: TrainingProgram) -> bool
     return any(word.text.endswith((".yaml", ".yml", ".json")) for word in (*given, *others[:1]))
 
 
-def _says_nothing(launched: LaunchCommand, program: TrainingProgram, run: Followed | None) -> bool:
+def _says_nothing(launched: LaunchCommand, program: TrainingProgram, runs: tuple[Followed, ...]) -> bool:
     """Whether nobody says what a launch trains: `accelerate launch sft.py "$@"` of a script that is given no arguments,
     where a parser of dataclasses has no model by itself. Its defaults are no run that somebody starts."""
     if launched.arguments or program.parses != "dataclasses":
         return False
-    if run is not None:
-        return not isinstance(run.run.keys.get("model_name_or_path"), Known)
+    if runs:
+        return not any(isinstance(one.run.keys.get("model_name_or_path"), Known) for one in runs)
     defaults = (program.meanings.get(name, name) for name, one in program.flags.items() if one.default)
     return "model_name_or_path" not in {*defaults, *program.constants}
 
@@ -258,16 +258,14 @@ class _Reader:
         self.display = display
         self.job = job
         self._programs = repository.programs
-        self._runs: dict[tuple[str, str], Followed | None] = {}
+        self._runs: dict[tuple[str, str], tuple[Followed, ...]] = {}
         self.has_launches_of_others = False  # of other scripts that this one runs
 
     def all(self, invocations: list[Invocation]) -> list[Document]:
         found: dict[tuple[Any, ...], Document] = {}
-        for one in invocations:
-            read = self.document(one)
-            if read is None:
-                continue
-            document = with_lost_flags(read, one, invocations)
+        read = ((invocation, document) for invocation in invocations for document in self.documents(invocation))
+        for one, launched in read:
+            document = with_lost_flags(launched, one, invocations)
             start = document.start
             key = (
                 document.places[()].value.start,
@@ -280,11 +278,12 @@ class _Reader:
                 break
         return list(found.values())
 
-    def document(self, invocation: Invocation) -> Document | None:
-        """The arguments of the program that is started; None if it trains nothing, or nobody says what."""
+    def documents(self, invocation: Invocation) -> Iterator[Document]:
+        """The arguments of the program that is started, for each of its runs; none if it trains nothing, or nobody says
+        what."""
         launched = command(invocation.words, self.repository.installed)
         if launched is None or launched.program is None or _only_prints(launched):
-            return None
+            return
         files = NamedFiles(self.repository, self.path, invocation.folder, dict(invocation.files))
         size = world(launched, invocation.variables, invocation.wrappers, self.job, files.text)
         options_of_launcher = None
@@ -292,9 +291,10 @@ class _Reader:
             placed = Values(self.path, invocation.at)
             options_of_launcher = launch_file(launched, placed, self.display, self.text, files.document)
             size = no_more_than_in_file(size, options_of_launcher)
-        launch = self._launch(launched, invocation, files, size)
-        if launch is None:
-            return None
+        for launch in self._launches(launched, invocation, files, size):
+            yield self._document(launch, size, options_of_launcher)
+
+    def _document(self, launch: ScriptLaunch, size: World, options_of_launcher: Document | None) -> Document:
         values, given_by = arguments(launch)
         values.rename(self.repository.name)
         started = start(launch, size, self.job, options_of_launcher, self.asks_for_gpus)
@@ -309,34 +309,35 @@ class _Reader:
         started = started._replace(values=sources)
         return values.document(self.display, self.text, started)
 
-    def _launch(
+    def _launches(
         self, launched: LaunchCommand, invocation: Invocation, files: NamedFiles, size: World
-    ) -> ScriptLaunch | None:
+    ) -> tuple[ScriptLaunch, ...]:
+        """One launch for each run that the program's code makes of the command, else one of its arguments."""
         entry = files.program(launched)
         text = self.repository.read(entry) if entry is not None else None
         asked = entry if not takes_overrides(launched, text) else None
         definitions = self._program(asked) if asked is not None else TrainingProgram()
         if definitions.only_evaluates or (definitions.asks_whether_to_train and _is_told_not_to(launched)):
-            return None
+            return ()
         format_name = format_of(launched, definitions, entry is not None, text)
-        run = None
+        runs: tuple[Followed, ...] = ()
         if entry and format_name in _FOLLOWED:
             line = command_line(launched, invocation.variables, size)
             if self._is_beyond(entry, line):
-                return None
-            run = self._followed(entry, launched, line, invocation)
-            if run is None and _names_another_command(launched, definitions):
-                return None
-        if format_name == "trainer" and _says_nothing(launched, definitions, run):
-            return None
+                return ()
+            runs = self._followed(entry, launched, line, invocation)
+            if not runs and _names_another_command(launched, definitions):
+                return ()
+        if format_name == "trainer" and _says_nothing(launched, definitions, runs):
+            return ()
         leaves = format_name == "trainer" and _leaves_to_a_file(launched, definitions)
-        if run is not None and not (leaves and _has_arguments_of_a_file(run.run)):
-            return ScriptLaunch(launched, entry, definitions, "trainer", invocation, files, run)
+        if runs and not (leaves and all(_has_arguments_of_a_file(one.run) for one in runs)):
+            return tuple(ScriptLaunch(launched, entry, definitions, "trainer", invocation, files, one) for one in runs)
         if format_name is None:
-            return None
+            return ()
         launch = ScriptLaunch(launched, entry, definitions, format_name, invocation, files)
         leaves = leaves or (format_name in _FILE_ALONE and config_word(launched, format_name) is not None)
-        return None if leaves and config(launch) is None else launch
+        return () if leaves and config(launch) is None else (launch,)
 
     def _model_elsewhere(self, launch: ScriptLaunch) -> Iterator[tuple[str, tuple[str, Span]]]:
         """The place of the model's name in the code of a program that was followed. What is said of the name is said
@@ -354,21 +355,21 @@ class _Reader:
             return None
         line = command_line(launch.command, launch.invocation.variables, size)
         written = {path: shown(text) for path, text in launch.invocation.files.items()}
-        return cache(partial(self.repository.as_python, launch.path, line, written))
+        return cache(partial(self.repository.as_python, launch.path, line, written, launch.run.number))
 
     def _is_beyond(self, entry: str, line: CommandLine) -> bool:
         """Whether MOST_FOLLOWED is reached and this program was followed already, so that it is not followed again."""
         if len(self._runs) < MOST_FOLLOWED or (entry, repr(line)) in self._runs:
             return False
-        return any(run is not None for (path, _), run in self._runs.items() if path == entry)
+        return any(runs for (path, _), runs in self._runs.items() if path == entry)
 
     def _followed(
         self, entry: str, launched: LaunchCommand, line: CommandLine, invocation: Invocation
-    ) -> Followed | None:
+    ) -> tuple[Followed, ...]:
         key = entry, repr(line)
         if key not in self._runs and len(self._runs) < MOST_FOLLOWED:
             self._runs[key] = followed(entry, launched, line, invocation.files, self.repository.follow)
-        return self._runs.get(key)
+        return self._runs.get(key, ())
 
     def _program(self, path: str) -> TrainingProgram:
         if path not in self._programs:

@@ -148,11 +148,11 @@ def _names(values: Mapping[object, Value]) -> dict[str, Value]:
 
 
 def external_bases(target: Class) -> tuple[External, ...]:
-    """The classes outside of the repository that a class derives from."""
+    """The classes outside of the repository that a class derives from, `object` aside."""
     found: list[External] = []
     for base in target.bases:
         found += external_bases(base) if isinstance(base, Class) else [base] if isinstance(base, External) else []
-    return tuple(found)
+    return tuple(base for base in found if base.name != "object")
 
 
 def is_module(value: Value) -> bool:

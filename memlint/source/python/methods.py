@@ -37,7 +37,7 @@ def method(reader: Reader, owner: Value, name: str, given: Call) -> Value | None
         return inherited(reader, given._replace(owner=owner))
     if isinstance(owner, Class) and name in _VALIDATES and name not in owner.methods:
         return _validated(reader, owner, given)
-    if isinstance(owner, Instance) and name not in owner.of.methods and external_bases(owner.of):
+    if isinstance(owner, Instance) and _is_inherited(owner, name):
         if name in _ITSELF:
             return owner
         if name in PARAMETERS:

@@ -94,12 +94,31 @@ def _if(reader: Reader, node: ast.If, frame: Frame) -> str:
 def _follow_branch(reader: Reader, node: ast.If, test: bool, frame: Frame) -> str:
     """Follows the branch that is taken, but not one that ends in an exception: it is assumed that the script works (a
     token is in the environment, a file that the repository lacks exists)."""
+    if test and _gives_up_without_file(node):
+        return GOES_ON
     before = dict(frame.scope.names)
     ends = execute(reader, node.body if test else node.orelse, frame)
     if ends != RAISE:
         return ends
     frame.scope.names = before
     return execute(reader, node.orelse if test else node.body, frame)
+
+
+_ASKS_FOR_FILE = frozenset({"exists", "isfile", "is_file"})
+
+
+def _gives_up_without_file(node: ast.If) -> bool:
+    """Whether a branch says that a file is missing and leaves its function without a result: `if not
+    os.path.exists("train.json"): print("no data"); return`."""
+    if not (isinstance(node.test, ast.UnaryOp) and isinstance(node.test.op, ast.Not)) or node.orelse:
+        return False
+    asked = node.test.operand
+    function = asked.func if isinstance(asked, ast.Call) else None
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    *says, last = node.body
+    leaves = isinstance(last, ast.Return) and (last.value is None or isinstance(last.value, ast.Constant))
+    inner = (one for statement in says for one in ast.walk(statement) if isinstance(one, ast.stmt))
+    return name in _ASKS_FOR_FILE and leaves and all(isinstance(one, (ast.Expr, ast.If)) for one in inner)
 
 
 def _follow_branches(reader: Reader, branches: Sequence[Sequence[ast.stmt]], frame: Frame, reason: str) -> str:

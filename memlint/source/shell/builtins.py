@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memlint.source.shell import filters
 from memlint.source.shell.expansion import Expander
 from memlint.source.shell.state import State, Truth, Variable, path_in
-from memlint.source.shell.text import Text, Word, joined, known, literal, shown, split, trimmed, unknown
+from memlint.source.shell.text import Text, Word, cut, joined, known, literal, shown, split, trimmed, unknown
 from memlint.source.shell.tree import Source
 
 if TYPE_CHECKING:
@@ -76,6 +76,8 @@ def declare(expander: Expander, node: Node, source: Source, state: State) -> Non
     """`export A=1 B`, `local x`, `declare -a ...`, `readonly ...`."""
     kind = node.children[0].type if node.children else ""
     for child in node.named_children:
+        if child.type in ("concatenation", "string") and kind == "export":
+            _export_computed(expander.text(child, source, state), state)
         name = child.child_by_field_name("name") if child.type == "variable_assignment" else child
         if name is None or child.type not in ("variable_assignment", "variable_name"):
             continue
@@ -88,6 +90,14 @@ def declare(expander: Expander, node: Node, source: Source, state: State) -> Non
             state.variables[plain] = Variable((), kind != "local")
         if kind == "export" or "-x" in source.of(node).split()[1:2]:
             state.exported |= {plain}
+
+
+def _export_computed(text: Text, state: State) -> None:
+    """`export ${DEVICES}=0,1`: the name is computed."""
+    name, is_set, _ = shown(text).partition("=")
+    if is_set and name.isidentifier():
+        state.set(name, cut(text, len(name) + 1))
+        state.exported |= {name}
 
 
 def make_local(name: str, state: State) -> None:

@@ -583,7 +583,7 @@ class Interpreter:
         """Handles a program: prints its output, if that is known, and records the invocation."""
         words = command.words
         name = posixpath.basename(words[0].known or "")
-        state.status = Truth(None, is_command=True)
+        state.status = _HAS_CARDS if name == "nvidia-smi" else Truth(None, is_command=True)
         path = path_in(state.folder, words[0].pieces)
         if name.endswith(SHELL) and path:
             self._other_script(words[0], words[1:], state)
@@ -640,6 +640,10 @@ class Interpreter:
     def _exists(self, path: str, kind: str) -> bool | None:
         """Whether a path exists; None if the repository lacks it but the script stops without it."""
         return None if path in self.expander.given else self.surroundings.find(path, kind) == path
+
+
+# A machine that trains is assumed to have NVIDIA's driver: `if command -v nvidia-smi; ... elif command -v npu-smi`.
+_HAS_CARDS = Truth(True, frozenset(("nvidia-smi",)))
 
 
 def _continues(state: State) -> bool:

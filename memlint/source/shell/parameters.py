@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from memlint.source.shell import patterns
-from memlint.source.shell.text import Text, assumed, cut, known, known_or_unset, literal, shown, unknown, why_unknown
+from memlint.source.shell.text import (
+    Piece,
+    Text,
+    assumed,
+    cut,
+    known,
+    known_or_unset,
+    literal,
+    shown,
+    unknown,
+    why_unknown,
+)
 
 Operand = Callable[[int, int], Text]  # (start, end) in the text after the name -> that part, expanded
 
@@ -23,7 +34,9 @@ def _default(value: Text, name: str, rest: str, operand: Operand) -> Text:
     """`:-`, `:=`: the default if the variable is unset or empty; `-`, `=`: only if it is unset."""
     plain = known_or_unset(value)
     empty = plain == "" if name[0] == ":" else plain == "" and bool(assumed(value))
-    return operand(len(name), len(rest)) if empty else value
+    if not empty:
+        return value
+    return operand(len(name), len(rest)) or tuple(Piece("", stands_for=one) for one in sorted(assumed(value))[:1])
 
 
 def _alternative(value: Text, name: str, rest: str, operand: Operand) -> Text:

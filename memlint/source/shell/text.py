@@ -26,7 +26,8 @@ class Piece(NamedTuple):
 
     `at`: where exactly this text is written; None if it was computed. `unknown`: why the value is unknown; `text` is
     then the expression, such as `${1}`. `is_unset`: it is unknown only because the script never sets the variable, so
-    that it is empty without arguments and in a plain environment. `quoted`: it is not split into words.
+    that it is empty without arguments and in a plain environment. `quoted`: it is not split into words. `stands_for`:
+    the variable without a value whose empty default this is, `${V:-}`.
     """
 
     text: str
@@ -34,6 +35,7 @@ class Piece(NamedTuple):
     unknown: str = ""
     is_unset: bool = False
     quoted: bool = False
+    stands_for: str = ""
 
 
 Text = tuple[Piece, ...]
@@ -96,7 +98,7 @@ def known_or_unset(text: Text) -> str | None:
 
 def assumed(text: Text) -> frozenset[str]:
     """The variables in the text that are assumed to be empty, because nothing in the script sets them."""
-    return frozenset(piece.text for piece in text if piece.is_unset)
+    return frozenset(piece.stands_for or piece.text for piece in text if piece.is_unset or piece.stands_for)
 
 
 def why_unknown(text: Text) -> str:
@@ -117,7 +119,8 @@ def joined(parts: Iterable[Text]) -> Text:
             else:
                 found.append(piece)
     filled = tuple(piece for piece in found if piece.text or piece.unknown)
-    return filled or tuple(piece for piece in found if piece.quoted)[:1]  # `""` is a word
+    empty = (*(piece for piece in found if piece.stands_for), *(piece for piece in found if piece.quoted))
+    return filled or empty[:1]  # `""` is a word
 
 
 def _merged(left: Piece, right: Piece) -> Piece | None:

@@ -109,6 +109,17 @@ def test_fsdp_that_is_not_seen(engine: str) -> None:
     assert "FSDP by itself, and" in found.origins["parallelism.engine"].detail
 
 
+def test_what_fsdp_computes_in_is_not_known_where_it_is_not_seen() -> None:
+    hidden = run_of(FSDP1.replace("policy = ", "policy = my_policy  # ").replace("{more}", ""))
+    assert hidden.precision.compute is UNKNOWN
+
+
+def test_a_reference_that_goes_through_fsdp_too_is_another_model() -> None:
+    reference = 'reference = FSDP(AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B"))\n'
+    assert run_of(reference + FSDP1.replace("{more}", "")).parallelism.fsdp.wrap == "transformer"
+    assert run_of(FSDP1.replace("{more}", "") + "\nmodel = FSDP(model)").parallelism.engine is UNKNOWN
+
+
 @pytest.mark.parametrize("gpus", [None, 4])
 def test_copies_on_each_gpu_keep_buckets(gpus: int | None) -> None:
     """torch 2.13 distributed/csrc/reducer.cpp: buckets as large as all gradients, with however many processes."""

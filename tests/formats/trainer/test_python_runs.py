@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+import memlint
 from memlint.formats.trainer.python.python_run import PythonRun
 from memlint.formats.trainer.python.runs import runs_of
+from memlint.run import UNKNOWN
 from memlint.source import load
 from memlint.source.document import Document
 from memlint.source.python.reader import Capability, CommandLine, ScriptFiles
@@ -1244,3 +1246,38 @@ def test_a_script_that_asks_for_its_card(test: str, at_least_ampere: Any, turing
         value = run.keys["bf16"]
         found.append(value.value if isinstance(value, Known) else None)
     assert found == [at_least_ampere, turing, ada, None]
+
+
+PREPARED = """\
+{first}
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16{quantized})
+model = prepare_model_for_kbit_training(model)
+model = get_peft_model(model, LoraConfig(r=8))
+Trainer(model=model, args=TrainingArguments("out", bf16=True)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("quantized", "dtype"),
+    [("", "float32"), (", quantization_config=BitsAndBytesConfig(load_in_4bit=True)", "bfloat16")],
+)
+def test_a_model_that_is_prepared_without_quantised_weights_is_fp32(quantized: str, dtype: str) -> None:
+    run = memlint.estimate(PREPARED.format(first="", quantized=quantized), path="train.py").run
+    assert run.model.weights_dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("first", "gpus"),
+    [
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"', 1),
+        ('import os\nos.environ["CUDA_VISIBLE_DEVICES"] = "0,1"', UNKNOWN),
+        ('import os\nif x:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"', UNKNOWN),
+    ],
+)
+def test_a_script_that_sees_one_card_trains_on_one(first: str, gpus: object) -> None:
+    run = memlint.estimate(PREPARED.format(first=first, quantized=""), path="train.py").run
+    assert run.parallelism.world_size == gpus

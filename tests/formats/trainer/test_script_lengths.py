@@ -101,3 +101,23 @@ def test_where_every_text_is_as_long_as_the_longest_may_be(script: str, is_bound
     files = {"train.py": script, "train.sh": "torchrun --nproc_per_node 2 train.py\n"}
     launched = memlint.estimate(files["train.sh"], path="train.sh", files=files).run
     assert launched.sequence.length_is_bound == is_bound
+
+
+OWN_COLLATOR = """\
+from transformers import AutoModelForCausalLM
+from trl import DataCollatorForCompletionOnlyLM, SFTConfig, SFTTrainer
+
+class Tree(DataCollatorForCompletionOnlyLM):
+    def __init__(self, max_length):
+        self.max_length = max_length
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+args = SFTConfig("out", per_device_train_batch_size=1, max_length=8192)
+SFTTrainer(model=model, args=args, data_collator=Tree(max_length={bound})).train()
+"""
+
+
+@pytest.mark.parametrize(("bound", "found"), [(4096, UNKNOWN), (8192, 8192), ("None", 8192)])
+def test_a_collator_of_the_script_may_cut_to_a_lower_length(bound: object, found: object) -> None:
+    run = memlint.estimate(OWN_COLLATOR.format(bound=bound), path="train.py").run
+    assert run.sequence.length == found

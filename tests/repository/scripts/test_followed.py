@@ -1137,3 +1137,64 @@ def test_a_parser_of_dataclasses_has_arguments_of_its_own() -> None:
     )
     found = run("python train.py --base Qwen/Qwen2.5-7B --output_dir out --bf16", {"train.py": code})
     assert (found.model.name, found.precision.compute) == ("Qwen/Qwen2.5-7B", "bfloat16")
+
+
+TWO = """\
+from transformers import AutoModelForCausalLM
+from peft import LoraConfig
+from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+
+def teach(model):
+    args = SFTConfig("out", per_device_train_batch_size=40, gradient_accumulation_steps=16, max_length=512)
+    SFTTrainer(model=model, args=args).train()
+
+def prefer(model):
+    args = DPOConfig("out", per_device_train_batch_size=2, max_length=1024)
+    DPOTrainer(model=model, args=args, peft_config=LoraConfig(r=64)).train()
+
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+teach(model)
+"""
+
+
+def test_each_training_of_a_program_is_a_run_of_its_launch() -> None:
+    files = {"two.py": TWO + "prefer(model)\n"}
+    first, second = launches("deepspeed --num_gpus 2 two.py --deepspeed z.json", files)
+    assert (first.value["per_device_train_batch_size"], second.value["lora_r"]) == (40, 64)
+    assert (first.index, second.index, first.documents) == (0, 1, 2)
+    assert first.start is not None and first.start.values.in_program is not None
+    in_code = first.start.values.in_program()
+    assert in_code is not None and in_code.value["gradient_accumulation_steps"] == 16
+
+
+def test_of_several_trainings_none_is_taken_where_one_is_in_doubt() -> None:
+    choice = "if input() == 'sft':\n    teach(model)\nelse:\n    prefer(model)\n"
+    files = {"two.py": TWO.removesuffix("teach(model)\n") + choice}
+    (only,) = launches("deepspeed --num_gpus 2 two.py --deepspeed z.json", files)
+    assert only.start is not None and only.start.values.in_program is None
+
+
+def test_a_package_hands_on_a_trainer_that_its_own_modules_have() -> None:
+    loop = """
+    import torch
+    from transformers import AutoModelForCausalLM
+    def main():
+        model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16)
+        optimizer = torch.optim.AdamW(model.parameters())
+        for batch in torch.utils.data.DataLoader(data, batch_size=4):
+            model(**batch).loss.backward()
+            optimizer.step()
+    """.replace("\n    ", "\n")
+    files = {
+        "train.py": "from own.training import main\nif __name__ == '__main__':\n    main()\n",
+        "own/training/__init__.py": "from .launcher import main\n",
+        "own/training/launcher.py": loop,
+    }
+    (only,) = launches("torchrun --nproc_per_node 2 train.py", files)
+    assert only.value["model_name_or_path"] == "Qwen/Qwen2.5-0.5B"
+
+
+def test_ms_swift_s_command_is_found_by_which() -> None:
+    command = 'cmd=("$(which swift)" sft --model Qwen/Qwen2.5-7B)\ntorchrun --nproc_per_node 2 "${cmd[@]}"'
+    found = run(command)
+    assert (found.method.kind, found.parallelism.world_size, found.model.name) == ("lora", 2, "Qwen/Qwen2.5-7B")

@@ -13,6 +13,32 @@ from memlint.source.python.text import MAX_CHARACTERS, SourceText, parse
 from memlint.source.python.values import Items, Known, Made
 from tests.source.python.following import followed, handed
 
+WITHOUT_DATA = """
+import os
+def main(path):
+    if not os.path.exists(path):
+        print("no data")
+        if path:
+            print("run prepare.py before")
+        {leaves}
+    use(path)
+main("data/train.json")
+"""
+
+
+@pytest.mark.parametrize(
+    ("leaves", "follows"),
+    [("return", True), ("return None", True), ("path = 'other.json'", True), ("return start(path)", False)],
+)
+def test_a_function_is_followed_as_if_it_had_the_file_that_it_gives_up_without(leaves: str, follows: bool) -> None:
+    assert any(made.name == "use" for made in followed(WITHOUT_DATA.format(leaves=leaves))) is follows
+
+
+def test_a_method_that_a_class_inherits_in_the_repository_is_not_a_library_s() -> None:
+    code = "class Base(object):\n    def train(self):\n        use(1)\nclass Own(Base):\n    pass\nOwn().train()"
+    names = [made.name for made in followed(code)]
+    assert "use" in names and "object" not in names
+
 
 @pytest.mark.parametrize(
     ("code", "value"),

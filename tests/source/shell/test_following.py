@@ -46,6 +46,8 @@ KNOWN = {
     "two variables in a word": ("A=x\nB=y\np r/$A-$B/c", ["r/x-y/c"]),
     "a split variable": ("A='--x 1  --y 2'\np $A \"$A\"", ["--x", "1", "--y", "2", "--x 1  --y 2"]),
     "a default": ("p ${V:-8} ${1:-m} ${V-9}", ["8", "m", "9"]),
+    "an exported variable whose name is computed": ("N=CARDS\nexport ${N}=0,1\np $CARDS", ["0,1"]),
+    "a default that is empty": ('p ${V:-} "${V:-}" a${V:-}b', ["", "ab"]),
     "a default of a default": ("B=${A:-${C:-3}}\np $B", ["3"]),
     "an alternative": ("A=1\np ${A:+yes} ${V:+no}", ["yes"]),
     "an alternative of two words": ('A=1\np ${A:+--flag "$A"}', ["--flag", "1"]),
@@ -197,6 +199,22 @@ def test_what_nobody_can_know_says_why(name: str) -> None:
 
 def test_the_number_of_gpus_is_what_is_asked_about() -> None:
     assert words("N=$(nvidia-smi -L | wc -l)\np $((16 / N))", gpus=4) == ["4"]
+
+
+GUARD = 'DATA="${2:-}"\nif [[ -z "$DATA" || -z "${OUT:-}" ]]; then echo usage; exit 1; fi\np "$DATA" ${MORE:-} end'
+
+
+def test_a_script_is_followed_behind_what_it_asks_its_caller_for() -> None:
+    (found,) = followed(GUARD)
+    assert [(word.text, bool(word.unknown)) for word in found.words[1:]] == [("${2}", True), ("end", False)]
+
+
+def test_a_machine_is_assumed_to_have_the_driver_of_its_cards() -> None:
+    probe = (
+        "if command -v nvidia-smi &>/dev/null; then A=gpu; elif command -v npu-smi; then A=npu; else exit 1; fi\np $A"
+    )
+    assert words(probe) == ["gpu"]
+    assert words("if nvidia-smi; then echo 'no cards here'; exit 1; fi\np other") == ["other"]
 
 
 def test_a_condition_that_nobody_can_decide_is_taken_both_ways() -> None:

@@ -95,8 +95,9 @@ def loop_of(seen: list[Made], lengths: list[Value], text: str) -> Loop | None:
     if lightning is not None:
         keys.update(lightning.keys | _only_in_training(keys, trained))
     else:
-        keys.update(_precision(seen, engines))
-        keys.update(_engine(seen, engines) or own_fsdp(seen, trained, _adapts(keys)))
+        engine = _engine(seen, engines) or own_fsdp(seen, trained, _adapts(keys))
+        keys.update(_precision(seen, engines, engine.get("fsdp")))
+        keys.update(engine)
     keys.update(optimizer_keys(optimizers) if optimizers else {"optim": _of_deepspeed(engines)})
     keys.update(_lengths(seen, trained, lengths, text))
     if _generates(seen, text) and _IN_PARTS.search(text):
@@ -329,8 +330,12 @@ def _is_true(value: Value | None) -> bool:
     return isinstance(value, Known) and bool(value.value)
 
 
-def _precision(seen: list[Made], engines: list[Made]) -> Keys:
-    """`Accelerator(mixed_precision=...)`, else the dtype of autocast; off where there is neither.
+_MIXES = ("MixedPrecision", "MixedPrecisionPolicy")  # what FSDP computes in, of torch.distributed.fsdp
+
+
+def _precision(seen: list[Made], engines: list[Made], sharding: Value | None) -> Keys:
+    """`Accelerator(mixed_precision=...)`, else the dtype of autocast; off where there is neither. `sharding`: the key
+    `fsdp`, of which the precision is not known either where it is not known how it shards.
 
     torch 2.13 amp/autocast_mode.py: autocast of CUDA computes in float16 unless told otherwise. An `Accelerator()` that
     is told nothing asks its launcher: then no key is said.
@@ -346,6 +351,8 @@ def _precision(seen: list[Made], engines: list[Made]) -> Keys:
     if apex:
         return _as_switches(_level(apex[0]))
     contexts = [made for made in seen if made.last == "autocast" and not _is_off(made.arguments.get("enabled"))]
+    if not contexts and isinstance(sharding, Undetermined) and any(made.last in _MIXES for made in seen):
+        return _as_switches(sharding)
     return _as_switches(_autocast(contexts)) if contexts else {"bf16": Known(False), "fp16": Known(False)}
 
 

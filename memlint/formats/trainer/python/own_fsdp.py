@@ -41,7 +41,7 @@ def own_fsdp(seen: list[Made], trained: Made, adapts: bool) -> Keys:
     try:
         if adapts:
             raise NotSeenError("what wraps its adapters")
-        if len(wrapped) == len(calls) == 1:
+        if len(wrapped) == 1 and all(_wraps_another(made, trained) for made in calls if made not in wrapped):
             options = options_of_version_1(wrapped[0])
         elif len(sharded) == len(calls):
             options = _version_2(sharded, trained)
@@ -51,6 +51,11 @@ def own_fsdp(seen: list[Made], trained: Made, adapts: bool) -> Keys:
         return {"fsdp": Undetermined(f"the script wraps the model with FSDP by itself, and {error} is not seen")}
     options["no_sync"] = Known(any(made.last in ("no_sync", "set_requires_gradient_sync") for made in seen))
     return {"fsdp": Known(True), "fsdp_config": Table(dict(options))}
+
+
+def _wraps_another(made: Made, trained: Made) -> bool:
+    """Whether a wrapper is around another model than the trained one: a reference, beside it."""
+    return made.last in VERSION_1 and origin_of(made) is not origin_of(trained)
 
 
 def is_within(wrapper: Made, model: Made) -> bool:

@@ -95,6 +95,9 @@ _STANDBY = re.compile(r"""^\s*os\.environ\[["']UNSLOTH_VLLM_STANDBY["']\]\s*=\s*
 # `os.environ["CUDA_VISIBLE_DEVICES"] = "-1"`: the program sees no card.
 _NO_CARD = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["'](?:-1)?["']""", re.MULTILINE)
 
+# `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`: it sees one card, whatever the machine has.
+_CARDS = re.compile(r"""^os\.environ\[["']CUDA_VISIBLE_DEVICES["']\]\s*=\s*["']([^"']*)["']""", re.MULTILINE)
+
 
 def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE) -> tuple[PythonRun, ...]:
     """The runs that `script` starts, in its order. `command`: how it is started."""
@@ -108,8 +111,14 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     if trainers and _NO_CARD.search(script.text):
         runs = list(map(_on_the_cpu, runs))
     asks = any(made.name == ASKS_FOR_CARD for made in calls)
-    gpus = _workers_of_ray(calls)
+    gpus = _workers_of_ray(calls) or _lone_card(script.text)
     return tuple(run._replace(asks_for_card=asks, gpus=run.gpus or gpus) for run in runs)
+
+
+def _lone_card(text: str) -> int:
+    """1 where a script itself says that it sees one card, else 0."""
+    said = _CARDS.findall(text)
+    return 1 if said and all(re.fullmatch(r"\d+", cards) for cards in said) else 0
 
 
 def _workers_of_ray(calls: list[Made]) -> int:
@@ -269,7 +278,7 @@ def _length_keys(trainer: Made, keys: Keys, calls: list[Made]) -> Keys:
     """The length that the script tokenizes to, where its trainer cuts nothing itself: one of transformers, or TRL's
     beside a collator of the script's own."""
     if _LENGTHS & keys.keys():
-        return {}
+        return _doubted_by_collator(trainer, keys)
     lengths = lengths_of(calls)
     if "model_max_length" not in keys:
         lengths = lengths or lengths_of_calls(calls) or lengths_of_options(calls)
@@ -280,6 +289,20 @@ def _length_keys(trainer: Made, keys: Keys, calls: list[Made]) -> Keys:
         return {}
     unknown = Undetermined("the script's own collator makes the batches, and nothing is cut before")
     return {"max_length": either(lengths, _SEVERAL_LENGTHS) if lengths else unknown}
+
+
+_BOUNDS = ("max_length", "max_seq_length", "max_seq_len", "max_len", "block_size", "cutoff_len")
+
+
+def _doubted_by_collator(trainer: Made, keys: Keys) -> Keys:
+    """The trainer's length as unknown, where a collator of the script's own keeps a lower one: it may cut samples."""
+    collator = trainer.arguments.get("data_collator")
+    kept = collator.attributes if isinstance(collator, Instance) else {}
+    bounds = [one.value for one in map(kept.get, _BOUNDS) if isinstance(one, Known) and isinstance(one.value, int)]
+    given = {name: value.value for name, value in keys.items() if name in _LENGTHS and isinstance(value, Known)}
+    reason = f"the script's own collator may cut samples to {min(bounds, default=0)}"
+    is_lower = (isinstance(length, int) and min(bounds) < length for length in given.values())
+    return dict.fromkeys(given, Undetermined(reason, trainer.source)) if bounds and any(is_lower) else {}
 
 
 def _tokenized(trainer: Made, lengths: list[Value], calls: list[Made]) -> Keys:
