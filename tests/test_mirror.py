@@ -284,6 +284,7 @@ COVERED = {
         *("formats.trainer.python.taken", "formats.trainer.python.argument_releases"),
     ),
     "tests/formats/trainer/test_refused.py": (*("formats.trainer.python.refused", "formats.trainer.argument_names"),),
+    "tests/formats/trainer/test_meant.py": ("formats.trainer.exempt_rules",),
     "tests/repository/test_declared_keys.py": ("repository.python.declared",),
     "tests/repository/test_python_documents.py": (
         *("repository.python.configs", "repository.python.documents", "repository.python.readers"),

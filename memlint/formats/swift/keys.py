@@ -371,7 +371,7 @@ def _write_quantization(change: FieldChange) -> Written | None:
 _MODEL = (
     Key(
         *("model", "text", "model.name"),
-        older=("model_id_or_path",),
+        older=("model_id_or_path", "model_type"),  # release 2 finds a model by its type alone
         passes="model_name_or_path",
         about="The model: a name of the ModelScope or Hugging Face hub, or a folder.",
         read_only=True,

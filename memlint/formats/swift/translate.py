@@ -74,7 +74,8 @@ def _values(config: SwiftConfig) -> Iterator[tuple[str, Any]]:
         elif key == "fsdp" and fsdp_preset(value):
             yield from (fsdp_preset(value) or {}).items()
         elif key in KEYS:
-            yield from _argument(config, key, value)
+            if config.written(KEYS[key].name) == key:  # of two spellings the newer one
+                yield from _argument(config, key, value)
         else:
             yield key, value
     preset = fsdp_preset(section.get("fsdp"))

@@ -59,6 +59,7 @@ SUFFIXES = (".py", ".ipynb")
 _TRAINER = re.compile(
     r"\b\w*Trainer\w*\s*\(|\bTrainer\.from_argparse_args\s*\(|\bLightningCLI\s*\("
     r"|\bclass \w+\([^)\n]*Trainer|(?:[^=]=|[\"']\s*:)\s*(?:\w+\.)*\w*Trainer(?:\s*[,}\n]|\s+if\b)"
+    r"|\b(?:sft|pt|rlhf)_main\s*\("
 )
 _IS_TEST = re.compile(r"(?:^|/)(?:test_[^/]*|[^/]*_test|conftest)\.py$")
 _LOOP = re.compile(r"\.backward\s*\(")
@@ -420,7 +421,7 @@ def document_of(
         placed.values,
         Places((-1, -1, *root, False, placed.entries), Lines(config.text if config is not None else text)),
         start=Start(
-            "trainer",
+            run.format,
             "",
             _program(run, repository.display(path), "" if is_here else repository.display(run.source.path)),
             Machine(run.gpus, run.gpus_per_node or run.gpus),

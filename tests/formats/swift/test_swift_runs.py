@@ -440,6 +440,13 @@ def test_zero_3_shares_16_bits_of_a_checkpoint_whose_dtype_nobody_knows(said: di
     assert stated < (estimate(run).allocated_low_bytes or 0) < 1.05 * stated
 
 
+def test_of_two_spellings_the_newer_one_is_in_force() -> None:
+    """The type of release 2, which alone names a model there, says in later ones how a model is loaded."""
+    assert read({**SFT, "model_type": "qwen2"}).model.name == "some/model"
+    old = {key: value for key, value in SFT.items() if key != "model"}
+    assert read({**old, "sft_type": "lora", "model_type": "qwen2-7b-instruct"}).model.name == "qwen2-7b-instruct"
+
+
 SEES = from_config(
     {
         "model_type": "qwen2_vl",

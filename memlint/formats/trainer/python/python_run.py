@@ -59,10 +59,13 @@ class PythonRun(NamedTuple):
     gpus: int = 0  # that Lightning's trainer is told to train on, over all machines; 0: whatever starts it decides
     gpus_per_node: int = 0
     asks_for_card: bool = False  # the script asks for its card's compute capability
+    format: str = "trainer"  # whose keys they are
 
     @property
     def framework(self) -> str:
-        """Whose trainer it is: "trl", "transformers", or "torch" for a loop of the script's own."""
+        """Whose trainer it is: "trl", "transformers", "torch" for a loop of the script's own, or another format's."""
+        if self.format != "trainer":
+            return self.format
         if not self.trainer:
             return "torch"
         of_transformers = self.trainer in ("Trainer", "Seq2SeqTrainer") or self.trainer in OF_EMBEDDINGS
@@ -87,7 +90,7 @@ class PythonRun(NamedTuple):
     @property
     def task(self) -> str:
         """What the trainer trains: sft, dpo, ...; "" where its name does not say."""
-        return _TASKS.get(self.trainer, "")
+        return self.program.task or _TASKS.get(self.trainer, "")
 
     def started(self, entry: str) -> StartedProgram:
         """What the run says of the program, whose path or command is `entry`."""

@@ -54,6 +54,7 @@ from memlint.formats.trainer.python.other_models import keys_of_others
 from memlint.formats.trainer.python.own_optimizer import own_optimizer
 from memlint.formats.trainer.python.python_run import TRANSFORMERS, TRL, PythonRun
 from memlint.formats.trainer.python.refused import refused_arguments
+from memlint.formats.trainer.python.swift_calls import swift_runs
 from memlint.formats.trainer.python.taken import TAKES_WHAT_IT_ASKS, newest, no_release, outdated
 from memlint.formats.trainer.python.trainer_call import (
     argument_keys,
@@ -103,6 +104,9 @@ def runs_of(script: SourceText, files: ScriptFiles, command: CommandLine = BARE)
     """The runs that `script` starts, in its order. `command`: how it is started."""
     calls: list[Made] = []
     follow_script(script, files, calls.append, LIBRARIES, CONSTANTS, command)
+    of_swift = swift_runs(calls)[:MAX_RUNS]
+    if of_swift:
+        return tuple(of_swift)
     trainers = [made for made in calls if is_trainer(made)][:MAX_RUNS]
     if trainers:
         runs = [_run_of_trainer(trainer, calls, script.text) for trainer in trainers if trains_by_itself(trainer)]
