@@ -12,7 +12,6 @@ import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
 import memlint.memory.unknown_values as unknown_values
 from memlint._record import NamedTuple
-from memlint.memory.full_length import is_loose_bound
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField
@@ -145,7 +144,7 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     if missing.field == "parallelism.world_size" and bound.low < _SHOWN:
         return with_parameters(run, found)  # what is left where very many share a small model
     words, certain = list(dict.fromkeys(bound.words)), bound
-    if is_loose_bound(run):
+    if run.sequence.length_is_bound and isinstance(run.sequence.length, int):
         words.append(f"samples of {run.sequence.length} tokens")
         least = _LEAST_OF_STATED_SIZE if is_named else _LEAST
         certain = _bound(_of_one_token(run), missing.field, least, frozenset(), estimate) or bound._replace(low=0)
