@@ -156,7 +156,9 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
 def _of_one_token(run: Run) -> Run:
     written = run.sequence.max_new_tokens
     one = 1 if isinstance(written, int) and written else written
-    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one))
+    source = run.sequence.source_length
+    source = 1 if isinstance(source, int) and source else source
+    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one, source_length=source))
 
 
 def _bound(

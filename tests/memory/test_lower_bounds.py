@@ -9,6 +9,7 @@ import pytest
 
 from memlint.hardware import find
 from memlint.memory.estimate import estimate
+from memlint.memory.lower_bounds import _of_one_token
 from memlint.run import UNKNOWN, Hardware, Model, Parallelism, Run, Zero, replace
 from tests.comparisons.families import Step, members, run_of
 from tests.memory.runs import LORA, run
@@ -182,3 +183,9 @@ def test_a_maximum_that_samples_need_not_reach_bounds_nothing(length: int, is_bo
     found, one = estimate(whole), estimate(replace(whole, {"sequence.length": 1}))
     assert (f"samples of {length} tokens" in found.unknown[0].reason) is loose
     assert (found.allocated_low_bytes == one.allocated_low_bytes) is loose
+
+
+def test_one_token_of_an_encoder_too() -> None:
+    read = replace(run(), {"sequence.source_length": 1024, "sequence.length": 16})
+    assert (_of_one_token(read).sequence.source_length, _of_one_token(read).sequence.length) == (1, 1)
+    assert _of_one_token(run()).sequence.source_length == 0

@@ -161,6 +161,9 @@ def test_a_placeholder_of_several_words_is_one_word_behind_an_option() -> None:
         *("--data", "<PATH TO X>", "--fp16", "--to=<your output/dir>", "-n", "3")
     ]
     assert words("p --fp16 in <a b c> out") == ["--fp16", "in"]
+    assert words("p --data [PATH to x] --targets [q, v] -n 3") == [
+        *("--data", "[PATH to x]", "--targets", "[q,", "v]", "-n", "3")
+    ]
 
 
 # Where the text asks for its own folder, bash answers with this machine's.
