@@ -153,12 +153,14 @@ def _read(modules: Sequence[_Module]) -> _Definitions:
     counts alone, where it is seen."""
     trees = [(module.path, module.tree) for module in modules]
     left_out = unreached(trees)
-    for leaves_out in (left_out, of_other_programs(trees)) if left_out else ({},):
-        found = _Definitions(modules, leaves_out)
-        for module in modules:
-            found.read(module)
-        if found.known:
-            break
+    found = _found(modules, left_out)
+    return found if found.known or not left_out else _found(modules, of_other_programs(trees, left_out))
+
+
+def _found(modules: Sequence[_Module], left_out: Mapping[str, Sequence[range]]) -> _Definitions:
+    found = _Definitions(modules, left_out)
+    for module in modules:
+        found.read(module)
     return found
 
 

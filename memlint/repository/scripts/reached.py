@@ -45,8 +45,10 @@ def unreached(trees: Sequence[tuple[str, ast.Module]]) -> Mapping[str, list[rang
     return found
 
 
-def of_other_programs(trees: Sequence[tuple[str, ast.Module]]) -> Mapping[str, list[range]]:
-    """Of `unreached` what other programs begin with, as `main` in the block that an import does not run."""
+def of_other_programs(
+    trees: Sequence[tuple[str, ast.Module]], left_out: Mapping[str, Sequence[range]]
+) -> Mapping[str, list[range]]:
+    """Of what is not reached, what other programs begin with: `main` in the block that an import does not run."""
     begun = {
         path: {name for node in tree.body if _is_for_programs(node) for name in _names(ast.walk(node))}
         for path, tree in trees[1:]
@@ -54,7 +56,7 @@ def of_other_programs(trees: Sequence[tuple[str, ast.Module]]) -> Mapping[str, l
     starts = {
         path: [top.lines for top in _tops(path, tree) if _defines(top.node) in begun[path]] for path, tree in trees[1:]
     }
-    found = {path: [one for one in lines if one in starts.get(path, ())] for path, lines in unreached(trees).items()}
+    found = {path: [one for one in lines if one in starts.get(path, ())] for path, lines in left_out.items()}
     return {path: lines for path, lines in found.items() if lines}
 
 
@@ -110,7 +112,7 @@ def _names(found: Iterable[ast.AST]) -> Iterator[str]:
 
 def _is_registered(node: ast.AST) -> bool:
     """Whether a decorator may register it; `@dataclass` does not."""
-    return any("dataclass" not in ast.unparse(one) for one in getattr(node, "decorator_list", ()))
+    return any("dataclass" not in _names(ast.walk(one)) for one in getattr(node, "decorator_list", ()))
 
 
 def _defines(node: ast.AST) -> str:

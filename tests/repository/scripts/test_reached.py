@@ -72,4 +72,4 @@ def test_what_another_program_runs_is_not_reached_by_one_that_imports_of_it() ->
         "class Own(DPOConfig): ...",
         "def main():",
     ]
-    assert [lines[one.start - 1] for one in of_other_programs(trees)["train.py"]] == ["def main():"]
+    assert [lines[one.start - 1] for one in of_other_programs(trees, unreached(trees))["train.py"]] == ["def main():"]
