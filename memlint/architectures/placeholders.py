@@ -38,7 +38,8 @@ def is_placeholder(name: str) -> bool:
         return True
     if "_" in text and re.fullmatch(_VARIABLE, name.strip()):
         return True
-    return (text.startswith("<") and text.endswith(">")) or _is_placeholder_folder(text)
+    is_marked = text[:1] + text[-1:] in ("<>", "[]")
+    return is_marked or _is_placeholder_folder(text)
 
 
 def without_path(name: str) -> str:

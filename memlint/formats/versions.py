@@ -21,6 +21,10 @@ Version = tuple[int, ...]
 _LAST_BEFORE: Mapping[tuple[str, Version], Version] = {("transformers", (5, 0)): (4, 57), ("trl", (1, 0)): (0, 29)}
 # Keys that scripts declare for themselves, or that were accepted long after they were announced to go.
 NO_EVIDENCE = frozenset({"use_flash_attention_2", "model_max_length"})
+# Keys that are gone for so long that the schema does not list them: transformers 4.50.3 training_args.py has it.
+_GONE: Mapping[str, Mapping[str, tuple[str, Version]]] = {
+    "trainer.json": {"evaluation_strategy": ("transformers", (4, 50))}
+}
 
 
 class Evidence(NamedTuple):
@@ -34,7 +38,10 @@ class Evidence(NamedTuple):
 def evidence(section: Section, schema: str, frameworks: Iterable[str]) -> dict[str, Evidence]:
     """The lowest such bound by framework; a framework without a bound is left out."""
     found: dict[str, Evidence] = {}
-    removed = _removed(schema)
+    start = section.document.start
+    own = start.accepted.defined if start is not None else frozenset()
+    gone = {key: last for key, last in _GONE.get(schema, {}).items() if key not in own}
+    removed = {**_removed(schema), **gone}
     for key in section.value.keys() & removed.keys():
         framework, version = removed[key]
         known = found.get(framework)

@@ -1,27 +1,27 @@
 """Whether a run is over the card at its maximum length alone, which hardly any sample or batch has.
 
-Few samples come near a long maximum. In a large batch most are shorter than the maximum, too, and with a quarter of the
-length the run may fit. Then an estimate at the full length is a warning about the longest batch, not a verdict on the
-run: rule MEM010 in place of MEM001. The limits are judgement, settled on public configs that are known to run.
+Few samples come near a long maximum. In a batch of several most are shorter than the maximum, too, and with a quarter
+of the length the run may fit. Then an estimate at the full length is a warning about the longest batch, not a verdict
+on the run: rule MEM010 in place of MEM001. The limits are judgement, settled on public configs that are known to run.
 """
 
 from __future__ import annotations
 
 from memlint.memory.readings import least_bytes
+from memlint.memory.step import sequences_per_sample
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
 
-_LONG = 8_192  # tokens of a maximum that few samples come near; beyond them hardly any does
-_LARGE = 32_768  # tokens of a batch
-_LARGE_OF_SEVERAL = 8_192  # of a batch of several samples, of a long one, or whose length nobody wrote
-_SEVERAL = 4
+_LONG = 8_192  # tokens of a maximum beyond which hardly any sample comes near it
+_RARELY_FILLED = 4_096  # tokens of a maximum that few samples come near
+_SEVERAL = 4  # sequences of a batch that are hardly all long at once
 _GROWS_FROM_A_QUARTER = 0.75  # of activations and logits: what the other three quarters of the length add
 _PHASES = ("forward", "backward", "evaluation")  # whose peak grows with the length
 
 
 def is_loose_bound(run: Run) -> bool:
     """Whether the maximum length is far above the length of most samples or batches."""
-    return _is_long(run) or _is_large(run)
+    return _is_long(run) or _is_rarely_filled(run)
 
 
 def is_over_at_full_length_alone(run: Run, estimate: Estimate) -> bool:
@@ -50,17 +50,14 @@ def _is_long(run: Run) -> bool:
     return run.sequence.length_is_bound and isinstance(length, int) and length > _LONG
 
 
-def _is_large(run: Run) -> bool:
-    """Whether a batch has many tokens, an encoder's included. The groups of GRPO differ in length anyway."""
+def _is_rarely_filled(run: Run) -> bool:
+    """Whether few samples or batches come near the maximum: both texts of a pair, an encoder's and a decoder's would
+    have to at once. Nobody chose a default for the data. The groups of GRPO differ in length anyway."""
     sequence, rows = run.sequence, run.batch.micro_batch_size
-    if not sequence.length_is_bound or not isinstance(sequence.length, int):
+    if not sequence.length_is_bound or not isinstance(sequence.length, int) or not isinstance(rows, int):
         return False
-    if run.method.stage == "grpo":
-        return True
-    source = sequence.source_length if isinstance(sequence.source_length, int) else 0
     origin = run.origins.get("sequence.length")
-    if not isinstance(rows, int):
-        return False
     is_default = origin is not None and origin.kind == "default"
-    is_loose = rows >= _SEVERAL or sequence.length >= _LONG or is_default
-    return rows * (source + sequence.length) >= (_LARGE_OF_SEVERAL if is_loose else _LARGE)
+    has_encoder = isinstance(sequence.source_length, int) and sequence.source_length > 0
+    is_several = rows * sequences_per_sample(run) >= _SEVERAL or has_encoder
+    return is_several or is_default or run.method.stage == "grpo" or sequence.length >= _RARELY_FILLED

@@ -12,7 +12,6 @@ import memlint.memory.card.device as device
 import memlint.memory.parameters as parameters
 import memlint.memory.unknown_values as unknown_values
 from memlint._record import NamedTuple
-from memlint.memory.full_length import is_loose_bound
 from memlint.memory.model_state import PlacedModel, with_counts
 from memlint.memory.parameters import MissingValue
 from memlint.memory.values import Estimate, UnknownField
@@ -145,7 +144,7 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
     if missing.field == "parallelism.world_size" and bound.low < _SHOWN:
         return with_parameters(run, found)  # what is left where very many share a small model
     words, certain = list(dict.fromkeys(bound.words)), bound
-    if is_loose_bound(run):
+    if run.sequence.length_is_bound and isinstance(run.sequence.length, int):
         words.append(f"samples of {run.sequence.length} tokens")
         least = _LEAST_OF_STATED_SIZE if is_named else _LEAST
         certain = _bound(_of_one_token(run), missing.field, least, frozenset(), estimate) or bound._replace(low=0)
@@ -157,7 +156,9 @@ def with_least_values(run: Run, found: Estimate, estimate: _Estimator) -> Estima
 def _of_one_token(run: Run) -> Run:
     written = run.sequence.max_new_tokens
     one = 1 if isinstance(written, int) and written else written
-    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one))
+    source = run.sequence.source_length
+    source = 1 if isinstance(source, int) and source else source
+    return run._replace(sequence=run.sequence._replace(length=1, max_new_tokens=one, source_length=source))
 
 
 def _bound(

@@ -48,15 +48,18 @@ def template_finding(document: Document, follows_references: bool = False) -> Fi
     """The finding about a template, which replaces all others; None for a file that is not one.
 
     Also None for a command's arguments, whose variables the shell fills in. `follows_references`: the file's reader
-    resolves `${a.b}` as a reference to another key, so that such a value is no placeholder.
+    resolves `${a.b}` as a reference to another key and takes `???` for a value of the command line, so that neither
+    is a placeholder.
     """
     if document.start is not None:
         return None
     for problem in document.problems:
         if problem.code == "template":
             return _finding(document, problem)
-    found = () if follows_references else template_placeholders(document)
-    if not found:
+    found = template_placeholders(document)
+    if follows_references:
+        found = tuple(one for one in found if not one.text.startswith("${") and one.text != "???")
+    if not found or (follows_references and all(one.is_name for one in found)):
         return None
     first = next((one for one in found if not one.is_name), found[0])
     others = f" and {len(found) - 1} more value{'s' * (len(found) > 2)}" if len(found) > 1 else ""

@@ -17,7 +17,7 @@ from memlint.source.document import Document, Path
 MOST_VALUES = 2000
 _WHOLE = (
     r"\$[A-Za-z_]\w*|\$\{[^{}]+\}|\{\{[^{}]*\}\}|\{%.*%\}|\{[A-Za-z_]\w*\}|<[A-Za-z][\w ./|-]*>|__[A-Za-z]\w*__"
-    r"|%\(\w+\)s|@[A-Za-z_]\w*@|X{1,8}|TODO|FIXME|CHANGE_?ME|REPLACE_?ME|YOUR_[A-Z_]+"
+    r"|%\(\w+\)s|@[A-Za-z_]\w*@|X{1,8}|x{3,8}|TODO|FIXME|CHANGE_?ME|REPLACE_?ME|YOUR_[A-Z_]+"
     r"|TBD|TO_BE_[A-Z_]+|FILL(?:_ME|_IN|_THIS)[A-Z_]*|INSERT_[A-Z_]+|(?:[A-Z]+_)*PLACEHOLDER|[A-Z]+(?:_[A-Z]+)*_HERE"
     r"|\?{3}"  # OmegaConf's word for a value that a command must give
     r"|\.{3}|/?(?:\.{3}/)+(?:\.{3})?"
@@ -38,6 +38,7 @@ _MARKS = (
     "%(",
     "@",
     "X",
+    "xxx",
     "???",
     "...",
     "TODO",

@@ -12,7 +12,7 @@ from memlint.architectures.placeholders import is_placeholder, without_path
 PLACEHOLDERS = [
     *("", "  ", ".", "./", "/", "none", "NULL", "TODO", "model", "model_path", "base_model", "xxx", "XXXXXX"),
     *("path/to/model", "/path/to/my-llama", "path_to_model", "PATH-TO-MODEL", "pathto/model", "my/path/to/it"),
-    *("???", "${BASE_MODEL}", "models/${size}", "{{ model }}", "<your model>", "<MODEL>"),
+    *("???", "${BASE_MODEL}", "models/${size}", "{{ model }}", "<your model>", "<MODEL>", "[PATH to load]"),
     *("config_path", "base_model_with_chat_template", "sft_checkpoint_dir"),
     *("your-model", "your_org/your_model", "/your/model", "Your Model"),
 ]

@@ -14,7 +14,7 @@ from memlint.run import UNKNOWN, Origin, Run, replace
 
 RUN = replace(Run("trainer", "a.yaml"), {"sequence.length": 4096, "batch.micro_batch_size": 8})
 LARGE: dict[str, Any] = {}
-SMALL = {"batch.micro_batch_size": 1}
+SMALL = {"sequence.length": 2048, "batch.micro_batch_size": 1}
 LONG = {"sequence.length": 16_384, "batch.micro_batch_size": 1}
 GIB = 2**30
 
@@ -34,26 +34,26 @@ def over(low: float, growing: float, step: float, peak: str = "backward", **more
         (LARGE, True),
         (SMALL, False),
         (LONG, True),
-        ({"sequence.length": 1024}, True),  # 8 samples
-        ({"sequence.length": 1023}, False),
-        ({"sequence.length": 4096, "batch.micro_batch_size": 3}, False),
-        ({"sequence.length": 4096, "batch.micro_batch_size": 4}, True),
-        ({"sequence.length": 8191, **SMALL}, False),
-        ({"sequence.length": 8192, **SMALL}, True),
+        ({"sequence.length": 512}, True),  # 8 samples
+        ({"sequence.length": 512, "batch.micro_batch_size": 3}, False),
+        ({**SMALL, "sequence.length": 4095}, False),
+        ({**SMALL, "sequence.length": 4096}, True),
         ({**SMALL, "method.stage": "grpo"}, True),
-        ({**SMALL, "sequence.source_length": 32_768}, True),
+        ({**SMALL, "method.stage": "dpo"}, False),
+        ({**SMALL, "method.stage": "dpo", "batch.micro_batch_size": 2}, True),  # two of each pair
+        ({**SMALL, "sequence.source_length": 512}, True),
         ({**LARGE, "sequence.length_is_bound": False}, False),
         ({**LONG, "sequence.length_is_bound": False}, False),
         ({"sequence.length": UNKNOWN}, False),
         ({"batch.micro_batch_size": UNKNOWN}, False),
     ],
 )
-def test_a_loose_bound_is_long_or_of_a_large_batch(changes: dict[str, Any], loose: bool) -> None:
+def test_a_loose_bound_is_long_or_of_several_samples(changes: dict[str, Any], loose: bool) -> None:
     assert is_loose_bound(replace(RUN, changes)) == loose
 
 
-def test_of_a_default_a_smaller_batch_is_large() -> None:
-    run = replace(RUN, {"batch.micro_batch_size": 2})
+def test_a_default_is_loose() -> None:
+    run = replace(RUN, SMALL)
     by_default = run._replace(origins={"sequence.length": Origin("default")})
     assert is_loose_bound(by_default) and not is_loose_bound(run)
 
@@ -65,8 +65,8 @@ def test_of_a_default_a_smaller_batch_is_large() -> None:
         (SMALL, over(30, 20, 10), False),
         (LARGE, over(40, 20, 10), False),  # a quarter of the length needs 25 GiB
         (LONG, over(40, 20, 10), True),
-        ({"sequence.length": 8192, **SMALL}, over(40, 20, 10), False),  # as above: a quarter needs 25 GiB
-        ({"sequence.length": 8192, **SMALL}, over(30, 20, 10), True),
+        ({**SMALL, "sequence.length": 8192}, over(40, 20, 10), False),  # as above: a quarter needs 25 GiB
+        ({**SMALL, "sequence.length": 8192}, over(30, 20, 10), True),
         (LONG, over(40, 20, 25), False),  # nor is there room for the optimizer's step
         (LARGE, over(30, 20, 10, peak="load"), False),
         (LARGE, over(30, 20, 10, device_low_bytes=None), False),

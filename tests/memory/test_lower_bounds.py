@@ -9,6 +9,7 @@ import pytest
 
 from memlint.hardware import find
 from memlint.memory.estimate import estimate
+from memlint.memory.lower_bounds import _of_one_token
 from memlint.run import UNKNOWN, Hardware, Model, Parallelism, Run, Zero, replace
 from tests.comparisons.families import Step, members, run_of
 from tests.memory.runs import LORA, run
@@ -17,6 +18,9 @@ FIELDS = (
     *("sequence.length", "batch.micro_batch_size", "optimizer.name"),
     *("attention.implementation", "precision.compute"),
 )
+
+
+FILLED = {"sequence.length_is_bound": False}
 
 
 def run_without(*fields: str) -> Run:
@@ -42,7 +46,7 @@ def test_a_bound_of_nothing_is_not_said() -> None:
 
 def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
     """A whole model trains in 16 bits or more in any case."""
-    bits = {"model.quantization.bits": UNKNOWN}
+    bits = {"model.quantization.bits": UNKNOWN, **FILLED}
     found = estimate(replace(run(**LORA), bits))
     assert found.unknown[0].field == "model.quantization.bits"
     assert found.unknown[0].reason.endswith(" GiB with weights in 4 bits")
@@ -54,7 +58,7 @@ def test_an_adapter_on_weights_of_unknown_bits_is_bounded_by_4_bits() -> None:
 @pytest.mark.parametrize("stage", [2, 3])
 def test_gpus_that_nobody_counts_hold_no_less_than_those_of_many(stage: int) -> None:
     shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=stage))
-    found = estimate(run(parallelism=shared, hardware=Hardware(find("A100-80GB"))))
+    found = estimate(replace(run(parallelism=shared, hardware=Hardware(find("A100-80GB"))), FILLED))
     assert found.unknown[0].field == "parallelism.world_size"
     assert found.unknown[0].reason.endswith(" GiB with 1,024 GPUs")
     for gpus in (1, 2, 8, 64):
@@ -163,15 +167,15 @@ def test_every_gpu_gathers_the_logits_of_all() -> None:
     found = {count: estimate(replace(run(), {**evaluates, "evaluation.samples": count})) for count in (8, 16, 24)}
     peaks = [next(one for one in each.phases if one.name == "evaluation").allocated_bytes for each in found.values()]
     assert peaks[2] - peaks[1] == peaks[1] - peaks[0] == 2 * 4 * 256 * 4000 * 2
-    unknown = estimate(replace(run(), evaluates))
+    unknown = estimate(replace(run(), {**evaluates, **FILLED}))
     assert unknown.unknown[0].field == "evaluation.samples"
     assert unknown.allocated_low_bytes == found[8].allocated_bytes
 
 
 @pytest.mark.parametrize(
-    ("length", "is_bound", "loose"), [(32_768, True, True), (32_768, False, False), (1024, True, False)]
+    ("length", "is_bound", "loose"), [(32_768, True, True), (32_768, False, False), (1024, True, True)]
 )
-def test_a_maximum_far_above_most_samples_bounds_nothing(length: int, is_bound: bool, loose: bool) -> None:
+def test_a_maximum_that_samples_need_not_reach_bounds_nothing(length: int, is_bound: bool, loose: bool) -> None:
     """The words name the memory for samples of that length; rules hear that of one token."""
     shared = Parallelism(world_size=UNKNOWN, engine="deepspeed", zero=Zero(stage=2))
     whole = run(parallelism=shared, hardware=Hardware(find("A100-80GB")))
@@ -179,3 +183,9 @@ def test_a_maximum_far_above_most_samples_bounds_nothing(length: int, is_bound: 
     found, one = estimate(whole), estimate(replace(whole, {"sequence.length": 1}))
     assert (f"samples of {length} tokens" in found.unknown[0].reason) is loose
     assert (found.allocated_low_bytes == one.allocated_low_bytes) is loose
+
+
+def test_one_token_of_an_encoder_too() -> None:
+    read = replace(run(), {"sequence.source_length": 1024, "sequence.length": 16})
+    assert (_of_one_token(read).sequence.source_length, _of_one_token(read).sequence.length) == (1, 1)
+    assert _of_one_token(run()).sequence.source_length == 0

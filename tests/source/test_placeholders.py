@@ -30,6 +30,7 @@ output_dir: out
             "@LR@",
             "X",
             "XXX",
+            "xxxx",
             "CHANGE_ME",
             "...",
             "/.../...",
@@ -49,6 +50,7 @@ def test_whole_values_that_something_fills_in(text: str) -> None:
         "out/$NAME",
         "5e-5",
         "qwen",
+        "xx",
         "all",
         "",
         "{{ a }}/{{ b }}x",
@@ -104,3 +106,23 @@ def test_a_token_between_steps_makes_no_template() -> None:
         "datasets: [{path: a/b, step_separator: <extra_0>}]\nspecial_tokens: {additional_special_tokens: [<extra_0>]}\n"
     )
     assert not template_placeholders(load(text.encode(), "axolotl.yaml")[0])
+
+
+VERL = (
+    "data: {{train_files: a.parquet, train_batch_size: {batch}}}\nalgorithm: {{adv_estimator: grpo}}\n"
+    "actor_rollout_ref: {{model: {{path: Qwen/Qwen2.5-7B}}, actor: {{strategy: fsdp}}, rollout: {{name: vllm}}}}\n"
+    "trainer: {{total_epochs: {epochs}, n_gpus_per_node: 8}}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("batch", "epochs", "told"),
+    [("xxxx", "xxxx", True), ("???", "???", False), ("64", "${data.train_batch_size}", False)],
+)
+def test_a_file_of_omegaconf_is_a_template_by_words_that_it_does_not_resolve(
+    batch: str, epochs: str, told: bool
+) -> None:
+    workspace = in_memory({"train.yaml": VERL.format(batch=batch, epochs=epochs)})
+    found = Engine(tuple(shipped())).analyse(workspace.documents("train.yaml")[0], workspace.context()).findings
+    assert [one.rule == "SRC006" for one in found].count(True) == told
+    assert not (told and any(one.rule == "CFG002" for one in found))

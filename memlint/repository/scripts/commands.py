@@ -40,6 +40,10 @@ MODULES = {
     "accelerate.commands.launch": "accelerate",
     "deepspeed.launcher.runner": "deepspeed",
 }
+# Launchers that give the program `--local_rank=N`, unless told not to: deepspeed 0.19.7 launcher/launch.py main, torch
+# 2.13.0 distributed/run.py config_from_args (which writes it `--local-rank`).
+_PASSING_RANK = ("torch.distributed.launch", "deepspeed.launcher.runner")
+_PASS_NO_RANK = ("no_local_rank", "use_env")
 # Programs that train by a word of their own, and the words.
 PROGRAMS: Mapping[str, frozenset[str]] = {
     "trl": frozenset(("sft", "dpo", "grpo", "kto", "reward", "rloo", "orpo", "cpo", "bco")),
@@ -79,6 +83,7 @@ class LaunchCommand(NamedTuple):
     is_module: bool
     arguments: tuple[Word, ...]
     task: str = ""  # sft of `trl sft`
+    passes_rank: bool = False  # the launcher gives each process `--local_rank=N`
 
     def option(self, *names: str) -> Option | None:
         """The last of the launcher's options that has one of these names."""
@@ -97,8 +102,10 @@ def command(words: Sequence[Word], installed: Mapping[str, str] = {}) -> LaunchC
         return LaunchCommand(name, (), words[0], False, rest[1:], second)
     if name == "accelerate-launch" or (name == "accelerate" and second == "launch"):
         return _launched("accelerate", rest if name == "accelerate-launch" else rest[1:])
-    if name in ("torchrun", "deepspeed"):
+    if name == "torchrun":
         return _with_task_of_swift(_launched(name, rest))
+    if name == "deepspeed":
+        return _passing_rank(_with_task_of_swift(_launched(name, rest)))
     if name == "tune":
         return _launched("tune", rest[1:]) if second == "run" else None
     if name in ("lightning", "fabric"):  # `lightning run model` until 2.1, `fabric run` since
@@ -117,12 +124,19 @@ def _python(words: tuple[Word, ...]) -> LaunchCommand | None:
         return _installed_script(found.program, found.arguments) or found
     module = found.program.text
     if module in MODULES:
-        return _launched(MODULES[module], found.arguments)
+        inner = _launched(MODULES[module], found.arguments)
+        return _passing_rank(inner) if module in _PASSING_RANK else inner
     task = found.arguments[0].text if found.arguments else ""
     if module in ("trl", "llamafactory.cli", "swift.cli.main") and task:
         name = {"llamafactory.cli": "llamafactory-cli", "swift.cli.main": "swift"}.get(module, module)
         return found._replace(launcher=name, task=task, arguments=found.arguments[1:])
     return found
+
+
+def _passing_rank(found: LaunchCommand | None) -> LaunchCommand | None:
+    if found is None or found.option(*_PASS_NO_RANK) is not None:
+        return found
+    return found._replace(passes_rank=True)
 
 
 def _installed_script(program: Word, arguments: tuple[Word, ...]) -> LaunchCommand | None:

@@ -19,7 +19,7 @@ from memlint.repository.scripts.completeness import have_one_definition, is_comp
 from memlint.repository.scripts.evaluation import asks_whether_to_train, only_evaluates
 from memlint.repository.scripts.handed_on import Assignment, assignments
 from memlint.repository.scripts.model_changes import ModelChange, changes
-from memlint.repository.scripts.reached import unreached
+from memlint.repository.scripts.reached import of_other_programs, unreached
 from memlint.source.document import Problem
 from memlint.source.python.text import SourceText, parse
 
@@ -151,13 +151,16 @@ def program(
 def _read(modules: Sequence[_Module]) -> _Definitions:
     """What the modules say. A package imports its trainers for all stages, and a program makes one: what it passes
     counts alone, where it is seen."""
-    left_out = unreached([(module.path, module.tree) for module in modules])
-    for leaves_out in (left_out, {}) if left_out else ({},):
-        found = _Definitions(modules, leaves_out)
-        for module in modules:
-            found.read(module)
-        if found.known:
-            break
+    trees = [(module.path, module.tree) for module in modules]
+    left_out = unreached(trees)
+    found = _found(modules, left_out)
+    return found if found.known or not left_out else _found(modules, of_other_programs(trees, left_out))
+
+
+def _found(modules: Sequence[_Module], left_out: Mapping[str, Sequence[range]]) -> _Definitions:
+    found = _Definitions(modules, left_out)
+    for module in modules:
+        found.read(module)
     return found
 
 
@@ -197,19 +200,19 @@ class _Definitions:
 
     def _read_call(self, node: ast.Call, module: _Module) -> None:
         name = _name(node.func)
+        is_left_out = any(node.lineno in one for one in self._left_out.get(module.path, ()))
         if name == "add_argument":
             for one in _argument(node, module.path):
                 self.flags.setdefault(one.name, one)
             self.parses = self.parses or "argparse"
         elif name == "add_parser" and node.args:
             self.subcommands |= {str(node.args[0].value)} if isinstance(node.args[0], ast.Constant) else set()
-        elif name in _PARSERS:
+        elif name in _PARSERS and not is_left_out:
             self._read_parser(node, module)
         elif name == "Fire":
             for one in _parameters(node, module):
                 self.flags.setdefault(one.name, one)
-        lines = self._left_out.get(module.path, ())
-        if name not in self._own and not any(node.lineno in one for one in lines):
+        if name not in self._own and not is_left_out:
             passed = _Passed(module.path, self.meanings, self.shared, self.constants, self.computed)
             _meaning(node, name, passed, self.known)
 

@@ -68,6 +68,8 @@ def command_line(launched: LaunchCommand, variables: Mapping[str, Text], size: W
     """The command's arguments for following the program's code. The path in a value's source is its flag: `--bits`."""
     named, others = options(launched.arguments)
     given = {one.name: tuple(_value(word, one.name) for word in one.values) for one in named}
+    if launched.passes_rank:
+        given.setdefault("local_rank", (Known("0"),))
     positional = tuple(_value(word, "") for word in others)
     over = {one.name: plain_word((_value(one.values[0], one.name),)) for one in overrides(others)}
     environment = dict(_environment(launched, variables, size))

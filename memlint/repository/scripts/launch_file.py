@@ -88,6 +88,7 @@ def _placed(option: Option) -> list[Placed]:
     section = "deepspeed_config" if name in _DEEPSPEED else "fsdp_config" if name.startswith("fsdp_") else ""
     if not section and name not in _PLAIN:
         return []
-    value = scalar(word, _NUMBERS)
+    # The parser keeps ids as text (accelerate 1.15.0 commands/launch.py), where a file's `gpu_ids: 0` is a number.
+    value = word.text if name == "gpu_ids" and not word.unknown else scalar(word, _NUMBERS)
     path = (section, name) if section else (name,)
     return [Placed(path, value, at, word.at, word.source, word.unknown)]

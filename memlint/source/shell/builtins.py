@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memlint.source.shell import filters
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
 _KEYED = re.compile(r"\[(.+?)\]=")
 
 
-def assigned(expander: Expander, node: Node, source: Source, state: State) -> tuple[str, Text]:
-    """(name, value) of `NAME=value` before a command."""
+def assigned(
+    expander: Expander, node: Node, source: Source, state: State, more: Sequence[Node] = ()
+) -> tuple[str, Text]:
+    """(name, value) of `NAME=value` before a command. `more`: nodes that the value goes on with."""
     name = node.child_by_field_name("name")
-    return source.of(name) if name is not None else "", _value(expander, node, source, state)
+    return source.of(name) if name is not None else "", _value(expander, node, source, state, more)
 
 
-def assign(expander: Expander, node: Node, source: Source, state: State) -> None:
-    """`NAME=value`, `NAME+=value`, `NAME=(words)`, `NAME[key]=value`."""
+def assign(expander: Expander, node: Node, source: Source, state: State, more: Sequence[Node] = ()) -> None:
+    """`NAME=value`, `NAME+=value`, `NAME=(words)`, `NAME[key]=value`. `more`: nodes that the value goes on with."""
     target = node.child_by_field_name("name")
     if target is None:
         return
@@ -38,7 +40,7 @@ def assign(expander: Expander, node: Node, source: Source, state: State) -> None
     if value is not None and value.type == "array":
         _assign_array(name, expander.array(value, source, state), adds, state)
         return
-    text = _value(expander, node, source, state)
+    text = _value(expander, node, source, state, more)
     before = state.variables.get(name)
     if adds and before is not None and before.is_array:
         first = Word(joined((before.value, text)))
@@ -51,9 +53,9 @@ def assign(expander: Expander, node: Node, source: Source, state: State) -> None
         state.variables[name] = Variable((Word(text, whole),))
 
 
-def _value(expander: Expander, node: Node, source: Source, state: State) -> Text:
+def _value(expander: Expander, node: Node, source: Source, state: State, more: Sequence[Node] = ()) -> Text:
     value = node.child_by_field_name("value")
-    return expander.text(value, source, state) if value is not None else ()
+    return expander.text_of_row((value, *more), source, state) if value is not None else ()
 
 
 def _subscript(expander: Expander, node: Node, source: Source, state: State) -> str:

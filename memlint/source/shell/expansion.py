@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -85,8 +85,8 @@ class Expander:
     def words(self, nodes: Sequence[Node], source: Source, state: State) -> tuple[Word, ...]:
         """The words that the nodes of a command expand to."""
         found: list[Word] = []
-        for node in nodes:
-            more = list(self._split(node, source, state))
+        for row in unbroken(nodes, source):
+            more = list(self._split(row, source, state))
             self.spend(sum(10 + len(one.text) for one in more))
             found += more
             if len(found) > MOST_WORDS:
@@ -95,9 +95,11 @@ class Expander:
 
     def text(self, node: Node | None, source: Source, state: State) -> Text:
         """The expansion of a node as one value that is not split into words, as in an assignment."""
-        if node is None:
-            return ()
-        fields = self._fields(node, source, state, False)
+        return self.text_of_row((node,), source, state) if node is not None else ()
+
+    def text_of_row(self, nodes: Sequence[Node], source: Source, state: State) -> Text:
+        """The same of several nodes without blanks between them."""
+        fields = self._row(nodes, source, state, False)
         self.spend(1 + sum(len(piece.text) for one in fields for piece in one.pieces))
         return joined(
             part for index, one in enumerate(fields) for part in ((literal(" ") if index else ()), one.pieces)
@@ -112,15 +114,15 @@ class Expander:
         """The words of an array, or those that a loop goes through. A pattern of files (`configs/*.yaml`) stands for
         one of them, which is not known."""
         found: list[Word] = []
-        for node in nodes:
-            is_open = _WILDCARD.search(_IN_QUOTES.sub("", source.of(node))) is not None
-            words = self.words([node], source, state)
+        for row in unbroken(nodes, source):
+            is_open = any(_WILDCARD.search(_IN_QUOTES.sub("", source.of(node))) is not None for node in row)
+            words = self.words(row, source, state)
             found += (_one_of_its_files(word) if is_open and _is_pattern(word) else word for word in words)
         return tuple(found[:MOST_WORDS])
 
-    def _split(self, node: Node, source: Source, state: State) -> Iterator[Word]:
-        fields = self._fields(node, source, state, False)
-        whole = source.where(*source.span(node))
+    def _split(self, row: Sequence[Node], source: Source, state: State) -> Iterator[Word]:
+        fields = self._row(row, source, state, False)
+        whole = source.where(source.span(row[0])[0], source.span(row[-1])[1])
         for field in fields:
             parts = split(field.pieces)
             for part in parts:
@@ -485,6 +487,18 @@ def _expansions_below(node: Node) -> Iterator[Node]:
             yield child
         elif child.type != "arithmetic_expansion" or child is not node:
             pending += reversed(child.children)
+
+
+def unbroken(nodes: Iterable[Node], source: Source) -> Iterator[list[Node]]:
+    """The nodes of each word. The grammar (0.25.1) makes two nodes of `$A\\_b`, which has no blank."""
+    row: list[Node] = []
+    for node in nodes:
+        if row and source.span(row[-1])[1] != source.span(node)[0]:
+            yield row
+            row = []
+        row.append(node)
+    if row:
+        yield row
 
 
 def _unquoted(text: Text) -> Text:

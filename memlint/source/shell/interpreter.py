@@ -18,7 +18,7 @@ from memlint._record import NamedTuple
 from memlint.source.shell import builtins, counting, patterns
 from memlint.source.shell.branches import bind_case, case_body, if_branches
 from memlint.source.shell.conditions import Conditions, negated
-from memlint.source.shell.expansion import Expander, WorkLimitReached
+from memlint.source.shell.expansion import Expander, WorkLimitReached, unbroken
 from memlint.source.shell.invocation import Invocation, Surroundings
 from memlint.source.shell.programs import NUMBER_OF_GPUS, counts_gpus, lists_gpus, printed
 from memlint.source.shell.redirections import given_text, leaves_output, written_file
@@ -422,14 +422,16 @@ class Interpreter:
         strings = [child for child in node.children if child.type == "herestring_redirect"]
         if strings:
             state.input = given_text(self.expander, strings[0], source, state)
-        if name is None:
-            for child in assigned:
-                builtins.assign(self.expander, child, source, state)
+        rows = list(unbroken([*assigned, *([] if name is None else [name]), *arguments], source))
+        values = [row for row in rows if row[0].type == "variable_assignment"]
+        if len(values) == len(rows):
+            for child, *more in values:
+                builtins.assign(self.expander, child, source, state, more)
             return [state]
-        words = self.expander.words([name, *arguments], source, state)
+        words = self.expander.words([node for row in rows[len(values) :] for node in row], source, state)
         own_variables = {}
-        for child in assigned:
-            variable, value = builtins.assigned(self.expander, child, source, state)
+        for child, *more in values:
+            variable, value = builtins.assigned(self.expander, child, source, state, more)
             own_variables[variable] = value
         states = self.command(_Command(words, own_variables), state)
         for one in states if strings else ():

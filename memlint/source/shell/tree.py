@@ -24,8 +24,10 @@ _MISREAD = re.compile(r"""(?<=[\w/.:,=@%+"'}-])\$([A-Za-z_]\w*(?!\w)|[0-9])(?=[\
 # `--data <DATA_PATH> --epochs 3` stands for a name; bash takes it for a file of input and one of output.
 _PLACEHOLDER = re.compile(rb"(?<=[\s=/])<([A-Z][A-Z0-9_-]+|(?=\w*_)[A-Za-z]\w*)>(?=[\s/]|\Z)")
 
-# The same in several words, as the value of an option: `--data <PATH TO DATA> --epochs 3`.
-_PLACEHOLDER_OF_WORDS = re.compile(rb"(?<=[\w.-][ =])<([A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){1,7})>(?=[\s/]|\Z)")
+# The same in several words, as the value of an option: `--data <PATH TO DATA> --epochs 3`, `--data [path to data]`.
+_PLACEHOLDER_OF_WORDS = re.compile(
+    rb"(?<=[\w.-][ =])[<\[]([A-Za-z][\w./-]*(?: [A-Za-z][\w./-]*){1,7})[>\]](?=[\s/]|\Z)"
+)
 _OPTION = re.compile(rb"(?:^|\s)--?[A-Za-z][\w.-]*[ =]\Z")
 
 # For each byte of UTF-8, whether a character begins with it.
@@ -84,7 +86,7 @@ class Source:
     def _parsed(self) -> Node | None:
         if len(self.text) > MOST_LETTERS or "\0" in self.text:
             return None
-        given = _without_placeholders(self._bytes) if ">" in self.text else self._bytes
+        given = _without_placeholders(self._bytes) if ">" in self.text or " [" in self.text else self._bytes
         if "`#" in self.text:
             given = _INNER_COMMENT.sub(lambda found: b" " * len(found[0]), given)
         found = _tree(given)

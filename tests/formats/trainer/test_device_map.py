@@ -18,6 +18,14 @@ Trainer(model=model, args=args, train_dataset=None).train()
 """
 ONE_FOR_EACH = 'if int(os.environ.get("WORLD_SIZE", 1)) != 1:\n    device_map = {"": int(os.environ["LOCAL_RANK"])}'
 
+ONE_FOR_A_RANK = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+own, _ = parser.parse_known_args()
+device_map = "auto" if own.local_rank == -1 else None
+"""
+
 
 @pytest.mark.parametrize(
     ("launcher", "condition", "versions", "refused"),
@@ -26,6 +34,11 @@ ONE_FOR_EACH = 'if int(os.environ.get("WORLD_SIZE", 1)) != 1:\n    device_map = 
         ("accelerate launch --num_processes 2", "", {}, True),
         ("torchrun --nproc_per_node 4", "", {"accelerate": "0.21"}, False),
         ("torchrun --nproc_per_node 4", ONE_FOR_EACH, {}, False),
+        ("torchrun --nproc_per_node 4", ONE_FOR_A_RANK, {}, True),  # it sets a variable alone
+        ("deepspeed --num_gpus 4", ONE_FOR_A_RANK, {}, False),
+        ("deepspeed --num_gpus 4 --no_local_rank", ONE_FOR_A_RANK, {}, True),
+        ("python -m torch.distributed.launch --nproc_per_node 4", ONE_FOR_A_RANK, {}, False),
+        ("python -m torch.distributed.launch --use_env --nproc_per_node 4", ONE_FOR_A_RANK, {}, True),
         ("torchrun --nproc_per_node 1", "", {}, False),
         ("torchrun --nproc_per_node $N", "", {}, False),
         ("python", "", {}, False),

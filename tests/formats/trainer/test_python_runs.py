@@ -966,6 +966,26 @@ def test_the_start_of_a_flag_is_the_flag() -> None:
     assert started(LOADED_FROM_ARGUMENTS, model_name_or_path="a/b", save_s="20").get("save_steps") is None
 
 
+OF_OWN_CLASS = """\
+from dataclasses import dataclass, field
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+@dataclass
+class ModelArguments:
+    model_name: str = field(default="a/b")
+    token_rows: int = field(default=1)
+
+given, args = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
+args = TrainingArguments("out", per_device_train_batch_size=given.token_rows)
+Trainer(model=AutoModelForCausalLM.from_pretrained(given.model_name), args=args).train()
+"""
+
+
+def test_flags_that_no_class_of_the_parser_has_make_no_start_ambiguous() -> None:
+    """`token_budget` is an argument of TRL's classes alone."""
+    assert started(OF_OWN_CLASS, token="4")["per_device_train_batch_size"] == 4
+
+
 def test_a_policy_that_either_of_two_classes_loads_is_one_model() -> None:
     code = """\
 from importlib.util import find_spec

@@ -202,6 +202,14 @@ def test_accelerates_own_options_are_a_launch_file() -> None:
     assert (run.precision.compute, run.parallelism.world_size) == ("bfloat16", 8)
 
 
+def test_the_ids_of_a_command_are_text() -> None:
+    found = analysed(f"accelerate launch --gpu_ids 0 --num_processes 1 train.py {FLAGS}").findings
+    assert "ACC004" not in [one.rule for one in found]
+    file = {"a.yaml": "distributed_type: 'NO'\nnum_processes: 1\ngpu_ids: 0\n"}
+    found = analysed(f"accelerate launch --config_file a.yaml --gpu_ids 0 train.py {FLAGS}", file).findings
+    assert "ACC004" not in [one.rule for one in found]
+
+
 @pytest.mark.parametrize(("option", "found"), [("--mixed_precision bf16", 0), ("--num_machines 1", 1)])
 def test_accelerate_holds_the_launch_file_against_itself_and_no_option(option: str, found: int) -> None:
     launch = "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import textwrap
 
-from memlint.repository.scripts.reached import unreached
+from memlint.repository.scripts.reached import of_other_programs, unreached
 
 TRAINERS = """
 class Supervised:
@@ -47,3 +47,29 @@ def test_what_a_package_offers_is_not_what_a_program_takes_of_it() -> None:
     trees = [("train.py", ast.parse("import own\nown.Supervised()")), ("own/__init__.py", offer)]
     found = unreached([*trees, ("own/t.py", ast.parse(TRAINERS))])["own/t.py"]
     assert [TRAINERS.splitlines()[one.start - 1] for one in found] == ["class Reward:", "def other(): ..."]
+
+
+OTHER_PROGRAM = """
+@dataclass
+class Own(DPOConfig): ...
+
+def template(): ...
+
+def main():
+    DPOTrainer(args=Own()).train()
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_another_program_runs_is_not_reached_by_one_that_imports_of_it() -> None:
+    """Nor by a `main` of the program itself, nor is a dataclass registered by its decorator."""
+    program = "from train import template\ndef main():\n    template()\nmain()"
+    trees = [("embed.py", ast.parse(program)), ("train.py", ast.parse(OTHER_PROGRAM))]
+    lines = OTHER_PROGRAM.splitlines()
+    assert [lines[one.start - 1] for one in unreached(trees)["train.py"]] == [
+        "class Own(DPOConfig): ...",
+        "def main():",
+    ]
+    assert [lines[one.start - 1] for one in of_other_programs(trees, unreached(trees))["train.py"]] == ["def main():"]

@@ -44,6 +44,10 @@ KNOWN = {
     "continued lines in quotes": ('A=1\nC="p \\\n  --b \\\n  ${A}/c"\n$C', ["--b", "1/c"]),
     "a variable": ('A=4\np --x $A ${A}_y "$A"z', ["--x", "4", "4_y", "4z"]),
     "two variables in a word": ("A=x\nB=y\np r/$A-$B/c", ["r/x-y/c"]),
+    "a variable before an escaped letter": (
+        "A=x\nB=$A\\_y\nC=$A\\_z q\np r/$A\\_b $A\\_c$A\\_d $B",
+        ["r/x_b", "x_cx_d", "x_y"],
+    ),
     "a split variable": ("A='--x 1  --y 2'\np $A \"$A\"", ["--x", "1", "--y", "2", "--x 1  --y 2"]),
     "a default": ("p ${V:-8} ${1:-m} ${V-9}", ["8", "m", "9"]),
     "an exported variable whose name is computed": ("N=CARDS\nexport ${N}=0,1\np $CARDS", ["0,1"]),
@@ -159,6 +163,9 @@ def test_a_placeholder_of_several_words_is_one_word_behind_an_option() -> None:
         *("--data", "<PATH TO X>", "--fp16", "--to=<your output/dir>", "-n", "3")
     ]
     assert words("p --fp16 in <a b c> out") == ["--fp16", "in"]
+    assert words("p --data [PATH to x] --targets [q, v] -n 3") == [
+        *("--data", "[PATH to x]", "--targets", "[q,", "v]", "-n", "3")
+    ]
 
 
 # Where the text asks for its own folder, bash answers with this machine's.

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 
 from memlint.formats.schema.validate import compiled_schema
+from memlint.formats.trainer.argument_classes import arguments_taken, is_known
 from memlint.formats.trainer.python.ignite import LIBRARIES as IGNITE
 from memlint.formats.trainer.python.lightning_calls import LIBRARIES as LIGHTNING
 from memlint.source.document import NOT_READ
@@ -391,8 +392,15 @@ def _whole_name(name: str, classes: Sequence[Value]) -> str:
     own = {field for one in classes if isinstance(one, Class) for field in field_types(one)}
     if name in own or name in _trainer_flags():
         return name
-    found = {one for one in (*own, *_trainer_flags()) if one.startswith(name)}
+    found = {one for one in own.union(*map(_flags_of_library, classes)) if one.startswith(name)}
     return found.pop() if len(found) == 1 else name
+
+
+def _flags_of_library(of: Value) -> frozenset[str]:
+    """The arguments that a class takes from the libraries; those of all their classes where it is not known."""
+    bases = external_bases(of) if isinstance(of, Class) else (of,)
+    names = [base.last if isinstance(base, External) else "" for base in bases]
+    return frozenset().union(*(arguments_taken(name) if is_known(name) else _trainer_flags() for name in names))
 
 
 # trl 1.16.0 trainer/model_config.py: the fields of ModelConfig, which no training arguments have.
