@@ -22,6 +22,7 @@ _PPO = "verl.trainer.main_ppo"
 _SFT = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
 _PROMPTS = "data.train_batch_size"
 _REFUSES = "verl refuses to start"
+_VALIDATORS = {"_validate_config", "validate_config"}  # 0.2.0 trainer/ppo/ray_trainer.py, 0.6.0 utils/config.py
 
 
 def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
@@ -30,6 +31,8 @@ def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
     entry = start.program.entry if start is not None else ""
     if entry == _PPO:
         yield from _rollout(config)
+        if not _validates(config.context):
+            return
         yield from _unset(config)
         if strategy(config) in ("fsdp", "fsdp2"):
             yield from _padding(config)
@@ -120,6 +123,17 @@ def _batches(config: VerlConfig) -> Iterator[Issue]:
     elif world and update:
         yield from _micro_batch(config, update * each, world)
     yield from _both(config)
+
+
+def _validates(context: Context) -> bool:
+    """Whether verl is of 0.2 or later: before, nothing compared sizes before training, and forks of those days write
+    several sequences a prompt by keys of their own (Search-R1's `n_agent`). A copy in the repository tells by the
+    function that compares (0.2.0 trainer/ppo/ray_trainer.py:_validate_config)."""
+    pinned = context.versions.get("verl")
+    if pinned:
+        return pinned >= (0, 2)
+    functions = context.repository.own_functions("verl/trainer/ppo")
+    return not functions or not _VALIDATORS.isdisjoint(functions | context.repository.own_functions("verl/utils"))
 
 
 def _compares_batches(context: Context) -> bool:
