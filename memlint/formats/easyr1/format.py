@@ -15,7 +15,7 @@ from memlint.formats.easyr1.config import EasyR1Config, config_of
 from memlint.formats.easyr1.keys import KEYS
 from memlint.formats.easyr1.recognise import NAME, SCHEMA, recognise
 from memlint.formats.fields import Fields
-from memlint.formats.hardware import apply_hardware
+from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.schema.validate import schema_issues
 from memlint.formats.verl.model import find_model
@@ -62,6 +62,6 @@ def _fill(fields: Fields, config: EasyR1Config) -> None:
     """Put all fields: the code's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.ALWAYS)
-    apply_hardware(fields, config.context)
+    apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     KEYS.read(fields, config, config)
     read_start(fields, config.own.document, KEYS)

@@ -20,6 +20,7 @@ from memlint.formats import recognise
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
+from memlint.memory.step import sequences_per_sample
 from memlint.repository.scripts.files import Repository
 from memlint.repository.scripts.read import documents
 from memlint.repository.workspace import in_memory
@@ -169,6 +170,12 @@ def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "length"), [("vllm", 2048), ("sglang", 2048), ("vllm_multiturn_search", UNKNOWN)])
 def test_a_rollout_of_a_forks_own_writes_answers_of_its_own_length(name: str, length: object) -> None:
     assert read(changed(GRPO, actor_rollout_ref__rollout__name=name)).sequence.length == length
+
+
+def test_a_pinned_trl_says_nothing_of_the_batches() -> None:
+    """verl 0.4 requirements.txt has `trl<=0.9.6`, in whose GRPO a micro batch counts prompts."""
+    pinned, free = read(GRPO, versions={"trl": (0, 9, 6)}), read(GRPO)
+    assert sequences_per_sample(pinned) == sequences_per_sample(free) == 1
 
 
 def test_references_are_followed_as_omegaconf_does() -> None:
