@@ -17,6 +17,7 @@ from memlint.source.layout import key_text
 
 _VERL_PROGRAMS = "verl.trainer."  # main_ppo, fsdp_sft_trainer, sft_trainer
 _REPORTED = ("wrong-type", "bad-value")
+_TRUTH = "wants true or false"
 
 
 def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
@@ -25,8 +26,16 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
     section = config.own
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
-    reported = (issue for issue in found if _is_reported(issue, config))
+    reported = (_as_read(issue, config) for issue in found if _is_reported(issue, config))
     return (*reported, *_misspelled_overrides(config, fragment), *refused_sizes(config))
+
+
+def _as_read(issue: Issue, config: VerlConfig) -> Issue:
+    """A warning about a word where true or false is asked: no type is checked, and Python takes any text for true."""
+    value = value_at(config.own.value, issue.pointer)
+    if issue.code == "wrong-type" and isinstance(value, str) and value and _TRUTH in issue.message:
+        return issue._replace(severity="warning", message=f"{issue.message}, which Python takes for true")
+    return issue
 
 
 def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:
@@ -68,7 +77,7 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
         return False  # trainer/sft_trainer.py of verl 0.7
     if isinstance(value, bool) and issue.code == "wrong-type":
         return False  # Python compares it as a number: `trainer.test_freq=False` never tests
-    if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` wants true or false"):
+    if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` {_TRUTH}"):
         return False  # and as a truth value: `trainer.val_before_train=0`
     if issue.code == "unknown-key":
         return "did you mean" in issue.message

@@ -606,6 +606,12 @@ def test_a_number_that_python_takes_for_a_truth_value(value: Any, found: list[st
     assert codes(verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())) == found
 
 
+def test_a_word_where_a_truth_value_is_asked_is_a_warning() -> None:
+    parsed = verl.parse(document(changed(GRPO, trainer__val_before_train="ture")), known())
+    (issue,) = parsed.issues
+    assert issue.severity == "warning" and issue.message.endswith("'ture', which Python takes for true")
+
+
 @pytest.mark.parametrize(("release", "degree"), [((0, 7), 1), ((0, 8), 4), ((0, 9), 4)])
 def test_the_degree_below_the_engine_is_read_since_its_workers_are(release: tuple[int, int], degree: int) -> None:
     """verl 0.7.0 workers/fsdp_workers.py:171 reads the key below the actor."""
