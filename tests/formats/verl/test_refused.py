@@ -152,3 +152,16 @@ def test_a_copy_that_validates_nothing_refuses_no_batch(function: str, refuses: 
     (document,) = workspace.documents("run.sh")
     found = analyse(document, workspace.context(), ()).findings
     assert any(one.rule == "CFG008" for one in found) is refuses
+
+
+def test_a_copy_without_its_trainer_may_compare_no_batches() -> None:
+    words = " ".join(f"{key}={value}" for key, value in {**SIZES, "data.train_batch_size": "16"}.items())
+    script = {"run.sh": f"python3 -m verl.trainer.main_ppo {words}\n"}
+    for files, count in (
+        ({}, 1),
+        ({"verl/utils/torch_functional.py": "def masked_mean(values, mask):\n    pass\n"}, 0),
+    ):
+        workspace = in_memory({**script, **files})
+        (document,) = workspace.documents("run.sh")
+        found = analyse(document, workspace.context(), ()).findings
+        assert sum(one.rule == "CFG008" for one in found) == count
