@@ -51,7 +51,8 @@ def _written(config: VerlConfig, key: str) -> Any:
     """What the command has at a key of verl's, else the files that it is for; None where none gives it."""
     if key in config.keys:
         return config.raw(key)
-    sections = (section.value for section in (config.own, config.named, config.base) if section is not None)
+    files = (config.own, config.named, config.base, *config.groups)
+    sections = (section.value for section in files if section is not None)
     return next(
         (found for found in (value_at(one, tuple(key.split("."))) for one in sections) if found is not None), None
     )
