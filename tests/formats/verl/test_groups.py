@@ -20,7 +20,9 @@ data:
 """
 _FILES = {
     f"{_FOLDER}/ppo_trainer.yaml": _TRAINER,
-    f"{_FOLDER}/actor/dp_actor.yaml": "defaults:\n  - ../engine@fsdp_config: fsdp\n  - actor\n  - _self_\nstrategy: fsdp\n",
+    f"{_FOLDER}/actor/dp_actor.yaml": (
+        "defaults:\n  - ../engine@fsdp_config: fsdp\n  - actor\n  - _self_\nstrategy: fsdp\n"
+    ),
     f"{_FOLDER}/actor/actor.yaml": "strategy: none\nppo_micro_batch_size_per_gpu: 1\n",
     f"{_FOLDER}/engine/fsdp.yaml": "param_offload: true\n",
     f"{_FOLDER}/data/legacy.yaml": "defaults:\n  - legacy\nmax_prompt_length: 512\n",
