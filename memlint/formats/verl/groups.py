@@ -26,7 +26,8 @@ class _Entry(NamedTuple):
 
 
 def groups(base: Section, context: Context) -> Iterator[Section]:
-    """The files, the one that wins first: of a list the last. They count as verl's own defaults, as `base` does."""
+    """The files, the one that wins first: of a list the last. What they say counts as a default: nothing is said of a
+    run there, as a value stands at another place in such a file than in the whole."""
     yield from _below(base.document, _Entry("", "", ()), base, context, _MOST_STEPS)
 
 
@@ -38,7 +39,7 @@ def _below(listing: Document, at: _Entry, base: Section, context: Context, steps
         value: Any = found.value
         for key in reversed(one.package):
             value = {key: value}
-        yield Section(found, value, (), base.kind)
+        yield Section(found, value, (), "default")
         yield from _below(found, one, base, context, steps - 1)
 
 

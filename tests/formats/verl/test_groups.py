@@ -40,6 +40,7 @@ def test_each_file_stands_where_the_list_puts_it() -> None:
         {"fsdp_config": {"param_offload": True}},
     ]
     assert all(one["data"]["max_prompt_length"] == 512 for one in found if "data" in one)
+    assert {one.kind for one in groups(root(base, "companion"), workspace.context())} == {"default"}
 
 
 @pytest.mark.parametrize(("size", "refused"), [("1", False), ("null", True)])
