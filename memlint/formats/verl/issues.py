@@ -68,6 +68,11 @@ def _adds(section: Section, key: str) -> bool:
     return key_text(section.document, (*section.pointer, key)).startswith("+")
 
 
+def _has_copy(config: VerlConfig) -> bool:
+    """Whether the repository has a copy of verl, which may take words of its own: a fork trains with `strategy=dp`."""
+    return bool(config.context.repository.own_functions("verl/trainer"))
+
+
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:
     value = value_at(config.own.value, issue.pointer)
     placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
@@ -79,6 +84,6 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
         return False  # Python compares it as a number: `trainer.test_freq=False` never tests
     if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` {_TRUTH}"):
         return False  # and as a truth value: `trainer.val_before_train=0`
-    if issue.code == "unknown-key":
+    if issue.code == "unknown-key" or (issue.code == "bad-value" and isinstance(value, str) and _has_copy(config)):
         return "did you mean" in issue.message
     return issue.code in _REPORTED and not placeholder and value is not None

@@ -606,6 +606,15 @@ def test_a_number_that_python_takes_for_a_truth_value(value: Any, found: list[st
     assert codes(verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())) == found
 
 
+@pytest.mark.parametrize(("word", "in_copy"), [("dp", []), ("fdsp", ["bad-value"])])
+def test_a_copy_of_verl_may_take_words_of_its_own(word: str, in_copy: list[str]) -> None:
+    value = document(changed(GRPO, **{ACTOR + "strategy": word}))
+    copy = in_memory({"/verl/trainer/main_ppo.py": "def main(config):\n    pass\n"})
+    repository = in_memory({"/other.py": "def main():\n    pass\n"})
+    assert codes(verl.parse(value, repository.context()), "error") == ["bad-value"]
+    assert codes(verl.parse(value, copy.context()), "error") == in_copy
+
+
 def test_a_word_where_a_truth_value_is_asked_is_a_warning() -> None:
     parsed = verl.parse(document(changed(GRPO, trainer__val_before_train="ture")), known())
     (issue,) = parsed.issues
