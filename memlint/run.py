@@ -171,6 +171,7 @@ class ValueModel(NamedTuple):
     trains_at_once: bool = False  # its update runs at the same time as the policy's, in a separate process
     in_one_step: bool = False  # both share one forward, one backward and one optimizer
     gpus: int = 0  # the number of GPUs of its own; 0: it is on the policy's GPUs
+    unpadded: bool = False  # its micro-batches have no padding, whether or not those of the policy have
 
 
 class Rollout(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from memlint.formats.base import Context
 from memlint.formats.fields import Fields
 from memlint.formats.longest_sample import LongestSample
@@ -9,10 +11,14 @@ from memlint.run import Origin
 
 _STACK = ("transformers", "torch", "deepspeed", "peft", "trl", "accelerate", "unsloth")
 _KERNELS = "flash-linear-attention"
+# Formats whose own trainer trains: a release of TRL that is pinned beside them (verl 0.4 requirements.txt: trl<=0.9.6)
+# says nothing of their batches.
+OTHER_TRAINERS = frozenset(("trl",))
 
 
-def apply_hardware(fields: Fields, context: Context) -> None:
-    """Put hardware, world size, facts of the data and framework versions from the context."""
+def apply_hardware(fields: Fields, context: Context, unused: Container[str] = ()) -> None:
+    """Put hardware, world size, facts of the data and framework versions from the context. `unused`: packages whose
+    release the run does not depend on."""
     if context.gpu is not None:
         fields.put("hardware.gpu", context.gpu, context.gpu_origin)
     setting = Origin("setting")
@@ -37,7 +43,7 @@ def apply_hardware(fields: Fields, context: Context) -> None:
         fields.longest_sample = LongestSample(context.longest_sample, context.longest_sample_origin)
     for framework in _STACK:
         version = context.versions.get(framework)
-        if version:
+        if version and framework not in unused:
             fields.put(f"stack.{framework}", tuple(version), context.version_origins.get(framework, setting))
     if _KERNELS in context.versions:
         fields.put("stack.linear_attention", "fla", context.version_origins.get(_KERNELS, setting))

@@ -186,10 +186,16 @@ def issue(missing: MissingFile, document: Document, pointer: Path) -> Issue:
     where = "; tried " + ", ".join(tried) + more if tried else ""
     code = f"{missing.code}-reference"
     severity = ISSUES[code].severity
-    if missing.code == "missing" and not missing.is_certain:
+    if missing.code == "missing" and (not missing.is_certain or _starts_elsewhere(document)):
         severity = "warning"
     message = _as_written(missing, document, pointer) if missing.code == "placeholder" else missing.message
     return Issue(code, message + where, document.path, pointer, severity)
+
+
+def _starts_elsewhere(document: Document) -> bool:
+    """Whether the command of a script starts in a folder that only its author's machine has, after `cd /home/me/work`:
+    that it is this repository is not known."""
+    return document.start is not None and posixpath.isabs(document.start.program.folder)
 
 
 def _as_written(missing: MissingFile, document: Document, pointer: Path) -> str:

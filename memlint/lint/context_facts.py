@@ -6,6 +6,7 @@ versions that the repository pins.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from memlint.formats.base import Context, MissingFile, Stated, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
+from memlint.repository.pins import Pin
 from memlint.repository.workspace import Workspace
 from memlint.run import Origin
 from memlint.settings import FileSettings
@@ -122,15 +124,21 @@ def _from_directives(directives: Directives, path: str) -> dict[str, Any]:
     return facts | _longest_sample(longest, _directive_origin(directives, "longest_sample", path))
 
 
+def _pins(document: Document, workspace: Workspace) -> Mapping[str, Pin]:
+    beside = workspace.pins(document.path)
+    program = document.start.program.file if document.start is not None else ""
+    return {**workspace.pins(posixpath.join(workspace.root, program)), **beside} if program else beside
+
+
 def _versions(
     document: Document, workspace: Workspace, stated: StatedFacts, settings: FileSettings, directives: Directives
 ) -> dict[str, Any]:
-    """Framework versions and the origin of each. Later sources override: pins, what the file installs, settings,
-    comments, command line. `at_commits`: frameworks that are pinned at a commit, where nothing says which release that
-    is."""
+    """Framework versions and the origin of each. Later sources override: pins (beside the program that a script starts,
+    then beside the file), what the file installs, settings, comments, command line. `at_commits`: frameworks that are
+    pinned at a commit, where nothing says which release that is."""
     versions: dict[str, tuple[int, ...]] = {}
     origins: dict[str, Origin] = {}
-    pinned = {} if stated.isolated else workspace.pins(document.path)
+    pinned = {} if stated.isolated else _pins(document, workspace)
     if "pip" in document.text:
         from memlint.repository.own_installs import own_installs
 

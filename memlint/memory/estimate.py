@@ -269,7 +269,8 @@ def _with_value_update(
     run: Run, models: _Models, found: tuple[Phase, ...], updated: Phase, bounds: tuple[int, int]
 ) -> tuple[int, int]:
     """The bounds of all other phases with the update of the value model."""
-    shortest = rollout.shortest(run) if run.sequence.unpadded else None
+    unpadded = run.sequence.unpadded or run.method.value_model.unpadded
+    shortest = rollout.shortest(run) if unpadded else None
     critic = models.critic if shortest is None else rollout.critic(shortest)
     least = updated if shortest is None or critic is None else rollout.value_update(critic, models.policy, shortest)
     before = max(found, key=_allocated)

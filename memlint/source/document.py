@@ -152,6 +152,7 @@ class StartedProgram(NamedTuple):
     # predict; "" if it asks the flags, or hands its trainer on.
     trainer_call: str = ""
     folder: str = ""  # in a shell script: the working folder, below the root or as the script names it
+    file: str = ""  # in a shell script: the program's file below the root, "" where the repository does not have it
 
     @property
     def is_elsewhere(self) -> bool:

@@ -11,7 +11,7 @@ from memlint.api.calls import check
 from memlint.formats.base import MissingFile
 from memlint.formats.references import Files, candidates, inside, issue, reader, resolve
 from memlint.source import load
-from memlint.source.document import Document
+from memlint.source.document import Document, Start, StartedProgram
 
 ROOT = "/srv/repo"
 CONFIG = "/srv/repo/examples/train/full.yaml"
@@ -148,3 +148,12 @@ def test_what_something_fills_in_is_named_as_a_script_writes_it() -> None:
     script = "C=$1\ntorchrun --nproc_per_node 8 train.py --deepspeed $C/ds_$2.json --per_device_train_batch_size 1\n"
     found = check(script, path="run.sh", files={"train.py": train, "run.sh": script}, fixes=False).findings
     assert [one.message for one in found if one.rule == "REF008"] == ["`$C/ds_$2.json` is filled in by something else"]
+
+
+def test_a_file_of_a_folder_of_the_authors_machine_may_be_there() -> None:
+    """`cd /home/me/work` leads to no folder of the repository: whether it is the repository is not known."""
+    missing = MissingFile("missing", "no file `scripts/zero3.json`", is_certain=True)
+    command = load(b"{}", "run.json")[0]._replace(start=Start("trainer", "torchrun"))
+    moved = command._replace(start=Start("trainer", "torchrun", StartedProgram(folder="/home/me/work")))
+    assert issue(missing, command, ()).severity == "error"
+    assert issue(missing, moved, ()).severity == "warning"

@@ -178,6 +178,9 @@ def test_a_critic_without_padding_may_have_short_sequences() -> None:
     padded = estimate(run(**GRPO, method__value_model=critic, hardware=CARD))
     unpadded = estimate(run(**GRPO, method__value_model=critic, sequence__unpadded=True, hardware=CARD))
     one = estimate(run(**GRPO, method__value_model=critic._replace(micro_batch_size=1), hardware=CARD))
+    alone = estimate(run(**GRPO, method__value_model=critic._replace(unpadded=True), hardware=CARD))
+    assert alone.allocated_low_bytes is not None
+    assert alone.allocated_low_bytes < (alone.allocated_bytes or 0) == padded.allocated_bytes
     assert padded.peak_phase == unpadded.peak_phase == "value_update"
     assert padded.allocated_low_bytes in (None, padded.allocated_bytes)
     assert unpadded.allocated_bytes == padded.allocated_bytes

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from memlint.repository.launch.apply import with_launch_command
+from memlint.repository.workspace import in_memory
 from tests.commands.running import memlint, write
 
 CONFIG = """\
@@ -360,3 +362,20 @@ def test_how_another_program_is_started_with_a_config(tmp_path: Path, program: s
     write(tmp_path, {**files, "README.md": page})
 
     assert ("launched as in README.md:2" in headline(tmp_path, path="configs/own.yaml")) is heard
+
+
+def test_a_command_for_another_model_launches_another_run() -> None:
+    program = (
+        "import fire\nfrom trl import SFTConfig, SFTTrainer\n\n\ndef main(model_name_or_path: str = 'org/large'):\n"
+        "    SFTTrainer(model_name_or_path, args=SFTConfig(output_dir='out')).train()\n\n\nfire.Fire(main)\n"
+    )
+    page = (
+        "    python train.py --model_name_or_path org/large\n\n"
+        "    accelerate launch --config_file zero3.yaml train.py --model_name_or_path org/small\n"
+    )
+    workspace = in_memory({"train.py": program, "README.md": page, "zero3.yaml": LAUNCH})
+    launched = {
+        document.value["model_name_or_path"]: with_launch_command(document, "trainer", workspace.context()).launch
+        for document in workspace.documents("train.py")
+    }
+    assert {model: launch is not None for model, launch in launched.items()} == {"org/large": False, "org/small": True}

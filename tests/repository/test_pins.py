@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memlint.cli import main
 from memlint.repository.pins import pinned, pins
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import analyse
@@ -232,3 +235,33 @@ def test_an_extra_for_other_hardware_in_setup_py_pins_nothing() -> None:
     extras = '    "torch": ["torch>=1.13.1"],\n    "torch-npu": ["torch==2.1.0",\n      "torch-npu==2.1.0.post3"],\n'
     engine = '    "deepspeed": ["deepspeed>=0.10.0,<=0.14.0"],\n'
     assert found("setup.py", f"extra_require = {{\n{extras}{engine}}}\n") == {"deepspeed": ((0, 14, 0), 5)}
+
+
+@pytest.mark.parametrize(("pinned_to", "found"), [("0.16.0", []), ("1.16.0", ["TRL029"])])
+def test_what_stands_beside_the_program_of_a_script_pins(
+    pinned_to: str,
+    found: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    program = (
+        "from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser\n\n"
+        "arguments, model = TrlParser((GRPOConfig, ModelConfig)).parse_args_and_config()\n"
+        "GRPOTrainer(model.model_name_or_path, args=arguments).train()\n"
+    )
+    files = {
+        "src/package/setup.py": f'from setuptools import setup\nsetup(install_requires=["trl=={pinned_to}"])\n',
+        "src/package/train.py": program,
+        "src/scripts/run.sh": (
+            "cd src/package\ntorchrun --nproc_per_node=2 train.py --model_name_or_path Qwen/Qwen2.5-0.5B "
+            "--max_prompt_length 512 --output_dir out\n"
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    main(["check", ".", "--no-fixes", "--no-cache", "--format", "json"])
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    assert [one["rule"] for one in findings if one["rule"] == "TRL029"] == found

@@ -26,7 +26,7 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
     issues = _together([_with_severity_here(issue, context) for issue in kept])
     issues += _wrapped_classes(section)
     config = section.below("deepspeed_config")
-    if isinstance(config.value.get("deepspeed_config_file"), str):
+    if isinstance(config.value.get("deepspeed_config_file"), str) and not _starts_another_engine(section):
         start = section.document.start
         given = start.accepted.defined if start is not None else frozenset()  # accelerate checks what the file says
         for key in _FILE_EXCLUDES:
@@ -39,6 +39,13 @@ def accelerate_issues(section: Section, context: Context) -> tuple[Issue, ...]:
                     message += ", unless the command gives `--mixed_precision`"
                 issues.append(where.issue("conflict", message, key, on_key=True))
     return tuple(issues)
+
+
+def _starts_another_engine(section: Section) -> bool:
+    """Whether the file asks for another engine than DeepSpeed, in which case nobody reads `deepspeed_config`
+    (accelerate 1.15 commands/launch.py, launch_command)."""
+    kind = section.value.get("distributed_type")
+    return isinstance(kind, str) and not interpolated(kind) and kind.upper() != "DEEPSPEED"
 
 
 def _is_plain(issue: Issue) -> bool:

@@ -12,12 +12,12 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.easyr1 import behaviour
 from memlint.formats.easyr1.config import EasyR1Config, config_of
+from memlint.formats.easyr1.issues import easyr1_issues
 from memlint.formats.easyr1.keys import KEYS
 from memlint.formats.easyr1.recognise import NAME, SCHEMA, recognise
 from memlint.formats.fields import Fields
-from memlint.formats.hardware import apply_hardware
+from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
-from memlint.formats.schema.validate import schema_issues
 from memlint.formats.verl.model import find_model
 from memlint.run import Origin, Run
 from memlint.source.document import Document
@@ -41,9 +41,8 @@ def parse(document: Document, context: Context) -> Parsed:
     _fill(fields, config)
     below = (config.named.document,) if config.named is not None else ()
     run = fields.run(NAME, document.path, tuple(one.path for one in below))
-    issues = schema_issues(value, document.path, SCHEMA, context.versions)
     raw, places = {"config": value}, {"config": (document.path, ())}
-    return Parsed(NAME, (run,), (*issues, *fields.issues), (document, *below), raw, places)
+    return Parsed(NAME, (run,), (*easyr1_issues(document, context), *fields.issues), (document, *below), raw, places)
 
 
 def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, ...] | None:
@@ -62,6 +61,6 @@ def _fill(fields: Fields, config: EasyR1Config) -> None:
     """Put all fields: the code's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.ALWAYS)
-    apply_hardware(fields, config.context)
+    apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     KEYS.read(fields, config, config)
     read_start(fields, config.own.document, KEYS)

@@ -8,7 +8,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields
-from memlint.formats.hardware import apply_hardware
+from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.nemo_rl import behaviour, megatron
 from memlint.formats.nemo_rl.config import NemoConfig, config_of
@@ -61,7 +61,7 @@ def _fill(fields: Fields, config: NemoConfig) -> None:
     """Put all fields: the code's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.ALWAYS)
-    apply_hardware(fields, config.context)
+    apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     read_stack(fields, config)
     KEYS.read(fields, config, config)
     if config.engine == "megatron":

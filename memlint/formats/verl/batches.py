@@ -204,6 +204,7 @@ def read_critic(fields: Fields, config: VerlConfig) -> None:
         config.flag("critic.model.enable_gradient_checkpointing"),
         config.flag("critic.fsdp.param_offload"),
         config.flag("critic.fsdp.optimizer_offload"),
+        unpadded=config.flag("critic.model.use_remove_padding"),
     )
     fields.put("method.value_model", value, config.origin("algorithm.adv_estimator"))
     fields.put("method.value_model.micro_batch_size", rows.rows, rows.origin)

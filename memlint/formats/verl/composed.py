@@ -11,6 +11,7 @@ from typing import Any
 from memlint._record import NamedTuple
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.fields import Section, root
+from memlint.formats.verl.groups import groups
 from memlint.formats.verl.recognise import is_own_default, is_reinforcement
 from memlint.source.document import Document
 
@@ -29,14 +30,21 @@ _FOLDER = "config"  # of `@hydra.main(config_path="config")` in verl's programs 
 
 class Composed(NamedTuple):
     """`named`: the file of `--config-name`. `base`: the file that it or the command lies over. `missing`: the name of a
-    file that the repository does not have, so that its values are not known."""
+    file that the repository does not have, so that its values are not known. `groups`: the files that the `defaults` of
+    `base` list for its sections, the one that wins first; each value stands where it has it in the whole."""
 
     named: Section | None = None
     base: Section | None = None
     missing: str = ""
+    groups: tuple[Section, ...] = ()
 
 
 def composed(document: Document, context: Context, sft: bool) -> Composed:
+    found = _files(document, context, sft)
+    return found if found.base is None else found._replace(groups=tuple(groups(found.base, context)))
+
+
+def _files(document: Document, context: Context, sft: bool) -> Composed:
     if document.start is None:
         return Composed(base=_listed(document.value, document.path, context))
     name = _option(document, "config_name", "cn")

@@ -35,7 +35,7 @@ class VerlConfig:
     command names, then the trainer's), else verl's own defaults: `KeyValues` of formats/keys.py. `architecture` is None
     where the model is not known. The attributes of the class are what a fork has of its own."""
 
-    __slots__ = ("_layers", "_missing", "architecture", "base", "context", "is_sft", "keys", "named", "own")
+    __slots__ = ("_layers", "_missing", "architecture", "base", "context", "groups", "is_sft", "keys", "named", "own")
     source = SOURCE
     model_keys = MODEL_PATHS
     decisive = _DECISIVE
@@ -43,12 +43,12 @@ class VerlConfig:
 
     def __init__(self, own: Section, files: Composed, keys: Keys, context: Context, is_sft: bool) -> None:
         self.own = own
-        self.named, self.base, self._missing = files
+        self.named, self.base, self._missing, self.groups = files
         self.keys = keys
         self.context = context
         self.is_sft = is_sft
         self.architecture: Any = None
-        sections = tuple(one for one in (own, files.named, files.base) if one is not None)
+        sections = tuple(one for one in (own, files.named, files.base, *files.groups) if one is not None)
         self._layers = tuple(SectionKeys(resolved(one, sections), keys, self.source) for one in sections)
 
     @property

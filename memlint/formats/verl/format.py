@@ -12,7 +12,7 @@ from typing import Any
 from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
-from memlint.formats.hardware import apply_hardware
+from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.keys import read_start
 from memlint.formats.verl import behaviour
 from memlint.formats.verl.composed import composed
@@ -95,7 +95,7 @@ def _fill(fields: Fields, config: VerlConfig) -> None:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*behaviour.FSDP, *(() if config.is_sft else behaviour.ENGINE))
     fields.put("method.stage", "sft", Origin("inferred", detail="verl's SFT trainer"))
-    apply_hardware(fields, config.context)
+    apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     if config.is_sft:
         read_towers(fields, config)
     (SFT_KEYS if config.is_sft else KEYS).read(fields, config, config)

@@ -17,6 +17,7 @@ from memlint.source.layout import key_text
 
 _VERL_PROGRAMS = "verl.trainer."  # main_ppo, fsdp_sft_trainer, sft_trainer
 _REPORTED = ("wrong-type", "bad-value")
+_TRUTH = "wants true or false"
 
 
 def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
@@ -25,8 +26,16 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
     section = config.own
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
-    reported = (issue for issue in found if _is_reported(issue, config))
+    reported = (_as_read(issue, config) for issue in found if _is_reported(issue, config))
     return (*reported, *_misspelled_overrides(config, fragment), *refused_sizes(config))
+
+
+def _as_read(issue: Issue, config: VerlConfig) -> Issue:
+    """A warning about a word where true or false is asked: no type is checked, and Python takes any text for true."""
+    value = value_at(config.own.value, issue.pointer)
+    if issue.code == "wrong-type" and isinstance(value, str) and value and _TRUTH in issue.message:
+        return issue._replace(severity="warning", message=f"{issue.message}, which Python takes for true")
+    return issue
 
 
 def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:
@@ -59,6 +68,11 @@ def _adds(section: Section, key: str) -> bool:
     return key_text(section.document, (*section.pointer, key)).startswith("+")
 
 
+def _has_copy(config: VerlConfig) -> bool:
+    """Whether the repository has a copy of verl, which may take words of its own: a fork trains with `strategy=dp`."""
+    return bool(config.context.repository.own_functions("verl/trainer"))
+
+
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:
     value = value_at(config.own.value, issue.pointer)
     placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
@@ -68,8 +82,8 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
         return False  # trainer/sft_trainer.py of verl 0.7
     if isinstance(value, bool) and issue.code == "wrong-type":
         return False  # Python compares it as a number: `trainer.test_freq=False` never tests
-    if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` wants true or false"):
+    if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` {_TRUTH}"):
         return False  # and as a truth value: `trainer.val_before_train=0`
-    if issue.code == "unknown-key":
+    if issue.code == "unknown-key" or (issue.code == "bad-value" and isinstance(value, str) and _has_copy(config)):
         return "did you mean" in issue.message
     return issue.code in _REPORTED and not placeholder and value is not None

@@ -567,6 +567,11 @@ KEYS = Keys(
         read_with="algorithm.adv_estimator",
     ),
     Key(
+        *("critic.model.use_remove_padding", "flag", "method.value_model.unpadded", False),
+        about="Let the critic compute no padding, as it does in any case where the policy computes none.",
+        read_with="algorithm.adv_estimator",
+    ),
+    Key(
         *("critic.fsdp.model_dtype", "word", "", "fp32"),
         about="The dtype of the critic's parameters.",
         older=("critic.model.fsdp_config.model_dtype",),

@@ -22,6 +22,7 @@ _PPO = "verl.trainer.main_ppo"
 _SFT = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
 _PROMPTS = "data.train_batch_size"
 _REFUSES = "verl refuses to start"
+_VALIDATORS = {"_validate_config", "validate_config"}  # 0.2.0 trainer/ppo/ray_trainer.py, 0.6.0 utils/config.py
 
 
 def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
@@ -30,6 +31,8 @@ def refused_sizes(config: VerlConfig) -> Iterator[Issue]:
     entry = start.program.entry if start is not None else ""
     if entry == _PPO:
         yield from _rollout(config)
+        if not _validates(config.context):
+            return
         yield from _unset(config)
         if strategy(config) in ("fsdp", "fsdp2"):
             yield from _padding(config)
@@ -48,7 +51,8 @@ def _written(config: VerlConfig, key: str) -> Any:
     """What the command has at a key of verl's, else the files that it is for; None where none gives it."""
     if key in config.keys:
         return config.raw(key)
-    sections = (section.value for section in (config.own, config.named, config.base) if section is not None)
+    files = (config.own, config.named, config.base, *config.groups)
+    sections = (section.value for section in files if section is not None)
     return next(
         (found for found in (value_at(one, tuple(key.split("."))) for one in sections) if found is not None), None
     )
@@ -122,6 +126,17 @@ def _batches(config: VerlConfig) -> Iterator[Issue]:
     yield from _both(config)
 
 
+def _validates(context: Context) -> bool:
+    """Whether verl is of 0.2 or later: before, nothing compared sizes before training, and forks of those days write
+    several sequences a prompt by keys of their own (Search-R1's `n_agent`). A copy in the repository tells by the
+    function that compares (0.2.0 trainer/ppo/ray_trainer.py:_validate_config)."""
+    pinned = context.versions.get("verl")
+    if pinned:
+        return pinned >= (0, 2)
+    functions = context.repository.own_functions("verl/trainer/ppo")
+    return not functions or not _VALIDATORS.isdisjoint(functions | context.repository.own_functions("verl/utils"))
+
+
 def _compares_batches(context: Context) -> bool:
     """Whether verl is of 0.3 or later; 0.2 compares nothing. A copy in the repository tells by a function of that
     release (0.3.0 trainer/ppo/ray_trainer.py, which 0.2.0 lacks)."""
@@ -129,7 +144,9 @@ def _compares_batches(context: Context) -> bool:
     if pinned:
         return pinned >= (0, 3)
     functions = context.repository.own_functions("verl/trainer/ppo")
-    return not functions or "_check_resource_available" in functions
+    if not functions:  # a copy without its trainer may be of any release
+        return not context.repository.own_functions("verl")
+    return "_check_resource_available" in functions
 
 
 def _micro_batch(config: VerlConfig, sequences: int, world: int) -> Iterator[Issue]:

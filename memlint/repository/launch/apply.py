@@ -47,7 +47,7 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
         return LaunchContext(context)
     launches = context.repository.launch_commands(document.path)
     if document.start is not None:  # a program's run of this config: others may train with it otherwise
-        launches = tuple(one for one in launches if not one.starts_another(document.start.program.entry))
+        launches = tuple(one for one in launches if not _starts_another(one, document.start, value))
     launch = agreed_launch(launches, gpus_known, partial(_gpus_in_file, document, context))
     if launch is None:
         return LaunchContext(context)
@@ -56,6 +56,14 @@ def with_launch_command(document: Document, format_name: str, context: Context) 
         return LaunchContext(context)
     context = _with_card(context._replace(companions=files), launch)
     return LaunchContext(context if gpus_known or not launch.gpus else _with_gpu_count(context, launch), launch)
+
+
+def _starts_another(launch: Launch, start: Start, value: Mapping[str, Any]) -> bool:
+    """Whether a command starts another program than the one of these arguments, or gives it another model: a page may
+    show one way to start a program for each model."""
+    models = {given for name, given in launch.options if "model" in name and isinstance(given, str) and "/" in given}
+    own = value.get("model_name_or_path")
+    return launch.starts_another(start.program.entry) or bool(isinstance(own, str) and models and own not in models)
 
 
 def on_machine(document: Document, context: Context) -> Document:

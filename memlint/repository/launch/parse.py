@@ -182,15 +182,15 @@ def launches_of_command(
         is_foreign=_is_foreign(launched.program, folders, tracked), program=programs[0] if len(programs) == 1 else ""
     )
     configs = {word: tracked.resolve(word, folders) for word in _values(launched.arguments) if word.endswith(CONFIGS)}
-    over = launch._replace(options=tuple(_options_over(launched.arguments))) if any(configs.values()) else launch
+    over = launch._replace(options=tuple(_options_over(launched.arguments)))
     for named in configs.values():
         yield from ((config, over._replace(is_clear=launch.is_clear and len(named) == 1)) for config in named)
     name = launched.program.text
     if launch.launcher not in PROCESS_LAUNCHERS or launched.is_module or not name.endswith(".py"):
         return  # the program's own file says the rest
     programs = tracked.programs(name, folders)
-    launch = launch._replace(is_clear=launch.is_clear and len(programs) == 1, names_config=any(configs.values()))
-    yield from ((program, launch) for program in programs)
+    over = over._replace(is_clear=launch.is_clear and len(programs) == 1, names_config=any(configs.values()))
+    yield from ((program, over) for program in programs)
 
 
 def _options_over(arguments: Sequence[Word]) -> Iterator[tuple[str, Any]]:

@@ -60,6 +60,7 @@ def _program(launch: ScriptLaunch) -> StartedProgram:
         found = found._replace(unmodelled="", freezes="")
     return found._replace(
         folder=launch.invocation.elsewhere or files.repository.below_root(launch.invocation.folder),
+        file=files.repository.below_root(launch.path) if launch.path is not None else "",
         is_foreign=launch.path is None and _is_script(launched),
         has_own_trainer=_has_own_trainer(launched, files),
         writes_groups=launch.definitions.writes_groups,

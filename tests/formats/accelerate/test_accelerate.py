@@ -169,6 +169,7 @@ def test_the_deepspeed_file_behind_the_launch_file() -> None:
             },
             ["conflict", "missing-reference"],
         ),
+        ({"distributed_type": "MULTI_GPU", "deepspeed_config": {"deepspeed_config_file": "d", "zero_stage": 3}}, []),
         ({"distributed_type": "FSDP", "fsdp_config": {"mixed_precision": "bf16"}}, ["unknown-key"]),
         (
             {"distributed_type": "FSDP", "fsdp_config": {"fsdp_backward_prefetch_policy": "NO_PREFETCH"}},

@@ -188,3 +188,14 @@ def test_a_planned_adapter_has_the_dtypes_that_its_file_gives_it(dtype: str) -> 
     assert planned.method.adapter_dtype == after.method.adapter_dtype
     assert planned.model.weights_dtype == after.model.weights_dtype
     assert after.method.kind == "lora" and after.model.weights_dtype == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "found"), [("Any", []), ("List[str]", []), ("str", ["wrong-type"]), ("", ["wrong-type"])]
+)
+def test_a_fork_may_declare_another_type(annotation: str, found: list[str]) -> None:
+    config = f"class DataConfig:\n    val_files: {annotation or 'str'} = None\n"
+    source = f"from dataclasses import dataclass\n\n\n@dataclass\n{config}"
+    workspace = in_memory({"/verl/trainer/config.py": source} if annotation else {})
+    value = changed("data.val_files", ["a.parquet", "b.parquet"])
+    assert codes(easyr1.parse(document(value), workspace.context())) == found

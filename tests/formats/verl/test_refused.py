@@ -140,3 +140,28 @@ def test_sizes_that_the_sft_trainer_refuses(prompts: str, micro: str, message: s
         program,
     )
     assert [one[: len(message)] for one in found] == ([message] if message else [])
+
+
+@pytest.mark.parametrize(("function", "refuses"), [("fit", False), ("_validate_config", True)])
+def test_a_copy_that_validates_nothing_refuses_no_batch(function: str, refuses: bool) -> None:
+    words = " ".join(f"{key}={value}" for key, value in {**SIZES, "data.train_batch_size": "33"}.items())
+    copy = f"class RayPPOTrainer:\n    def {function}(self):\n        pass\n"
+    workspace = in_memory(
+        {"run.sh": f"python3 -m verl.trainer.main_ppo {words}\n", "verl/trainer/ppo/ray_trainer.py": copy}
+    )
+    (document,) = workspace.documents("run.sh")
+    found = analyse(document, workspace.context(), ()).findings
+    assert any(one.rule == "CFG008" for one in found) is refuses
+
+
+def test_a_copy_without_its_trainer_may_compare_no_batches() -> None:
+    words = " ".join(f"{key}={value}" for key, value in {**SIZES, "data.train_batch_size": "16"}.items())
+    script = {"run.sh": f"python3 -m verl.trainer.main_ppo {words}\n"}
+    for files, count in (
+        ({}, 1),
+        ({"verl/utils/torch_functional.py": "def masked_mean(values, mask):\n    pass\n"}, 0),
+    ):
+        workspace = in_memory({**script, **files})
+        (document,) = workspace.documents("run.sh")
+        found = analyse(document, workspace.context(), ()).findings
+        assert sum(one.rule == "CFG008" for one in found) == count

@@ -20,6 +20,7 @@ from memlint.formats import recognise
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
+from memlint.memory.step import sequences_per_sample
 from memlint.repository.scripts.files import Repository
 from memlint.repository.scripts.read import documents
 from memlint.repository.workspace import in_memory
@@ -169,6 +170,12 @@ def test_what_keys_mean(value: dict[str, Any], fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "length"), [("vllm", 2048), ("sglang", 2048), ("vllm_multiturn_search", UNKNOWN)])
 def test_a_rollout_of_a_forks_own_writes_answers_of_its_own_length(name: str, length: object) -> None:
     assert read(changed(GRPO, actor_rollout_ref__rollout__name=name)).sequence.length == length
+
+
+def test_a_pinned_trl_says_nothing_of_the_batches() -> None:
+    """verl 0.4 requirements.txt has `trl<=0.9.6`, in whose GRPO a micro batch counts prompts."""
+    pinned, free = read(GRPO, versions={"trl": (0, 9, 6)}), read(GRPO)
+    assert sequences_per_sample(pinned) == sequences_per_sample(free) == 1
 
 
 def test_references_are_followed_as_omegaconf_does() -> None:
@@ -597,6 +604,21 @@ def test_a_bound_on_tokens_is_written_for_one_gpu() -> None:
 @pytest.mark.parametrize(("value", "found"), [(0, []), (1, []), (2, ["wrong-type"]), ("never", ["wrong-type"])])
 def test_a_number_that_python_takes_for_a_truth_value(value: Any, found: list[str]) -> None:
     assert codes(verl.parse(document(changed(GRPO, trainer__val_before_train=value)), known())) == found
+
+
+@pytest.mark.parametrize(("word", "in_copy"), [("dp", []), ("fdsp", ["bad-value"])])
+def test_a_copy_of_verl_may_take_words_of_its_own(word: str, in_copy: list[str]) -> None:
+    value = document(changed(GRPO, **{ACTOR + "strategy": word}))
+    copy = in_memory({"/verl/trainer/main_ppo.py": "def main(config):\n    pass\n"})
+    repository = in_memory({"/other.py": "def main():\n    pass\n"})
+    assert codes(verl.parse(value, repository.context()), "error") == ["bad-value"]
+    assert codes(verl.parse(value, copy.context()), "error") == in_copy
+
+
+def test_a_word_where_a_truth_value_is_asked_is_a_warning() -> None:
+    parsed = verl.parse(document(changed(GRPO, trainer__val_before_train="ture")), known())
+    (issue,) = parsed.issues
+    assert issue.severity == "warning" and issue.message.endswith("'ture', which Python takes for true")
 
 
 @pytest.mark.parametrize(("release", "degree"), [((0, 7), 1), ((0, 8), 4), ((0, 9), 4)])
