@@ -29,7 +29,16 @@ from memlint.memory.readings import over_readings
 from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
 from memlint.memory.unmodelled import refuse_unmodelled, refuse_unplaceable
-from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
+from memlint.memory.values import (
+    Estimate,
+    ModelState,
+    Phase,
+    StagedEstimate,
+    TensorEstimate,
+    Unit,
+    UnknownField,
+    tensors_of,
+)
 from memlint.run import SERVERS, UNKNOWN, Run, writes_completions
 
 TYPE_CHECKING = False
@@ -44,6 +53,7 @@ else:
 _STAGES_WITH_TWO_GRAPHS = ("xpo",)
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
+_TENSORS = EstimateCache(64)  # they come back where a file is read again with a fix
 # An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
@@ -62,6 +72,27 @@ def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
     """The cached estimate of a canonical run, computed by `make` if there is none."""
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: make(run), _is_known)
     return found
+
+
+def estimate_in_stages(run: Run) -> StagedEstimate:
+    """The estimate of `run`, of which the card's figures are computed when they are asked for.
+
+    That pays for full fine-tuning, whose steps are replayed in a model of the allocator. A card that is named decides
+    the verdict, so that its figures are needed in any case.
+    """
+    if run.method.kind != "full" or run.purpose != "train" or device.usable_bytes(run):
+        return StagedEstimate(estimate(run))
+    own = canonical(run)
+    found = _TENSORS.get(own.model, own[_FIRST:_LAST], partial(_tensors_or_unknown, own), _is_known)
+    if isinstance(found, Estimate):
+        return StagedEstimate(over_readings(run, estimate_as_it_stands, found))
+    return StagedEstimate(found, partial(estimate, run), run.readings)
+
+
+def _tensors_or_unknown(run: Run) -> TensorEstimate | Estimate:
+    """The estimate of a run's tensors; the whole one where there are no figures."""
+    found = estimate_uncached(run, replays=False)
+    return found if found.unknown else tensors_of(found)
 
 
 def estimate_unless_over(run: Run) -> Estimate | None:
@@ -106,31 +137,43 @@ def _without_activations(run: Run) -> int:
     return least_allocated(placed_model(run, at_rest=True).state) + device.outside_allocator(run)
 
 
-def _is_known(found: Estimate) -> bool:
+def _is_known(found: Estimate | TensorEstimate) -> bool:
     """Whether to cache an estimate. Those without figures are not cached, because their reasons quote the file."""
     return not found.unknown
 
 
-def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
-    """The estimate without the cache. `simulated`: comparable to a step on fake tensors, that is without the memory
-    that CUDA kernels allocate internally. `may_stop`: raise `_SurelyOver` as soon as the run is over its budget."""
+class _Wanted(NamedTuple):
+    """What is wanted of an estimate.
+
+    `simulated`: comparable to a step on fake tensors, that is without the memory that CUDA kernels allocate internally.
+    `may_stop`: raise `_SurelyOver` as soon as the run is over its budget. `replays`: figures of the card; without them
+    the allocator is not replayed, and only what `tensors_of` takes of the estimate holds.
+    """
+
+    simulated: bool = False
+    may_stop: bool = False
+    replays: bool = True
+
+
+def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
+    """The estimate without the cache. See `_Wanted` for the options."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop)
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), _Wanted(simulated, may_stop, replays))
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
         found = lower_bounds.unknown(UnknownField(missing.field, _reason(run, missing)))
         if missing.field == "sequence.length" and writes_completions(run):
-            return lower_bounds.with_completions_alone(run, found, estimate_uncached)
+            return lower_bounds.with_completions_alone(run, found, partial(estimate_uncached, replays=False))
         if run.purpose == "export":
             return lower_bounds.with_merged_model(run, found)
-        return lower_bounds.with_least_values(run, found, _without_bounds)
+        return lower_bounds.with_least_values(run, found, _tensors_without_bounds)
 
 
-def _without_bounds(run: Run) -> Estimate:
-    """The estimate; if a value is missing, one that only names the missing field."""
+def _tensors_without_bounds(run: Run) -> Estimate:
+    """The estimate without a replay; if a value is missing, one that only names the missing field."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)))
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), _Wanted(replays=False))
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
@@ -202,14 +245,14 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
     return with_weights_of(frozen, state)
 
 
-def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
+def _estimate(run: Run, wanted: _Wanted) -> Estimate:
     unknown_values.refuse(run)
     if _is_divided_into_stages(run):
         import memlint.memory.lower_bounds as lower_bounds
 
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
-    if may_stop:
+    if wanted.may_stop:
         _stop_where_over(run, _without_activations(run))
     placed = placed_model(run)
     try:
@@ -219,25 +262,26 @@ def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Esti
 
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
-    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop)
+    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, wanted)
     return with_counts(found, placed)
 
 
-def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Estimate:
+def _training(run: Run, models: _Models, wanted: _Wanted) -> Estimate:
     units, state = models.placed.computed, models.state
-    step = training_step(run, units, simulated)
-    found, walk = _training_phases(step, models, simulated, may_stop)
+    step = training_step(run, units, wanted.simulated)
+    found, walk = _training_phases(step, models, wanted)
     updated = _value_update(run, models)
     every = found if updated is None else (*found, updated)
     peak = max(every, key=_allocated)
     details = {**details_of(run, state, walk, peak), "other_models_bytes": state.weights - models.placed.state.weights}
     details |= overhead_inputs(every, units, state) | image_details(run, units)
-    if may_stop:
+    if wanted.may_stop:
         _stop_where_over(run, least_needed(run, peak, details | NOTHING_BESIDE_TENSORS))
-    details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
-    if may_stop:
+    if wanted.replays:
+        details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
+    if wanted.may_stop:
         _stop_where_over(run, least_needed(run, peak, details))
-    low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)
+    low, high = (_allocated(peak),) * 2 if wanted.simulated else _bounds(run, models, found)
     if updated is not None and models.critic is not None:
         low, high = _with_value_update(run, models, found, updated, (low, high))
     if low < high:
@@ -316,14 +360,12 @@ def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepPa
     return StepParts(placed.units, state, step, found)
 
 
-def _training_phases(
-    step: TrainingStep, models: _Models, simulated: bool, may_stop: bool
-) -> tuple[tuple[Phase, ...], Walk]:
+def _training_phases(step: TrainingStep, models: _Models, wanted: _Wanted) -> tuple[tuple[Phase, ...], Walk]:
     """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
     run, units, state, critic = step.run, models.placed.computed, models.state, models.critic
     found, walk = phases(step, units, state)
     if run.model.architecture.towers:
-        found = _with_images(run, simulated, units, state, found)
+        found = _with_images(run, wanted.simulated, units, state, found)
     if runs_reference_forward(run):
         from memlint.memory.evaluation import with_reference_forward
 
@@ -332,12 +374,12 @@ def _training_phases(
         found = (load, with_reference_forward(step, forward, walk.saved_activations, reference, moved), *rest)
     if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
         found = _with_two_graphs(found, walk, models, run)
-    if may_stop:  # more phases, and what a value model adds to these, can only need more
+    if wanted.may_stop:  # more phases, and what a value model adds to these, can only need more
         _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:
         from memlint.memory.evaluation import evaluation
 
-        found += (evaluation(run, units, state, simulated),)
+        found += (evaluation(run, units, state, wanted.simulated),)
     joined = critic if critic is not None and run.method.value_model.in_one_step else None
     if joined is not None:
         found = rollout.in_one_step(found, joined)
