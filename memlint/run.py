@@ -628,6 +628,7 @@ class Planning(NamedTuple):
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
+    fixed_optimizer: bool = False  # the config can name no other optimizer
     loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot
     updates_in_backward: bool = False  # the config can have the optimizer step in the backward, without accumulation
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles
