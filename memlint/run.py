@@ -612,6 +612,8 @@ class Planning(NamedTuple):
     quantizer: str = "bnb"  # what quantises a base to 4 bits where the config asks for it: bnb, torchao
     # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
     starts_fsdp: int = 0
+    # The keys that say so, in words: {offload} where they name the offload, or {offloads}, true or false.
+    fsdp_keys: str = "`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
     # What the start says of FSDP where a launch file of accelerate alone can turn it on, in words; "" if nobody tried.
     fsdp_by_launch_file: str = ""
     packs_by_layer: bool = False  # under FSDP the config can have weights packed one layer at a time

@@ -69,8 +69,9 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
             return  # there is a plan
         after = fitting(_under_fsdp1(run, step), estimator)
         if after is not None:
-            offload = " offload" if step.changes["parallelism.fsdp.cpu_offload"] else ""
-            keys = f"`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
+            offloads = bool(step.changes["parallelism.fsdp.cpu_offload"])
+            named = {"offload": " offload" if offloads else "", "offloads": str(offloads).lower()}
+            keys = run.planning.fsdp_keys.format(**named)
             asked = run.planning.stores_4_bits_in_half == "asked"
             stored = ", `bnb_4bit_quant_storage: bfloat16`" if asked and _STORAGE in step.changes else ""
             yield _told(run, before, step, after, f"{keys}{stored}")
