@@ -613,6 +613,8 @@ class Planning(NamedTuple):
     quantizer: str = "bnb"  # what quantises a base to 4 bits where the config asks for it: bnb, torchao
     # The version of FSDP that the config can turn on to share 4-bit weights as they are packed; 0 if it cannot.
     starts_fsdp: int = 0
+    # The keys that say so, in words: {offload} where they name the offload, or {offloads}, true or false.
+    fsdp_keys: str = "`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
     # What the start says of FSDP where a launch file of accelerate alone can turn it on, in words; "" if nobody tried.
     fsdp_by_launch_file: str = ""
     packs_by_layer: bool = False  # under FSDP the config can have weights packed one layer at a time
@@ -629,6 +631,7 @@ class Planning(NamedTuple):
     option_names: tuple[tuple[str, str], ...] = ()
     spares_activations: tuple[str, ...] = ()
     fuses_log_probabilities: bool = False  # the config can ask for log-probabilities without whole logits
+    fixed_optimizer: bool = False  # the config can name no other optimizer
     loss_parts: int = 0  # parts in which the config can have a plain loss computed; 0 if it cannot
     updates_in_backward: bool = False  # the config can have the optimizer step in the backward, without accumulation
     tokens_of_a_tile: int = 0  # tokens that a tile of the MLP takes, where the config gives no number of tiles

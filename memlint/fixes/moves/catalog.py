@@ -230,7 +230,7 @@ def optimizer(run: Run) -> Iterator[ProposedChange]:
     have so few states that only the cheapest of these are worth a change. What FSDP keeps in host memory is updated
     there, where bitsandbytes has no step before 0.50, and one that is not compiled since (backends/cpu/ops.py)."""
     name, few = run.optimizer.name, run.method.kind == "lora"
-    if not isinstance(name, str) or run.parallelism.engine == "deepspeed":
+    if not isinstance(name, str) or run.parallelism.engine == "deepspeed" or run.planning.fixed_optimizer:
         return
     if name in ("adamw_torch", "adamw_hf"):
         changes = {"optimizer.name": "adamw_torch_fused"}

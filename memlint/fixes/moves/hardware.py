@@ -50,8 +50,8 @@ def _order(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     if zero.stage != 3 or zero.shards_on_load or (origin is not None and origin.kind != "inferred"):
         return
     changes = {field: True}
-    after = estimator(replace(run, changes))
-    if after.verdict == "fits":
+    after = releases.fitting(replace(run, changes), estimator)
+    if after is not None:
         title = "make the training arguments before the model is loaded"
         note = "the order of two calls in the script: ZeRO-3 then divides the weights while they load"
         yield Fix(title, changes=changes, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)

@@ -18,9 +18,11 @@ def quantize_changes(run: Run) -> dict[str, Any]:
 
 
 def stored_to_share(run: Run, planned: bool = False) -> dict[str, Any]:
-    """What keeps 4-bit weights in tensors of the compute dtype, where they are not yet and the config can say it.
-    `planned`: the weights are not in 4 bits yet."""
+    """What keeps 4-bit weights in tensors of the compute dtype, where that is half precision, they are not yet, and the
+    config can say it. `planned`: the weights are not in 4 bits yet."""
     quantization, half = run.model.quantization, run.precision.compute
+    if half not in ("bfloat16", "float16"):
+        return {}
     if (quantization.method == "none" and not planned) or quantization.storage_dtype == half:
         return {}
     unasked = run.planning.stores_4_bits_in_half == "always" and planned and half == "bfloat16"

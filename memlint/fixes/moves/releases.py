@@ -11,6 +11,8 @@ from memlint.findings import Fix
 from memlint.fixes.consequences import consistent
 from memlint.fixes.moves.host import shared_4_bits
 from memlint.fixes.proposed_change import ProposedChange
+from memlint.memory import estimate as closed_form
+from memlint.memory.estimate import estimate_unless_over
 from memlint.memory.values import Estimate
 from memlint.run import Run, replace
 
@@ -28,6 +30,12 @@ def advice(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
         yield from _packed_by_way_of_the_host(run, before, estimator)
         yield from _shared_as_now(run, before, estimator)
     yield from _by_launch_file(run, before, estimator)
+
+
+def fitting(run: Run, estimator: Estimator) -> Estimate | None:
+    """The estimate of a run that fits; None of one that does not, as soon as that is sure."""
+    found = estimate_unless_over(run) if estimator is closed_form else estimator(run)
+    return found if found is not None and found.verdict == "fits" else None
 
 
 def _is_older(run: Run) -> bool:
@@ -57,12 +65,13 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
     """Under FSDP1 transformers 4 packs each weight on the card and moves it to the host before the next one (4.57.6
     modeling_utils.py:779); with 5 the whole model is on each card when loading ends (card/interval.py)."""
     for step in shared_4_bits(run):
-        if estimator(consistent(replace(run, step.changes), run)).verdict == "fits":
+        if fitting(consistent(replace(run, step.changes), run), estimator) is not None:
             return  # there is a plan
-        after = estimator(_under_fsdp1(run, step))
-        if after.verdict == "fits":
-            offload = " offload" if step.changes["parallelism.fsdp.cpu_offload"] else ""
-            keys = f"`fsdp: full_shard auto_wrap{offload}`, `fsdp_config: {{cpu_ram_efficient_loading: true}}`"
+        after = fitting(_under_fsdp1(run, step), estimator)
+        if after is not None:
+            offloads = bool(step.changes["parallelism.fsdp.cpu_offload"])
+            named = {"offload": " offload" if offloads else "", "offloads": str(offloads).lower()}
+            keys = run.planning.fsdp_keys.format(**named)
             asked = run.planning.stores_4_bits_in_half == "asked"
             stored = ", `bnb_4bit_quant_storage: bfloat16`" if asked and _STORAGE in step.changes else ""
             yield _told(run, before, step, after, f"{keys}{stored}")
@@ -76,8 +85,8 @@ def _by_launch_file(run: Run, before: Estimate, estimator: Estimator) -> Iterato
         return
     started = replace(run, {"planning.starts_fsdp": 1, "planning.stores_4_bits_in_half": "asked"})
     for step in shared_4_bits(started):
-        after = estimator(_under_fsdp1(started, step))
-        if after.verdict == "fits":
+        after = fitting(_under_fsdp1(started, step), estimator)
+        if after is not None:
             offload = ", fsdp_offload_params: true" if step.changes["parallelism.fsdp.cpu_offload"] else ""
             yield _told(run, before, step, after, way.format(offload=offload))
             return
@@ -114,8 +123,8 @@ def _shared_as_now(run: Run, before: Estimate, estimator: Estimator) -> Iterator
     by_way_of_the_host = fsdp.version == 1 and fsdp.cpu_ram_efficient_loading and not fsdp.loads_packed_on_host
     if run.parallelism.engine != "fsdp" or not by_way_of_the_host or quantization[:2] != ("bnb", 4):
         return
-    after = estimator(replace(run, _FOUR))
-    if after.verdict == "fits":
+    after = fitting(replace(run, _FOUR), estimator)
+    if after is not None:
         title, note = "use transformers 4.57", _PACKED_ON_THE_CARD
         yield Fix(title, changes=_FOUR, before=before.on_card, after=after.on_card, verdict_after="fits", note=note)
 

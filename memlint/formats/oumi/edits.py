@@ -12,8 +12,10 @@ from memlint.formats.oumi.keys import KEYS
 from memlint.formats.section_edits import changed_keys, edits_of
 from memlint.run import Run
 
-# What follows from other keys: the way of quantising, the reference without an adapter, the length of GRPO's rows.
-_FOLLOW = ("model.quantization.method", "method.reference_model", "method.adapter_dtype")
+# What follows from other keys: the way of quantising, the reference without an adapter, the version of FSDP.
+_FOLLOW = ("model.quantization.method", "model.quantization.kind", "method.reference_model", "method.adapter_dtype") + (
+    "parallelism.fsdp.version",
+)
 _ROWS_OF_GRPO = ("sequence.max_prompt_length", "sequence.max_new_tokens")
 
 

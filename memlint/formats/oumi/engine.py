@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memlint.formats.fields import Fields
 from memlint.formats.oumi.config import OumiConfig
+from memlint.run import Origin
 
 # What `to_deepspeed` writes (core/configs/params/deepspeed_params.py): at every stage, at 0 to 2, and at 3.
 _ALWAYS = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "gradient_clipping") + (
@@ -25,6 +27,21 @@ _AT_3 = ("overlap_comm", "contiguous_gradients", "sub_group_size", "reduce_bucke
     "stage3_gather_16bit_weights_on_model_save",
 )
 OFFLOADS = ("offload_optimizer", "offload_param")
+
+
+# FSDP over every layer, as in Oumi's recipe of QLoRA (configs/recipes/llama3_1/sft/70b_qlora/train.yaml). Accelerate
+# knows the class of the layers (1.15 utils/dataclasses.py, set_auto_wrap_policy, `_no_split_modules`).
+STARTED_FSDP: Mapping[str, Any] = {"fsdp.enable_fsdp": True, "fsdp.auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}
+
+
+def read_what_starts_fsdp(fields: Fields, config: OumiConfig) -> None:
+    """Whether FSDP can share 4-bit weights: Oumi starts where the model is loaded in the dtype that they are stored in,
+    which has to be stated (train.py:591)."""
+    in_compute_dtype = config.dtype in ("bfloat16", "float16") and config.dtype == fields.get("precision.compute")
+    can_store = fields.get("planning.stores_4_bits_in_half", "") == "asked"
+    started = in_compute_dtype and can_store and config.trainer != "OUMI"
+    source = "oumi 0.9 train.py:591, coerce_model_to_dtype"
+    fields.put("planning.starts_fsdp", int(started), Origin("framework", detail=source))
 
 
 def zero_keys(stage: int) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED
 from memlint.formats.fields import Fields
+from memlint.formats.oumi.engine import STARTED_FSDP
 from memlint.formats.section_keys import path_of
 from memlint.run import Entailed, Run, get
 from memlint.source.document import Document
@@ -37,6 +38,8 @@ def find_entailed(document: Document, fields: Fields, read: Read) -> Iterator[En
         yield _follows(document, fields, read, {**lora, **_QUANTIZED}, {**_ADAPTER, **_4_BITS})
     if fields.get("parallelism.engine") in ("single", "ddp", "deepspeed"):
         yield from (_follows(document, fields, read, *one) for one in _sharded())
+    if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
+        yield from (_follows(document, fields, read, *one) for one in _started_fsdp(fields))
     if fields.get("checkpointing.mode") == "none":
         recomputes = {"training.enable_gradient_checkpointing": True}
         yield _follows(document, fields, read, {"checkpointing.mode": "full"}, recomputes)
@@ -54,6 +57,14 @@ def _sharded() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         if weights == "cpu":
             keys["deepspeed.offload_param.device"] = "CPU"
         yield {**given, "offload.optimizer": states, "offload.parameters": weights}, keys
+
+
+def _started_fsdp(fields: Fields) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(fields, keys of the file) of FSDP over 4-bit weights, on the cards or in host memory."""
+    stored = {**_ADAPTER, **_4_BITS, "peft.bnb_4bit_quant_storage": fields.get("precision.compute")}
+    for offloads in (False, True):
+        given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
+        yield given, {**stored, **STARTED_FSDP, "fsdp.cpu_offload": offloads}
 
 
 def _follows(

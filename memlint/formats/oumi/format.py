@@ -13,6 +13,7 @@ from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, root
 from memlint.formats.oumi.behaviour import ALWAYS
 from memlint.formats.oumi.config import OumiConfig
+from memlint.formats.oumi.engine import read_what_starts_fsdp
 from memlint.formats.oumi.issues import oumi_issues
 from memlint.formats.oumi.keys import KEYS
 from memlint.formats.oumi.recognise import NAME, SCHEMA, recognise
@@ -57,6 +58,7 @@ def _read(config: OumiConfig) -> trainer.ReadFile:
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
     fields.behave(*ALWAYS)
     KEYS.read(fields, config, config)
+    read_what_starts_fsdp(fields, config)
     for reason in _unmodelled(config):
         fields.infer("stack.unmodelled", reason, f"`training.trainer_type: {config.trainer}`")
         fields.infer("stack.unmodelled_adds", True, f"`training.trainer_type: {config.trainer}`")

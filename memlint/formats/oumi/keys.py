@@ -7,6 +7,7 @@ from __future__ import annotations
 from memlint.formats.fields import Fields, value_at
 from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.oumi.config import OumiConfig
+from memlint.formats.oumi.engine import STARTED_FSDP
 from memlint.formats.section_keys import path_of
 from memlint.run import Origin
 
@@ -116,7 +117,7 @@ def _write_stage(change: FieldChange) -> Written | None:
 
 
 def _write_engine(change: FieldChange) -> Written | None:
-    return {"deepspeed.enable_deepspeed": True} if change.value == "deepspeed" else None
+    return {"deepspeed": {"deepspeed.enable_deepspeed": True}, "fsdp": STARTED_FSDP}.get(change.value)
 
 
 def _write_offload(change: FieldChange) -> Written | None:

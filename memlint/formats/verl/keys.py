@@ -4,7 +4,7 @@ it is composed of, read in verl 0.9.1. A dotted name leads through sections, as 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint.formats.fields import Fields, as_bool, as_int, value_at
@@ -15,6 +15,7 @@ from memlint.formats.verl import batches, model, other_models, parallel, rollout
 from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.engine_keys import megatron_keys, veomni_keys
+from memlint.formats.verl.releases import imports_optimizers
 from memlint.formats.verl.rollout import AGENT_LOOP, AGENT_LOOPS, MULTI_TURN
 
 MODEL = "actor_rollout_ref.model"
@@ -24,11 +25,38 @@ def read_optimizer(fields: Fields, config: VerlConfig) -> None:
     """torch.optim.AdamW unless the file names another class (workers/config/optimizer.py, build_optimizer)."""
     section = "optim" if config.is_sft else f"{ACTOR}.optim"
     name, library = config.word(f"{section}.optimizer"), config.word(f"{section}.optimizer_impl")
-    known = {"adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd", "nadam": "nadam", "adamw8bit": "adamw_8bit"}
-    if name in known and (library in ("", "torch.optim") or "bitsandbytes" in library):
+    known = next((own for module, own in _OPTIMIZERS.items() if module in (library or _TORCH)), {})
+    if name in known:
         fields.put("optimizer.name", known[name], config.origin(f"{section}.optimizer"))
     else:
         fields.unknown("optimizer.name", f"`{section}.optimizer: {library}.{name}` is not known here")
+    if parallel.strategy(config) not in ("fsdp", "fsdp2") or not imports_optimizers(config):
+        fields.infer("planning.fixed_optimizer", True, "FSDP of verl 0.6.1 and newer alone reads `optimizer_impl`")
+
+
+_TORCH = "torch.optim"
+_OF_TORCH = {"adamw": "adamw_torch", "adam": "adamw_torch", "sgd": "sgd", "nadam": "nadam"}
+_OPTIMIZERS: Mapping[str, Mapping[str, str]] = {  # by module, by class
+    _TORCH: _OF_TORCH,
+    "bitsandbytes": {**_OF_TORCH, "adamw8bit": "adamw_8bit"},
+    "torchao": {"adamw8bit": "adamw_torch_8bit"},
+}
+
+
+_WRITTEN = {  # by optimizer, its class and module
+    "adamw_torch": ("AdamW", _TORCH),
+    "adamw_8bit": ("AdamW8bit", "bitsandbytes.optim"),
+    "adamw_torch_8bit": ("AdamW8bit", "torchao.optim"),
+}
+
+
+def write_optimizer(change: FieldChange) -> Written | None:
+    """An optimizer by its class and module (0.6.1 workers/config/optimizer.py, build_optimizer)."""
+    if change.value not in _WRITTEN or change.run.planning.fixed_optimizer:
+        return None
+    section = "optim" if change.run.method.stage == "sft" else f"{ACTOR}.optim"
+    name, module = _WRITTEN[change.value]
+    return {f"{section}.optimizer": name, f"{section}.optimizer_impl": module}
 
 
 def _write_micro_batch(change: FieldChange) -> Written | None:
@@ -456,7 +484,7 @@ KEYS = Keys(
         *(f"{ACTOR}.optim.optimizer", "text", "optimizer.name", "AdamW"),
         about="The optimizer's class.",
         read=read_optimizer,
-        read_only=True,
+        write=write_optimizer,
     ),
     Key(
         *(f"{ACTOR}.optim.optimizer_impl", "text", "", "torch.optim"),

@@ -9,7 +9,7 @@ from memlint.formats.keys import FieldChange, Key, Keys, Written
 from memlint.formats.verl import model, parallel
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.engine_keys import megatron_keys, veomni_keys
-from memlint.formats.verl.keys import read_optimizer
+from memlint.formats.verl.keys import read_optimizer, write_optimizer
 
 
 def read_lengths(fields: Fields, config: VerlConfig) -> None:
@@ -276,7 +276,7 @@ KEYS = Keys(
         *("optim.optimizer", "text", "optimizer.name", "AdamW"),
         about="The optimizer's class.",
         read=read_optimizer,
-        read_only=True,
+        write=write_optimizer,
     ),
     Key(
         *("optim.optimizer_impl", "text", "", "torch.optim"),

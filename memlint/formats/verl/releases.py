@@ -89,3 +89,17 @@ def has_fused_kernels(config: VerlConfig) -> bool:
 
 
 _SECTIONS = (_ACTOR, _MODEL)
+
+
+_IMPORTS_SINCE = (0, 6, 1)
+
+
+def imports_optimizers(config: VerlConfig) -> bool:
+    """Whether FSDP's optimizer is the class that the file names with its module: Hydra refuses `optimizer_impl` before
+    0.6.1 (trainer/config/optim/fsdp.yaml), whose engines made torch's AdamW."""
+    pinned = config.context.versions.get("verl")
+    if pinned:
+        return pinned >= _IMPORTS_SINCE
+    section = ("optim",) if config.is_sft else (*_ACTOR, "optim")
+    known = value_at(config.base.value, section) if config.base is not None else None
+    return not isinstance(known, dict) or "optimizer_impl" in known

@@ -302,6 +302,21 @@ def test_what_oumi_takes(pairs: dict[str, Any]) -> None:
 # -- edits -------------------------------------------------------------------------------------------
 
 
+QLORA = {
+    "model.quantization.method": "bnb",
+    "model.quantization.bits": 4,
+    "model.quantization.kind": "nf4",
+    "model.quantization.double_quant": True,
+}
+HALF_ADAPTER = {**ADAPTER, "model.torch_dtype_str": "bfloat16"}
+SHARED_4_BITS = {
+    "model.quantization.storage_dtype": "bfloat16",
+    "parallelism.engine": "fsdp",
+    "parallelism.fsdp.version": 1,
+    "parallelism.fsdp.cpu_offload": True,
+}
+
+
 @pytest.mark.parametrize(
     ("pairs", "changes", "key", "value"),
     [
@@ -313,6 +328,8 @@ def test_what_oumi_takes(pairs: dict[str, Any]) -> None:
         ({}, {"loss.kind": "liger"}, "model.enable_liger_kernel", True),
         ({}, {"method.kind": "lora", "method.rank": 16}, "training.use_peft", True),
         (ADAPTER, {"model.quantization.bits": 4}, "peft.q_lora", True),
+        (ADAPTER, QLORA, "peft.bnb_4bit_quant_type", "nf4"),
+        (HALF_ADAPTER, {**QLORA, **SHARED_4_BITS}, "fsdp.enable_fsdp", True),
         ({}, {"parallelism.engine": "deepspeed", "parallelism.zero.stage": 3}, "deepspeed.zero_stage", "ZERO_3"),
         (
             {"deepspeed.enable_deepspeed": True, "deepspeed.zero_stage": "ZERO_3"},
@@ -338,10 +355,16 @@ def test_changes_are_written_and_read_back(
     assert all(get(again, field) == wanted for field, wanted in changes.items())
 
 
+@pytest.mark.parametrize(("dtype", "starts"), [("bfloat16", 1), ("auto", 0), ("float32", 0)])
+def test_fsdp_shares_4_bits_of_a_model_in_the_dtype_that_stores_them(dtype: str, starts: int) -> None:
+    before = changed({**ADAPTER, "model.torch_dtype_str": dtype})
+    assert parsed(before, gpus=2).runs[0].planning.starts_fsdp == starts
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {"parallelism.engine": "fsdp"},
+        {"parallelism.engine": "megatron"},
         {"sequence.packing": True},
         {"model.quantization.bits": 4},
         {"method.kind": "oft"},

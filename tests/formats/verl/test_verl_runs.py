@@ -482,6 +482,8 @@ def test_the_phases_of_a_step_are_there() -> None:
         {"loss.kind": "chunked"},
         {"sequence.max_new_tokens": 1024, "sequence.length": 1536},
         {"offload.activations": "cpu"},
+        {"optimizer.name": "adamw_8bit"},
+        {"optimizer.name": "adamw_torch_8bit"},
         {"method.kind": "lora", "method.rank": 16, "method.reference_model": "shared"},
     ],
 )
@@ -491,6 +493,19 @@ def test_what_is_written_is_read_back(changes: dict[str, Any]) -> None:
     assert edits
     after = read(applied(GRPO, edits, "train.json"))
     assert {field: get(after, field) for field in changes} == changes
+
+
+@pytest.mark.parametrize(("release", "is_written"), [((0, 6), False), ((0, 6, 1), True), ((0, 9, 1), True)])
+def test_an_optimizer_is_named_by_its_module_where_the_release_reads_that(
+    release: tuple[int, ...], is_written: bool
+) -> None:
+    parsed = verl.parse(document(GRPO), known()._replace(versions={"verl": release}))
+    edits = verl.edits(parsed, run_of(parsed), {"optimizer.name": "adamw_8bit"})
+    assert (edits is not None) == is_written
+
+
+def test_megatron_makes_its_optimizer_by_itself() -> None:
+    assert command(f"{RL_COMMAND} actor_rollout_ref.actor.strategy=megatron").planning.fixed_optimizer
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "bf16"])

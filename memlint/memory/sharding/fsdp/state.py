@@ -53,8 +53,9 @@ def _optimizer_memory(run: Run, units: tuple[Unit, ...], plan: WrapPlan) -> Opti
     flat parameter, in which a tensor is whole on one rank or cut by a border."""
     if run.parallelism.fsdp.version == 2:
         return optimizer.memory(run, _sharded(run, units, plan.ranks))
+    flat = _flat_parameters(run, units)
     ranks = {*range(min(plan.ranks, _RANKS_EXAMINED)), plan.ranks - 1}
-    every = [optimizer.memory(run, _flat_shards(run, units, plan.ranks, rank)) for rank in sorted(ranks)]
+    every = [optimizer.memory(run, _flat_shards(run, flat, plan.ranks, rank)) for rank in sorted(ranks)]
     return max(every, key=lambda memory: memory.states + memory.step_temporaries)
 
 
@@ -76,31 +77,42 @@ def _part(run: Run, tensor: Tensor, numel: int) -> Tensor:
     )
 
 
-def _flat_shards(run: Run, units: tuple[Unit, ...], ranks: int, rank: int) -> tuple[Unit, ...]:
-    """The units as FSDP1's optimizer sees them on one rank, and then what is left to the decoder and to the root."""
-    found: list[Unit] = []
-    left: list[list[Tensor]] = []
+Flat = list[Tensor]  # the tensors of a flat parameter, each of its copies for itself
+
+
+def _flat_parameters(run: Run, units: tuple[Unit, ...]) -> list[tuple[Unit, list[Flat]]]:
+    """The flat parameters that FSDP1 makes of each unit, and then of what is left to the decoder and to the root."""
+    found: list[tuple[Unit, list[Flat]]] = []
+    left: list[Flat] = []
     for unit in units:
         inner, rest = divide(run, unit)
-        left.append(rest * unit.repeat)
-        found.append(unit._replace(tensors=tuple(part for flat in inner for part in _of_rank(run, flat, ranks, rank))))
+        left.append(_each_copy(rest) * unit.repeat)
+        found.append((unit, [_each_copy(group) for group in inner]))
     border = len(units) - 1 if has_decoder_apart(run, units) else 0
     for rests in (left[:border], left[border:]):
-        flat = [tensor for rest in rests for tensor in rest]
-        found.append(Unit("left", tuple(_of_rank(run, flat, ranks, rank))))
-    return tuple(found)
+        found.append((Unit("left", ()), [[tensor for rest in rests for tensor in rest]]))
+    return found
 
 
-def _of_rank(run: Run, flat: list[Tensor], ranks: int, rank: int) -> Iterator[Tensor]:
+def _each_copy(tensors: list[Tensor]) -> Flat:
+    return [tensor._replace(copies=1) for tensor in tensors for _ in range(tensor.copies) if tensor.dtype in BYTES]
+
+
+def _flat_shards(run: Run, flat: list[tuple[Unit, list[Flat]]], ranks: int, rank: int) -> tuple[Unit, ...]:
+    """The units as FSDP1's optimizer sees them on one rank."""
+    parts = ((unit, (part for one in own for part in _of_rank(run, one, ranks, rank))) for unit, own in flat)
+    return tuple(unit._replace(tensors=tuple(tensors)) for unit, tensors in parts)
+
+
+def _of_rank(run: Run, flat: Flat, ranks: int, rank: int) -> Iterator[Tensor]:
     """The parts of a flat parameter's tensors on one rank; without `use_orig_params` the optimizer sees one tensor."""
-    every = [tensor._replace(copies=1) for tensor in flat for _ in range(tensor.copies) if tensor.dtype in BYTES]
-    share = -(-sum(tensor.numel for tensor in every) // ranks)
+    share = -(-sum(tensor.numel for tensor in flat) // ranks)
     if not run.parallelism.fsdp.use_orig_params:
-        if share and any(tensor.trainable for tensor in every):
-            yield _part(run, every[0]._replace(trainable=True), share)
+        if share and any(tensor.trainable for tensor in flat):
+            yield _part(run, flat[0]._replace(trainable=True), share)
         return
     start = -rank * share
-    for tensor in every:
+    for tensor in flat:
         numel = min(share, start + tensor.numel) - max(0, start)
         if tensor.trainable and numel > 0:
             yield _part(run, tensor, numel)
