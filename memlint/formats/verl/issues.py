@@ -11,6 +11,7 @@ from memlint.formats.fields import Section, value_at
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.overrides import refused_overrides
 from memlint.formats.verl.recognise import SCHEMA
 from memlint.formats.verl.refused import refused_sizes
 from memlint.source.layout import key_text
@@ -25,8 +26,10 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
     section = config.own
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
-    reported = (issue for issue in found if _is_reported(issue, config))
-    return (*reported, *_misspelled_overrides(config, fragment), *refused_sizes(config))
+    reported = (_lowered(issue) for issue in found if _is_reported(issue, config))
+    slips = tuple(_misspelled_overrides(config, fragment))
+    refused = () if slips else refused_overrides(config)
+    return (*reported, *slips, *refused, *refused_sizes(config))
 
 
 def _misspelled_overrides(config: VerlConfig, fragment: str) -> Iterator[Issue]:
@@ -57,6 +60,11 @@ def _slips(section: Section, schema: Mapping[str, Any], bases: tuple[Mapping[str
 def _adds(section: Section, key: str) -> bool:
     """Whether Hydra takes the override for a new key: `+a.b=1`, `++a.b=1`."""
     return key_text(section.document, (*section.pointer, key)).startswith("+")
+
+
+def _lowered(issue: Issue) -> Issue:
+    """A word where true or false is read: nothing refuses it, and the run takes it for true."""
+    return issue._replace(severity="warning") if "wants true or false" in issue.message else issue
 
 
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:
