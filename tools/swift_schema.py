@@ -22,6 +22,16 @@ FILES = (
 # Names of earlier releases (ms-swift 2 and 3), which files still have.
 OLDER = ("train_type", "sft_type", "model_revision", "custom_register_path", "ENV", "max_memory", "response_length")
 # A dictionary, or its JSON text, or the name of one of ms-swift's own files; numbers that a list or text may give too.
+SCHEDULES = [
+    *("linear", "cosine", "cosine_with_restarts", "polynomial", "constant", "constant_with_warmup", "inverse_sqrt"),
+    *("reduce_lr_on_plateau", "cosine_with_min_lr", "cosine_warmup_with_min_lr", "warmup_stable_decay", "greedy"),
+]
+# The trainers' arguments declare it as any text; the parser takes it from the base arguments, with these words.
+# transformers' words of the schedule (5.19.0 trainer_utils.py SchedulerType).
+CHOICES: dict[str, Schema] = {
+    "tuner_backend": {"enum": ["peft", "unsloth"]},
+    "lr_scheduler_type": {"enum": SCHEDULES},
+}
 ANY = ("deepspeed", "fsdp", "dataset", "val_dataset", "target_modules", "modules_to_save", "report_to", "ENV")
 
 
@@ -36,8 +46,7 @@ def main(wheel: Path) -> None:
     properties = {**training_arguments(wheel), **own}
     for name in OLDER:
         properties.setdefault(name, {})
-    for name in ANY:
-        properties[name] = {}
+    properties |= {name: {} for name in ANY} | CHOICES
     frame: Schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "ms-swift: sft, pt and rlhf",

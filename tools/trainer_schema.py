@@ -91,7 +91,7 @@ def fields_of(path: Path, enums: dict[str, list[str]]) -> dict[str, Schema]:
     """Every dataclass field of the classes in a file: name -> schema with its default."""
     found: dict[str, Schema] = {}
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Arguments")):
+        if isinstance(node, ast.ClassDef) and node.name.endswith(("Config", "Arguments", "Mixin")):
             for line in node.body:
                 if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
                     add(found, line.target.id, {**annotation_of(ast.unparse(line.annotation), enums), **default(line)})

@@ -90,7 +90,8 @@ def refusal(build: Callable[[], object]) -> str:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet):
             build()
     except (Exception, SystemExit) as error:  # whatever ends the run
-        words = " ".join(str(error).split()) or quiet.getvalue().strip().rpartition("\n")[2]
+        said = "" if isinstance(error, SystemExit) else " ".join(str(error).split())
+        words = said or quiet.getvalue().strip().rpartition("\n")[2]
         return f"{type(error).__name__}: {words}"
     return ""
 

@@ -407,6 +407,7 @@ ORIGINS = (
 PACKAGES = (
     *("transformers", "torch", "deepspeed", "peft", "trl", "accelerate"),
     *("llamafactory", "axolotl", "torchtune", "oumi", "unsloth", "megatron", "swift", "nemo"),
+    *("verl", "openrlhf"),
 )
 _SPECIAL: dict[str, Callable[[_Checker, ast.Call], Checked]] = {
     "has": _presence("has"),

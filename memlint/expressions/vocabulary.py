@@ -149,7 +149,11 @@ class Vocabulary:
         return _KNOWN.get(".".join(name))
 
     def _key(self, name: Name) -> VocabularyEntry | None:
+        """A key of sections, or one whose name has dots itself (OpenRLHF's `--ds.zero_stage`)."""
         found = key_type(self.sections[name[0]], name[1:])
+        if found is None and len(name) > 2:
+            name = (name[0], ".".join(name[1:]))
+            found = key_type(self.sections[name[0]], name[1:])
         return VocabularyEntry(found, ["raw", *name]) if found is not None else None
 
     def suggest(self, name: Name) -> str:

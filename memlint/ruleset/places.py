@@ -115,7 +115,7 @@ class Finder:
     def find(self, name: str) -> Location | None:
         section, *keys = name.split(".")
         if section in self.parsed.raw_places:
-            return self._key(section, tuple(keys))
+            return self._key(section, tuple(keys)) or (self._key(section, (".".join(keys),)) if keys[1:] else None)
         if name in self.parsed.raw:
             return None
         return self._field(name)

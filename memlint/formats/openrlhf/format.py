@@ -10,6 +10,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
+from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.openrlhf import behaviour, model
 from memlint.formats.openrlhf.config import OpenRLHFConfig
@@ -59,6 +60,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
 def _fill(fields: Fields, config: OpenRLHFConfig) -> None:
     """DeepSpeed's own first, then what the command says, in the order of the table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its flags"))
+    put_release(fields, NAME, config.context)
     apply_hardware(fields, config.context, unused=OTHER_TRAINERS)
     model.read_model(fields, config)
     model.read_dtype(fields, config)

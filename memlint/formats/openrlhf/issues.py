@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from memlint.formats.base import Issue
 from memlint.formats.fields import as_int, interpolated, value_at
+from memlint.formats.key_releases import key_releases, refused_keys
 from memlint.formats.misspelled_flags import foreign_flags, misspelled_flags
 from memlint.formats.openrlhf import placement
 from memlint.formats.openrlhf.config import OpenRLHFConfig
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.formats.openrlhf.recognise import SCHEMA
 from memlint.formats.schema.validate import compiled_schema, schema_issues
+from memlint.source.layout import key_text, written_text
 
 
 def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
@@ -23,10 +25,57 @@ def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
     return (
         *misspelled,
         *foreign,
+        *_of_other_releases(config, (*misspelled, *foreign)),
         *(() if not misspelled and _is_of_a_fork(config) else typed),
+        *_words_given(config),
         *_stage(config),
         *_refused_placements(config),
     )
+
+
+# Flags of two numbers (`nargs=2`), by the end of their names: 0.3.8 to 0.11.2 openrlhf/cli/train_*.py.
+_OF_TWO = ("betas", "eps_clip_low_high", "clip_range", "dynamic_filtering_range", "dynamic_filtering_reward_range")
+_MOST_BOUNDS = {"algo.advantage.is_correction_threshold": 2}  # train_ppo_ray.py:642
+
+
+def _words_given(config: OpenRLHFConfig) -> Iterator[Issue]:
+    """A flag with more or fewer words than its parser takes: a pair of one, a switch with a word behind it, a dash
+    where the flag's name has `_`."""
+    section = config.section
+    known = compiled_schema(SCHEMA).schema["properties"]
+    for key, value in section.value.items():
+        words = value if isinstance(value, list) else [value]
+        most = _MOST_BOUNDS.get(str(key), 0)
+        pair = str(key) in known and str(key).endswith(_OF_TWO)
+        if any(map(_is_filled_in, words)):
+            continue
+        if pair and (len(words) != 2 or not all(isinstance(word, (int, float)) for word in words)):
+            yield section.issue("bad-value", f"`{key}` takes two numbers; OpenRLHF refuses to start", str(key))
+        elif most and len(words) > most:
+            yield section.issue(
+                "bad-value", f"`{key}` takes at most {most} numbers; OpenRLHF refuses to start", str(key)
+            )
+        elif _has_dash(config, str(key)):
+            message = f"OpenRLHF's flags have `_` where this one has `-`: its parser knows `--{key}` alone"
+            yield section.issue("unknown-key", message, str(key), on_key=True)
+        elif _is_switch_with_word(config, str(key), value):
+            message = f"`{key}` is a switch and takes no word; OpenRLHF's parser refuses the command"
+            yield section.issue("bad-value", message, str(key))
+
+
+def _has_dash(config: OpenRLHFConfig, key: str) -> bool:
+    """Whether the flag is written with `-` where its name has `_`: argparse tells them apart."""
+    text = key_text(config.section.document, (key,)).lstrip("-")
+    return "-" in text and text.replace("-", "_") == key and _is_installed(config)
+
+
+def _is_switch_with_word(config: OpenRLHFConfig, key: str, value: object) -> bool:
+    """`--packing_samples True`: argparse has the word left over."""
+    if not isinstance(value, bool) or not _is_installed(config):
+        return False
+    schema = compiled_schema(SCHEMA).schema["properties"].get(key, {})
+    text = written_text(config.section.document, (key,)).strip("\"'").lower()
+    return schema == {"type": "boolean"} and text in ("true", "false")
 
 
 def _stage(config: OpenRLHFConfig) -> Iterator[Issue]:
@@ -34,6 +83,25 @@ def _stage(config: OpenRLHFConfig) -> Iterator[Issue]:
     stage, written = as_int(config.raw("ds.zero_stage")), config.written("ds.zero_stage")
     if written is not None and stage is not None and not 0 <= stage <= 3:
         yield config.section.issue("bad-value", f"`{written}` must be 0, 1, 2 or 3, got {stage}", written)
+
+
+def _of_other_releases(config: OpenRLHFConfig, told: tuple[Issue, ...]) -> Iterator[Issue]:
+    """Flags that the program does not define in the release that somebody states, or in none beside the others."""
+    table = key_releases("openrlhf", config.program) if _is_installed(config) else None
+    if table is None:
+        return
+    slips = {issue.pointer for issue in told if issue.severity == "error"}
+    keys = (str(key) for key in config.section.value if (key,) not in slips)
+    refusal = table.refusal(keys, config.context.versions.get("openrlhf", ()), abbreviates=True)
+    if refusal is not None:
+        program = f"`train_{config.program}` of OpenRLHF"
+        yield from refused_keys(config.section, table, refusal, program, _newer_name)
+
+
+def _newer_name(key: str) -> str:
+    """The flag of 0.10.2 and later for one of the older releases; "" where there is none."""
+    name = KEYS[key].name if key in KEYS else ""
+    return name if name != key else ""
 
 
 def _is_installed(config: OpenRLHFConfig) -> bool:
@@ -84,7 +152,10 @@ def _conflict(config: OpenRLHFConfig, key: str, message: str) -> Issue:
 
 
 def _is_reported(issue: Issue, config: OpenRLHFConfig) -> bool:
+    """A value that argparse cannot read, as text where a number is read, or a word that is none of the choices."""
     value = value_at(config.section.value, issue.pointer)
-    key = str(issue.pointer[0]) if issue.pointer else ""
-    typed = key in KEYS and KEYS[key].kind in ("whole", "number")
-    return typed and isinstance(value, str) and not interpolated(value) and KEYS[key].parsed(value) is None
+    return issue.code in ("wrong-type", "bad-value") and value is not None and not _is_filled_in(value)
+
+
+def _is_filled_in(value: object) -> bool:
+    return interpolated(value) or (isinstance(value, list) and any(map(interpolated, value)))

@@ -186,10 +186,15 @@ def _why(config: VerlConfig, key: str) -> str:
     return origin.detail if origin.kind == "unknown" else f"`{key}` is not set"
 
 
-def read_critic(fields: Fields, config: VerlConfig) -> None:
-    """PPO's critic, where advantages are `gae` (trainer/ppo/utils.py, need_critic)."""
+def uses_critic(config: VerlConfig) -> bool:
+    """Whether a critic trains: as the file says, else with `gae` (trainer/ppo/utils.py, need_critic)."""
     asked = config.raw("critic.enable")
-    if not (config.flag("critic.enable") if asked is not None else config.word("algorithm.adv_estimator") == "gae"):
+    return config.flag("critic.enable") if asked is not None else config.word("algorithm.adv_estimator") == "gae"
+
+
+def read_critic(fields: Fields, config: VerlConfig) -> None:
+    """PPO's critic, where it trains."""
+    if not uses_critic(config):
         return
     name = config.get("critic.model.path")
     dtype = DTYPES.get(config.word("critic.fsdp.model_dtype"), UNKNOWN)

@@ -91,6 +91,11 @@ def tails(path: str) -> Iterator[str]:
     return ("/".join(parts[index:]) for index in range(len(parts)))
 
 
+def file_name(document: Document) -> str:
+    """What a command gives as `--config-name`; "" without one."""
+    return str(_option(document, "config_name", "cn") or "")
+
+
 def _option(document: Document, *names: str) -> Any:
     """The value of one of Hydra's options, under its long or its short name."""
     return next((document.value[name] for name in names if name in document.value), None)

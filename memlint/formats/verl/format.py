@@ -13,6 +13,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.fields import Fields, root
 from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
+from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.verl import behaviour
 from memlint.formats.verl.composed import composed
@@ -22,6 +23,7 @@ from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
 from memlint.formats.verl.keys_sft import KEYS as SFT_KEYS
 from memlint.formats.verl.model import find_model, read_towers
+from memlint.formats.verl.overrides import VERL_PROGRAMS
 from memlint.formats.verl.parallel import strategy
 from memlint.formats.verl.recognise import (
     NAME,
@@ -85,14 +87,18 @@ def config_of(document: Document, context: Context) -> VerlConfig:
 def _is_sft(document: Document) -> bool:
     """Whether the SFT trainer reads it: as the command's program says, else by the keys."""
     value = document.value
+    entry = document.start.program.entry if document.start is not None else ""
+    if entry in VERL_PROGRAMS:
+        return "sft" in entry
     if document.start is not None and not is_reinforcement(value):
-        return "sft" in document.start.program.entry or is_sft(value)
+        return "sft" in entry or is_sft(value)
     return not is_reinforcement(value)
 
 
 def _fill(fields: Fields, config: VerlConfig) -> None:
     """Put all fields: verl's own behaviour first, then the keys, in the order of their table."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
+    put_release(fields, NAME, config.context)
     fields.behave(*behaviour.FSDP, *(() if config.is_sft else behaviour.ENGINE))
     fields.put("method.stage", "sft", Origin("inferred", detail="verl's SFT trainer"))
     apply_hardware(fields, config.context, unused=OTHER_TRAINERS)

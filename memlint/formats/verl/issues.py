@@ -11,6 +11,7 @@ from memlint.formats.fields import Section, value_at
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.overrides import refused_overrides
 from memlint.formats.verl.recognise import SCHEMA
 from memlint.formats.verl.refused import refused_sizes
 from memlint.source.layout import key_text
@@ -27,7 +28,9 @@ def verl_issues(config: VerlConfig) -> tuple[Issue, ...]:
     fragment = f"{SCHEMA}#{'sft' if config.is_sft else 'ppo'}"
     found = schema_issues(section.value, section.document.path, fragment, config.context.versions)
     reported = (_as_read(issue, config) for issue in found if _is_reported(issue, config))
-    return (*reported, *_misspelled_overrides(config, fragment), *refused_sizes(config))
+    slips = tuple(_misspelled_overrides(config, fragment))
+    refused = () if slips else refused_overrides(config)
+    return (*reported, *slips, *refused, *refused_sizes(config))
 
 
 def _as_read(issue: Issue, config: VerlConfig) -> Issue:

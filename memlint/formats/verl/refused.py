@@ -12,7 +12,7 @@ from typing import Any
 
 from memlint.formats.base import Context, Issue
 from memlint.formats.fields import as_int, value_at
-from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT
+from memlint.formats.verl.batches import ACTOR, REFERENCE, ROLLOUT, uses_critic
 from memlint.formats.verl.config import VerlConfig
 from memlint.formats.verl.parallel import strategy
 from memlint.formats.verl.releases import is_before_0_4, ulysses_key
@@ -21,6 +21,8 @@ from memlint.run import UNKNOWN
 _PPO = "verl.trainer.main_ppo"
 _SFT = ("verl.trainer.fsdp_sft_trainer", "verl.trainer.sft_trainer")
 _PROMPTS = "data.train_batch_size"
+_KL_TERMS = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
+_CRITIC_SIZE = "critic.ppo_micro_batch_size"
 _REFUSES = "verl refuses to start"
 _VALIDATORS = {"_validate_config", "validate_config"}  # 0.2.0 trainer/ppo/ray_trainer.py, 0.6.0 utils/config.py
 
@@ -91,9 +93,10 @@ def _unset(config: VerlConfig) -> Iterator[Issue]:
     if config.misses_a_file or config.get(dynamic) is UNKNOWN or config.flag(dynamic):
         return
     needed = {f"{ACTOR}.ppo_micro_batch_size": "", f"{ROLLOUT}.log_prob_micro_batch_size": ""}
-    terms = (f"{ACTOR}.use_kl_loss", "algorithm.use_kl_in_reward")
-    if term := next(filter(config.flag, terms), ""):
+    if term := next(filter(config.flag, _KL_TERMS), ""):
         needed[f"{REFERENCE}.log_prob_micro_batch_size"] = term
+    if uses_critic(config):
+        needed[_CRITIC_SIZE] = ""
     for size, because_of in needed.items():
         newer = f"{size}_per_gpu"
         if _written(config, size) is None and _written(config, newer) is None:
@@ -170,7 +173,10 @@ def _both(config: VerlConfig) -> Iterator[Issue]:
     """A micro-batch's size under its older name as well (0.2.0 trainer/ppo/ray_trainer.py:399, 0.9.1
     utils/config.py:150 and workers/config/actor.py)."""
     sizes = ((ACTOR, "ppo_micro_batch_size"), (ROLLOUT, "log_prob_micro_batch_size"))
-    for section, name in sizes:
+    scored = any(map(config.flag, _KL_TERMS))
+    reference = ((REFERENCE, "log_prob_micro_batch_size"),) if scored else ()
+    critic = (("critic", "ppo_micro_batch_size"),) if uses_critic(config) else ()
+    for section, name in (*sizes, *reference, *critic):
         older, newer = f"{section}.{name}", f"{section}.{name}_per_gpu"
         if _size(config, older) and _size(config, newer):
             yield _issue(config, older, f"`{name}` and `{name}_per_gpu` are both set: {_REFUSES}")
