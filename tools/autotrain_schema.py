@@ -2,9 +2,9 @@
 
     python tools/autotrain_schema.py FOLDER...
 
-Each FOLDER is a release of autotrain-advanced, unpacked from its wheel, the oldest first (0.7.80 to 0.8.36). A parameter
-has the type of its annotation, as pydantic reads it: a text of a number is one, a number is no text. Parameters that no
-release declares are allowed: AutoTrain drops them (trainers/common.py, AutoTrainParams).
+Each FOLDER is a release of autotrain-advanced, unpacked from its wheel, the oldest first (0.7.80 to 0.8.36). A type is
+that of the annotation, as pydantic reads it: a text of a number is one, a number is no text. Parameters that no release
+declares are allowed: AutoTrain drops them (trainers/common.py, AutoTrainParams).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AutoTrain's training configs and commands: recognition, what each parameter becomes, what is refused, edits, plans."""
+"""AutoTrain's training configs and commands: recognition, what each parameter becomes, what is refused, edits."""
 
 from __future__ import annotations
 
@@ -241,7 +241,11 @@ def test_only_several_gpus_ask_for_a_backend() -> None:
         ({}, {"sequence.length": 1024}, {"params.block_size": 1024}),
         ({}, {"sequence.length": 4096}, {"params.block_size": 4096, "params.model_max_length": 4096}),
         ({}, {"method.kind": "lora"}, {"params.peft": True, "params.quantization": "none"}),
-        ({}, {"method.kind": "lora", "model.quantization.bits": 4}, {"params.peft": True, "params.quantization": "int4"}),
+        (
+            {},
+            {"method.kind": "lora", "model.quantization.bits": 4},
+            {"params.peft": True, "params.quantization": "int4"},
+        ),
         ({}, {"checkpointing.mode": "none"}, {"params.disable_gradient_checkpointing": True}),
         ({}, {"attention.implementation": "flash_attention_2"}, {"params.use_flash_attention_2": True}),
     ],
