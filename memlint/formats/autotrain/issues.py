@@ -44,7 +44,7 @@ def _missing(config: AutotrainConfig) -> Iterator[Issue]:
     for name in _NEEDED:
         if value.get(name) is None:
             yield _issue(config, "missing-key", f"`{name}` is missing: {_REFUSES}")
-    data = value.get("data")
+    data: Any = value.get("data")
     for name in _NEEDED_OF_DATA if isinstance(data, dict) else ():
         if name not in data:
             yield _issue(config, "missing-key", f"`data.{name}` is missing: {_REFUSES}", "data")
