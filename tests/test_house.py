@@ -155,6 +155,7 @@ ON_DEMAND = {
     "formats.torchtune.config": ("formats.torchtune.shipped",),  # where a command names a config of torchtune's own
     "formats.swift.format": ("formats.swift.edits",),  # fixes
     "formats.oumi.format": ("formats.oumi.edits", "formats.oumi.entailed"),  # fixes, plans
+    "formats.autotrain.format": ("formats.autotrain.edits", "formats.autotrain.entailed"),  # fixes, plans
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do
         *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),

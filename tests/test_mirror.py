@@ -76,9 +76,13 @@ COVERED = {
         *("formats.nemo_rl.keys", "formats.nemo_rl.megatron", "formats.nemo_rl.placement", "formats.nemo_rl.recognise"),
         "formats.nemo_rl.training",
     ),
+    "tests/formats/autotrain/test_autotrain_runs.py": (
+        *("formats.autotrain.config", "formats.autotrain.format", "formats.autotrain.issues"),
+        *("formats.autotrain.keys", "formats.autotrain.translate"),
+    ),
     "tests/formats/oumi/test_oumi_runs.py": (
         *("formats.oumi.config", "formats.oumi.engine", "formats.oumi.format", "formats.oumi.issues"),
-        *("formats.oumi.keys", "formats.oumi.translate", "formats.oumi.entailed"),
+        *("formats.oumi.keys", "formats.oumi.translate"),
     ),
     "tests/formats/torchtune/test_torchtune_runs.py": (
         *("formats.torchtune.config", "formats.torchtune.families", "formats.torchtune.format"),

@@ -18,6 +18,7 @@ ABOUT = {
     "easyr1": "EasyR1's YAML (OmegaConf)",
     "nemo_rl": "NeMo-RL's YAML (OmegaConf)",
     "oumi": "Oumi's YAML (OmegaConf)",
+    "autotrain": "AutoTrain's YAML for language models",
     "torchtune": "torchtune's YAML (OmegaConf)",
     "openrlhf": "OpenRLHF's flags",
     "megatron": "arguments of Megatron-LM's pretrain_gpt.py",

@@ -406,7 +406,7 @@ ORIGINS = (
 )
 PACKAGES = (
     *("transformers", "torch", "deepspeed", "peft", "trl", "accelerate"),
-    *("llamafactory", "axolotl", "torchtune", "oumi", "unsloth", "megatron", "swift", "nemo"),
+    *("llamafactory", "axolotl", "torchtune", "oumi", "autotrain", "unsloth", "megatron", "swift", "nemo"),
     *("verl", "openrlhf"),
 )
 _SPECIAL: dict[str, Callable[[_Checker, ast.Call], Checked]] = {

@@ -30,6 +30,7 @@ FRAMEWORKS = ("transformers", "trl", "peft", "accelerate", "torch", "deepspeed",
     "swift",
     "torchtune",
     "oumi",
+    "autotrain-advanced",
     KERNELS,
 )
 # The package called swift is OpenStack's; conda's pytorch is torch.

@@ -9,6 +9,7 @@ from memlint.memory.card.figures import PHASES_APART, with_card_figures
 from memlint.memory.estimate import estimate
 from memlint.memory.values import Estimate, Phase
 from memlint.run import Run
+from memlint.simulation.replay import first_two_steps
 from memlint.simulation.result import SimulatedStep
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")
@@ -18,14 +19,14 @@ MIB = 1 << 20
 def estimate_of(step: SimulatedStep, run: Run) -> Estimate:
     """The phases of `step` with their components; the card's figures come from the same constants.
 
-    `details["replayed_reserved_bytes"]` is what the modelled caching allocator reserves for the step.
+    `details["replayed_reserved_bytes"]` is what the modelled caching allocator reserves for the first two steps.
     """
     phases = tuple(_phase(step, name) for name, _ in step.live_by_phase)
     peak = max(phases, key=lambda phase: phase.allocated_bytes)
     details = _overhead_inputs(run, phases) | {"resident_bytes": step.base + step.optimizer_states}
-    reserved = replay(step.events, step.sizes, allocator_settings(run)).reserved
+    reserved = replay(*first_two_steps(step), allocator_settings(run)).reserved
     if "step_reserve_bytes" in details:
-        details["step_reserve_bytes"] = reserved
+        details |= _reserves(run, details, reserved, replay(step.events, step.sizes, allocator_settings(run)).reserved)
     answer = with_card_figures(run, phases, peak, details)
     return answer._replace(
         parameters=step.parameters,
@@ -41,6 +42,15 @@ def _overhead_inputs(run: Run, phases: tuple[Phase, ...]) -> dict[str, int]:
     by_name = {phase.name: phase.allocated_bytes for phase in phases}
     others = [size for name, size in by_name.items() if name not in PHASES_APART]
     return closed | {"forward_bytes": by_name["forward"], "backward_bytes": max(others)}
+
+
+def _reserves(run: Run, closed: dict[str, int], fresh: int, apart: int) -> dict[str, int]:
+    """What a step reserves, as in the closed form: where lengths vary, the larger of both cases is the central figure.
+    `fresh`: with states in blocks of the first step's activations. `apart`: with states that lie apart."""
+    if "other_step_reserve_bytes" not in closed:
+        return {"step_reserve_bytes": apart}
+    central = max(fresh, apart) if run.sequence.length_is_bound else fresh
+    return {"step_reserve_bytes": central, "other_step_reserve_bytes": apart if central == fresh else fresh}
 
 
 # How far the closed form's tensors may be from the run's; a simulated step has its own.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from memlint.simulation.result import Live
+from memlint.simulation.result import Live, SimulatedStep
 from memlint.simulation.tracker import Allocation, Tracker
 
 LAYER = re.compile(r"\.\d+(?=\.|$)")
@@ -66,3 +66,22 @@ def grouped(allocations: Iterable[Allocation]) -> tuple[Live, ...]:
 
 def _kind(allocation: Allocation) -> str:
     return "activations" if allocation.phase == "forward" else "temporaries"
+
+
+def first_two_steps(step: SimulatedStep) -> tuple[list[int], tuple[int, ...]]:
+    """(events, sizes) of a run's first two steps. The first makes the optimizer's states when it has its gradients and
+    no longer its activations, so that states take pieces of the blocks which those left."""
+    at, events = step.moments, step.events
+    made, steady = events[at.states : at.step], events[at.step : at.end]
+    freed = {~event for event in (*made, *steady) if event < 0}
+    states = [event for event in made if event >= 0 and event not in freed]
+    again = {event: len(step.sizes) + number for number, event in enumerate(one for one in steady if one >= 0)}
+    first = [_renamed(event, again) for event in steady if event >= 0 or ~event not in made]
+    turn = at.optimizer - at.step
+    second = [event for event in steady if (event if event >= 0 else ~event) in again.keys() & freed]
+    together = [*events[: at.states], *first[:turn], *states, *first[turn:], *second]
+    return together, (*step.sizes, *(step.sizes[one] for one in again))
+
+
+def _renamed(event: int, names: Mapping[int, int]) -> int:
+    return names.get(event, event) if event >= 0 else ~names.get(~event, ~event)

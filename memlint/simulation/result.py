@@ -26,6 +26,16 @@ class Live(NamedTuple):
     bytes: int
 
 
+class Moments(NamedTuple):
+    """Positions in a trace's events: where the optimizer makes its states, where the step begins, where in it the
+    optimizer's turn does, and where it ends."""
+
+    states: int
+    step: int
+    optimizer: int
+    end: int
+
+
 class SimulatedStep(NamedTuple):
     """Bytes of live tensors in the steady (second) training step; 512-byte rounding included.
 
@@ -48,6 +58,7 @@ class SimulatedStep(NamedTuple):
     live_by_phase: tuple[tuple[str, tuple[Live, ...]], ...]  # at the highest point of each phase
     events: tuple[int, ...]  # +index allocates sizes[index], ~index frees it
     sizes: tuple[int, ...]
+    moments: Moments
     seconds: float
 
     def by_kind(self, phase: str = "") -> dict[str, int]:

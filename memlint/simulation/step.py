@@ -29,7 +29,7 @@ import memlint.simulation.stages as stages
 from memlint._record import NamedTuple
 from memlint.memory.parameters import VOCABULARY_NAMES
 from memlint.simulation.modules import ModuleNames
-from memlint.simulation.result import SimulatedStep, UnsupportedRun
+from memlint.simulation.result import Moments, SimulatedStep, UnsupportedRun
 from memlint.simulation.tracker import Tracker
 
 # Losses that take whole logits; transformers calls them with its own arguments.
@@ -110,6 +110,7 @@ class _Figures(NamedTuple):
     trainable: int
     base: int
     states: int
+    moments: Moments
     end_forward: int
     end_forward_position: int
 
@@ -173,15 +174,18 @@ def _run(model: Any, tracker: Tracker, settings: StepSettings, mesh: Any) -> _Fi
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer = optimizers.create(settings.optimizer, trained, settings.momentum, _embeddings(model, settings))
     tracker.begin("states")
+    made = len(tracker.events)
     states = _first_step(optimizer, trained, tracker)
+    begin = len(tracker.events)
     replica = sharding.replicated(model, settings.sharding)
     names = ModuleNames(model)
     tracker.module, tracker.recomputing = names.current, names.running
     with names, precision.CudaOperators():
         _accumulate(model, inputs, settings, trained)
         end = _step(model, replica, inputs, tracker, settings, optimizer, trained)
+    moments = Moments(made, begin, tracker.marks[-1][0], len(tracker.events))
     replay.name_logits(tracker, model.get_output_embeddings().weight.shape[0])
-    return _Figures(_count(model.parameters()), _count(trained), base, states, *end)
+    return _Figures(_count(model.parameters()), _count(trained), base, states, moments, *end)
 
 
 def _accumulate(
@@ -336,5 +340,6 @@ def _result(tracker: Tracker, figures: _Figures, seconds: float) -> SimulatedSte
         live_by_phase=live,
         events=tuple(tracker.events),
         sizes=tuple(one.bytes for one in tracker.allocations),
+        moments=figures.moments,
         seconds=seconds,
     )

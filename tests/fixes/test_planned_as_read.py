@@ -101,6 +101,15 @@ OUMI = {
 }
 OUMI_UNDER_FSDP = OUMI | {"fsdp": {"enable_fsdp": True, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}}
 OUMI_ON_QLORA = {"use_peft": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
+AUTOTRAIN = {
+    "task": "llm-sft",
+    "base_model": "meta-llama/Meta-Llama-3-8B",
+    "project_name": "p",
+    "log": "none",
+    "backend": "local",
+    "data": {"path": "d", "train_split": "t", "valid_split": None, "chat_template": None, "column_mapping": {}},
+    "params": {"block_size": 2048, "batch_size": 2, "mixed_precision": "bf16", "lr": 2e-5},
+}
 ON_LORA = {"adapter": "lora", "lora_r": 32, "lora_alpha": 64, "lora_target_linear": True}
 CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "targets, dropout and kernels of new adapters": (AXOLOTL | {"lora_dropout": 0.05}, "RTX4090", 1),
@@ -139,6 +148,17 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
     "a prepared model under ZeRO-2": (FIREFLY, "RTX4090", 4),
     "a section of DeepSpeed in Oumi": (OUMI, "A100-40GB", 4),
     "adapters of Oumi": (OUMI, "RTX4090", 1),
+    "adapters of AutoTrain": (AUTOTRAIN, "RTX4090", 1),
+    "adapters of AutoTrain on blocks of text": (
+        AUTOTRAIN | {"task": "llm-generic", "params": {"batch_size": 2, "block_size": 2048}},
+        "L40S",
+        1,
+    ),
+    "4 bits in place of AutoTrain's 8": (
+        AUTOTRAIN | {"params": {"peft": True, "quantization": "int8", "batch_size": 8, "block_size": 2048}},
+        "RTX3060",
+        1,
+    ),
     "recomputation by accelerate": (OUMI_UNDER_FSDP, "RTX4090", 4),
     "a model that Oumi prepares, under ZeRO": (
         OUMI

@@ -22,6 +22,7 @@ FRAMEWORKS = {
     "accelerate",
     "torchtune",
     "oumi",
+    "autotrain",
     "swift",
     "openrlhf",
     "easyr1",

@@ -10,6 +10,7 @@ import torch
 
 from memlint.architectures import from_config
 from memlint.memory import estimate
+from memlint.memory.card.allocator import replay
 from memlint.run import (
     UNKNOWN,
     Attention,
@@ -28,6 +29,7 @@ from memlint.run import (
 from memlint.simulation import Adapter, SimulatedStep, StepSettings, UnsupportedRun, simulate, simulate_settings
 from memlint.simulation.as_estimate import estimate_of, tensor_lines
 from memlint.simulation.precision import CudaOperators, GroupedProduct, autocast
+from memlint.simulation.replay import first_two_steps
 from memlint.simulation.sharding import Sharding
 from memlint.simulation.tracker import Tracker
 from tests.memory.runs import run as small_run
@@ -139,6 +141,28 @@ def test_events_replay_to_the_peak_and_end_where_they_began() -> None:
         highest = max(highest, current)
     assert highest >= step.peak
     assert current < step.base + step.optimizer_states + (1 << 20)
+
+
+def test_the_first_step_makes_the_states_when_activations_are_freed() -> None:
+    step = simulated(FULL)
+    events, sizes = first_two_steps(step)
+    at = step.moments
+    before = sum(sizes[event] if event >= 0 else -sizes[~event] for event in events[: at.states])
+    current, peaks = 0, []
+    for event in events:
+        current += sizes[event] if event >= 0 else -sizes[~event]
+        peaks.append(current)
+    assert max(peaks) == step.peak
+    turn = at.states + at.optimizer - at.step
+    assert max(peaks[:turn]) < step.peak
+    assert current == pytest.approx(before + step.optimizer_states, abs=1 << 20)
+
+
+def test_states_in_blocks_of_activations_reserve_less_than_states_apart() -> None:
+    settings = FULL._replace(trainable="bfloat16", micro_batch_size=8, sequence_length=2048)
+    step = simulated(settings, {**LLAMA, "hidden_size": 1024, "vocab_size": 32000})
+    events, sizes = first_two_steps(step)
+    assert step.peak <= replay(events, sizes).reserved < replay(step.events, step.sizes).reserved
 
 
 def test_weights_and_states_are_counted_exactly() -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
-from memlint.formats.deepspeed.edits import FOLLOW_DEEPSPEED
+from memlint.formats.entailed_of_file import Read, follows
 from memlint.formats.fields import Fields
 from memlint.formats.oumi.engine import STARTED_FSDP
-from memlint.formats.section_keys import path_of
-from memlint.run import Entailed, Run, get
+from memlint.run import Entailed
 from memlint.source.document import Document
-
-Read = Callable[[Document], Fields]
 
 _ADAPTER: Mapping[str, Any] = {"training.use_peft": True}
 _4_BITS: Mapping[str, Any] = {"peft.q_lora": True, "peft.q_lora_bits": 4, "peft.bnb_4bit_quant_type": "nf4"}
@@ -22,10 +19,7 @@ _QUANTIZED: Mapping[str, Any] = {
     "model.quantization.bits": 4,
     "model.quantization.kind": "nf4",
 }
-# A plan says these of an adapter by itself.
-_OF_PLANS = ("method.rank", "method.alpha", "method.targets", "planning.entails")
 _STAGES = (1, 2, 3)
-_DEFAULTS = Run("", "")
 
 
 def find_entailed(document: Document, fields: Fields, read: Read) -> Iterator[Entailed | None]:
@@ -33,16 +27,16 @@ def find_entailed(document: Document, fields: Fields, read: Read) -> Iterator[En
     kind, bits = fields.get("method.kind"), fields.get("model.quantization.bits", 16)
     lora = {"method.kind": "lora"}
     if kind == "full":
-        yield _follows(document, fields, read, lora, _ADAPTER)
+        yield follows(document, fields, read, lora, _ADAPTER)
     if kind in ("full", "lora") and bits != 4:
-        yield _follows(document, fields, read, {**lora, **_QUANTIZED}, {**_ADAPTER, **_4_BITS})
+        yield follows(document, fields, read, {**lora, **_QUANTIZED}, {**_ADAPTER, **_4_BITS})
     if fields.get("parallelism.engine") in ("single", "ddp", "deepspeed"):
-        yield from (_follows(document, fields, read, *one) for one in _sharded())
+        yield from (follows(document, fields, read, *one) for one in _sharded())
     if fields.get("parallelism.engine") == "ddp" and fields.get("planning.starts_fsdp", 0):
-        yield from (_follows(document, fields, read, *one) for one in _started_fsdp(fields))
+        yield from (follows(document, fields, read, *one) for one in _started_fsdp(fields))
     if fields.get("checkpointing.mode") == "none":
         recomputes = {"training.enable_gradient_checkpointing": True}
-        yield _follows(document, fields, read, {"checkpointing.mode": "full"}, recomputes)
+        yield follows(document, fields, read, {"checkpointing.mode": "full"}, recomputes)
 
 
 def _sharded() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
@@ -65,27 +59,3 @@ def _started_fsdp(fields: Fields) -> Iterator[tuple[dict[str, Any], dict[str, An
     for offloads in (False, True):
         given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
         yield given, {**stored, **STARTED_FSDP, "fsdp.cpu_offload": offloads}
-
-
-def _follows(
-    document: Document, fields: Fields, read: Read, given: Mapping[str, Any], keys: Mapping[str, Any]
-) -> Entailed | None:
-    """What the file with these keys says beside `given`; None where that is nothing new."""
-    value = document.value
-    for name, new in keys.items():
-        value = _with(value, path_of(name), new)
-    before, then = fields.values, read(document._replace(value=value)).values
-    # What a plan for DeepSpeed says of dtypes by itself counts as changed, too.
-    dtypes = FOLLOW_DEEPSPEED if "parallelism.engine" in given else ()
-    names = [name for name in dict.fromkeys((*before, *then, *dtypes)) if name not in (*given, *_OF_PLANS)]
-    after = {name: then[name] if name in then else get(_DEFAULTS, name) for name in names}
-    changes = tuple((name, new) for name, new in after.items() if name in dtypes or before.get(name, ...) != new)
-    return Entailed(tuple(given.items()), changes) if changes else None
-
-
-def _with(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    """The mapping with `new` at the path."""
-    if not path:
-        return new
-    given = value if isinstance(value, dict) else {}
-    return {**given, path[0]: _with(given.get(path[0]), path[1:], new)}

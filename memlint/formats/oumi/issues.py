@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from memlint.formats.base import Issue
-from memlint.formats.fields import as_bool, as_int, as_number
+from memlint.formats.fields import as_bool, as_number
 from memlint.formats.oumi.config import OumiConfig
 from memlint.formats.oumi.keys import DTYPE, PRECISION
 from memlint.formats.oumi.recognise import SCHEMA
 from memlint.formats.schema.validate import compiled_schema, schema_issues
 from memlint.formats.section_keys import path_of
-from memlint.source.document import Path
+from memlint.formats.unread_texts import unread_texts
 
 _REFUSES = "Oumi refuses to start"
 _OWN_LOOPS = ("OUMI", "VERL_GRPO")
@@ -23,34 +22,9 @@ _WITH_REWARDS = ("TRL_GRPO", "VERL_GRPO")
 def oumi_issues(config: OumiConfig) -> tuple[Issue, ...]:
     value = config.section.value
     found = schema_issues(value, config.section.document.path, SCHEMA, config.context.versions)
-    texts = tuple(_no_numbers(config, compiled_schema(SCHEMA).schema, value, ()))
+    texts = tuple(unread_texts(config.section, compiled_schema(SCHEMA).schema, _REFUSES))
     every = (*_precision(config), *_compile(config), *_engines(config), *_offload(config), *_steps(config))
     return (*found, *texts, *every, *_rewards(config), *_verl(config), *_passed_on(config), *_ignored(config))
-
-
-def _no_numbers(config: OumiConfig, schema: Mapping[str, Any], value: Any, above: Path) -> Iterator[Issue]:
-    """Texts that OmegaConf makes no number or boolean of, where the schema wants one."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            below = schema.get("properties", {}).get(key)
-            if isinstance(below, dict):
-                yield from _no_numbers(config, below, inner, (*above, key))
-        return
-    kinds = schema.get("type", ())
-    wanted = next((kind for kind in _READS if kind in kinds[:1]), "")  # of a text's types "string" is the first
-    if not isinstance(value, str) or not wanted or value == "auto":
-        return
-    reads, noun = _READS[wanted]
-    if reads(value) is None:
-        message = f"`{'.'.join(map(str, above))}: {value}` is no {noun}: {_REFUSES}"
-        yield config.section.issue("wrong-type", message, *above)
-
-
-_READS: Mapping[str, tuple[Callable[[Any], Any], str]] = {
-    "number": (as_number, "number"),
-    "integer": (as_int, "whole number"),
-    "boolean": (as_bool, "true or false"),
-}
 
 
 def _issue(config: OumiConfig, key: str, message: str) -> Issue:

@@ -40,9 +40,18 @@ def read_megatron(fields: Fields, config: SwiftConfig) -> None:
     fields.put("batch.micro_batch_size", micro, section.origin("micro_batch_size"))
     steps = max(1, total // micro // copies) if total and isinstance(copies, int) else UNKNOWN
     fields.put("batch.gradient_accumulation_steps", steps, section.origin(_TOTAL))
+    _recomputed_groups(fields, config)
     _host_optimizer(fields, config)
     _weights_in_few_bits(fields, config)
     _put_options(fields, config)
+
+
+def _recomputed_groups(fields: Fields, config: SwiftConfig) -> None:
+    """Of layers that are recomputed together, one input is kept (megatron core 0.16 transformer_block.py)."""
+    section, count = config.section, "recompute_num_layers"
+    value = section.value
+    if value.get("recompute_granularity") == "full" and value.get("recompute_method") != "block" and count in value:
+        fields.put("checkpointing.every", as_int(value[count]) or 1 << 12, section.origin(count))
 
 
 _RECOMPUTATION = "--recompute_granularity full --recompute_method uniform --recompute_num_layers 1"

@@ -3,7 +3,7 @@ trainer/config/engine/megatron.yaml, optim/megatron.yaml and engine/veomni.yaml)
 
 from __future__ import annotations
 
-from memlint.formats.fields import Fields, value_at
+from memlint.formats.fields import Fields, as_int, value_at
 from memlint.formats.keys import Key
 from memlint.formats.megatron_options import OPTIONS, put_options
 from memlint.formats.section_keys import path_of
@@ -66,7 +66,13 @@ def put_own_options(fields: Fields, config: VerlConfig) -> None:
         f"{transformer}.recompute_granularity=full {transformer}.recompute_method=uniform"
         f" {transformer}.recompute_num_layers=1"
     )
-    given = value_at(config.own.value, path_of(f"{transformer}.recompute_granularity")) == "full"
+    granularity, method, count = (
+        value_at(config.own.value, path_of(f"{transformer}.recompute_{name}"))
+        for name in ("granularity", "method", "num_layers")
+    )
+    given = granularity == "full"
+    if given and method != "block" and count is not None:  # one input of each group of layers is kept
+        fields.infer("checkpointing.every", as_int(count) or 1 << 12, f"`{transformer}.recompute_num_layers`")
     spell = {name: f"{section}.{name}" for name in OPTIONS.values()} | others
     put_options(fields, spell.__getitem__, "" if given else recomputation, "", "verl 0.9.1")
 

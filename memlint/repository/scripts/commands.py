@@ -54,6 +54,7 @@ PROGRAMS: Mapping[str, frozenset[str]] = {
     "axolotl": frozenset(("train",)),
     # oumi 0.9 cli/distributed_run.py: `oumi distributed torchrun -m oumi train -c FILE` takes all GPUs that there are
     "oumi": frozenset(("train", "distributed")),
+    "autotrain": frozenset(("llm",)),  # `autotrain --config FILE` is read by its file
 }
 # The first words of launches, besides Python.
 LAUNCHER_WORDS = frozenset(

@@ -24,8 +24,9 @@ from memlint.source.shell.text import Where, Word, why_unknown
 SCHEMAS = {"trainer": "trainer.json", "llamafactory": "llamafactory.json#v0", "swift": "swift.json"} | {
     "openrlhf": "openrlhf.json",
     "megatron": "megatron.json",
+    "autotrain": "autotrain.json#flags",
 }
-PLAIN_ARGPARSE = ("openrlhf", "megatron")  # their true-or-false flags take no value
+PLAIN_ARGPARSE = ("openrlhf", "megatron", "autotrain")  # their true-or-false flags take no value
 MOST_DEPTH = 12  # of `a.b.c=value`
 
 

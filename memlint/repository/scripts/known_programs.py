@@ -52,6 +52,8 @@ def format_of(command: LaunchCommand, program: TrainingProgram, has_file: bool, 
         return None
     if command.launcher == "trl":
         return "trainer"
+    if command.launcher == "autotrain":
+        return "autotrain" if any(one.name == "train" for one in options(command.arguments)[0]) else None
     if command.launcher in ("swift", "megatron") or _swift_module(command) or program.swift_task:
         return "swift"
     if is_axolotl(command):

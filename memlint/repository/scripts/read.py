@@ -54,7 +54,7 @@ HINT = re.compile(
     r"|\btune\s+run|sft|dpo|grpo|finetune|fine_tune|main_ppo|batch[_-]size|learning[_-]rate|--lr\b"
 )
 STARTS = re.compile(
-    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|\buv\s+run|PYTHON"
+    r"python|torchrun|accelerate|deepspeed|llamafactory|axolotl|trl|swift|megatron|autotrain|\buv\s+run|PYTHON"
     r"|\b(?:tune|lightning|fabric)\s+run"
     r"|\.(?:sh|bash)[\"']?[ \t]+(?:\\\r?\n[ \t]*)?[\"'$\w-]"  # another script, with arguments for it
 )

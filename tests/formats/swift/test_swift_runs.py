@@ -192,6 +192,14 @@ def test_a_megatron_command_is_bounded_by_what_its_degrees_leave() -> None:
     assert launched(MEGATRON.format(1, "--tuner_type lora")).method.kind == "lora"
 
 
+def test_of_layers_that_megatron_recomputes_together_one_input_is_kept() -> None:
+    full = "--recompute_granularity full --recompute_method {} --recompute_num_layers 2"
+    pairs, block = (launched(MEGATRON.format(1, full.format(method))) for method in ("uniform", "block"))
+    alone = launched(MEGATRON.format(1, "--recompute_num_layers 2"))
+    assert [run.checkpointing.every for run in (pairs, block, alone)] == [2, 1, 1]
+    assert launched(MEGATRON.format(1, full.format("uniform").replace("2", "$N"))).checkpointing.every > 1000
+
+
 def test_a_task_without_logits_is_told_apart() -> None:
     scores = read({**SFT, "task_type": "seq_cls"})
     assert (scores.method.drops_language_head, scores.stack.unmodelled) == (True, "")

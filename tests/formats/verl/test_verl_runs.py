@@ -440,6 +440,15 @@ def test_what_a_fork_adds_to_the_trainers_file_is_no_slip() -> None:
 HOST = "override_optimizer_config.optimizer_cpu_offload"
 
 
+def test_of_layers_that_megatron_recomputes_together_one_input_is_kept() -> None:
+    actor = "actor_rollout_ref.actor"
+    transformer = f"+{actor}.megatron.override_transformer_config.recompute"
+    pairs = f"{transformer}_granularity=full {transformer}_method={{}} {transformer}_num_layers=2"
+    for method, every in (("uniform", 2), ("block", 1)):
+        found = command(f"{RL_COMMAND} {actor}.strategy=megatron {pairs.format(method)}")
+        assert found.checkpointing.every == every
+
+
 def test_megatrons_optimizer_steps_on_the_host() -> None:
     actor = "actor_rollout_ref.actor"
     on_host = command(f"{RL_COMMAND} {actor}.strategy=megatron +{actor}.optim.{HOST}=true")
