@@ -175,8 +175,8 @@ COVERED = {
     "tests/simulation/test_step.py": (
         *("simulation.attention", "simulation.build", "simulation.checkpoints", "simulation.from_run"),
         *("simulation.fused_adapters", "simulation.liger", "simulation.losses", "simulation.optimizers"),
-        *("simulation.precision", "simulation.quantized", "simulation.replay", "simulation.sharding"),
-        *("simulation", "simulation.tracker"),
+        *("simulation.precision", "simulation.quantized", "simulation.replay", "simulation.result"),
+        *("simulation", "simulation.sharding", "simulation.tracker"),
     ),
     "tests/commands/test_simulate.py": ("simulation.as_estimate",),
     # The rule language and the rules.
