@@ -142,23 +142,15 @@ def _is_known(found: Estimate | TensorEstimate) -> bool:
     return not found.unknown
 
 
-class _Wanted(NamedTuple):
-    """What is wanted of an estimate.
+def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
+    """The estimate without the cache.
 
     `simulated`: comparable to a step on fake tensors, that is without the memory that CUDA kernels allocate internally.
     `may_stop`: raise `_SurelyOver` as soon as the run is over its budget. `replays`: figures of the card; without them
     the allocator is not replayed, and only what `tensors_of` takes of the estimate holds.
     """
-
-    simulated: bool = False
-    may_stop: bool = False
-    replays: bool = True
-
-
-def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
-    """The estimate without the cache. See `_Wanted` for the options."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), _Wanted(simulated, may_stop, replays))
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop, replays)
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
@@ -173,7 +165,7 @@ def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False,
 def _tensors_without_bounds(run: Run) -> Estimate:
     """The estimate without a replay; if a value is missing, one that only names the missing field."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), _Wanted(replays=False))
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), replays=False)
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
@@ -245,14 +237,14 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
     return with_weights_of(frozen, state)
 
 
-def _estimate(run: Run, wanted: _Wanted) -> Estimate:
+def _estimate(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
     unknown_values.refuse(run)
     if _is_divided_into_stages(run):
         import memlint.memory.lower_bounds as lower_bounds
 
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
-    if wanted.may_stop:
+    if may_stop:
         _stop_where_over(run, _without_activations(run))
     placed = placed_model(run)
     try:
@@ -262,26 +254,28 @@ def _estimate(run: Run, wanted: _Wanted) -> Estimate:
 
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
-    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, wanted)
+    found = (
+        _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop, replays)
+    )
     return with_counts(found, placed)
 
 
-def _training(run: Run, models: _Models, wanted: _Wanted) -> Estimate:
+def _training(run: Run, models: _Models, simulated: bool, may_stop: bool, replays: bool) -> Estimate:
     units, state = models.placed.computed, models.state
-    step = training_step(run, units, wanted.simulated)
-    found, walk = _training_phases(step, models, wanted)
+    step = training_step(run, units, simulated)
+    found, walk = _training_phases(step, models, simulated, may_stop)
     updated = _value_update(run, models)
     every = found if updated is None else (*found, updated)
     peak = max(every, key=_allocated)
     details = {**details_of(run, state, walk, peak), "other_models_bytes": state.weights - models.placed.state.weights}
     details |= overhead_inputs(every, units, state) | image_details(run, units)
-    if wanted.may_stop:
+    if may_stop:
         _stop_where_over(run, least_needed(run, peak, details | NOTHING_BESIDE_TENSORS))
-    if wanted.replays:
+    if replays:
         details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
-    if wanted.may_stop:
+    if may_stop:
         _stop_where_over(run, least_needed(run, peak, details))
-    low, high = (_allocated(peak),) * 2 if wanted.simulated else _bounds(run, models, found)
+    low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)
     if updated is not None and models.critic is not None:
         low, high = _with_value_update(run, models, found, updated, (low, high))
     if low < high:
@@ -360,12 +354,14 @@ def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepPa
     return StepParts(placed.units, state, step, found)
 
 
-def _training_phases(step: TrainingStep, models: _Models, wanted: _Wanted) -> tuple[tuple[Phase, ...], Walk]:
+def _training_phases(
+    step: TrainingStep, models: _Models, simulated: bool, may_stop: bool
+) -> tuple[tuple[Phase, ...], Walk]:
     """All phases of a training run, with evaluation and generation where it has them, and the walk over its step."""
     run, units, state, critic = step.run, models.placed.computed, models.state, models.critic
     found, walk = phases(step, units, state)
     if run.model.architecture.towers:
-        found = _with_images(run, wanted.simulated, units, state, found)
+        found = _with_images(run, simulated, units, state, found)
     if runs_reference_forward(run):
         from memlint.memory.evaluation import with_reference_forward
 
@@ -374,12 +370,12 @@ def _training_phases(step: TrainingStep, models: _Models, wanted: _Wanted) -> tu
         found = (load, with_reference_forward(step, forward, walk.saved_activations, reference, moved), *rest)
     if run.method.stage in _STAGES_WITH_TWO_GRAPHS:
         found = _with_two_graphs(found, walk, models, run)
-    if wanted.may_stop:  # more phases, and what a value model adds to these, can only need more
+    if may_stop:  # more phases, and what a value model adds to these, can only need more
         _stop_where_over(run, max(map(_allocated, found)) + device.outside_allocator(run))
     if run.evaluation.enabled is True:
         from memlint.memory.evaluation import evaluation
 
-        found += (evaluation(run, units, state, wanted.simulated),)
+        found += (evaluation(run, units, state, simulated),)
     joined = critic if critic is not None and run.method.value_model.in_one_step else None
     if joined is not None:
         found = rollout.in_one_step(found, joined)
