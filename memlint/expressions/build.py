@@ -16,6 +16,7 @@ from memlint.expressions.derived_facts import READERS
 from memlint.expressions.facts import MAX_TEXT, Evaluate, Facts
 from memlint.expressions.functions import FUNCTIONS
 from memlint.formats.fields import interpolated
+from memlint.memory.values import CARD_DETAILS
 from memlint.run import UNKNOWN
 
 Form = list[Any]
@@ -59,9 +60,11 @@ def _fact(form: Form) -> Evaluate:
 def _term(form: Form) -> Evaluate:
     """A named term of the estimate: absent terms are UNKNOWN."""
     name = form[1]
+    is_of_card = name in CARD_DETAILS
 
     def read(facts: Facts) -> Any:
-        return facts.estimate.details.get(name, UNKNOWN) if facts.estimate else UNKNOWN
+        found = facts.estimate if is_of_card else facts.tensors
+        return found.details.get(name, UNKNOWN) if found else UNKNOWN
 
     return read
 
@@ -71,11 +74,11 @@ def _phase(form: Form) -> Evaluate:
     _, phase_name, component = form
 
     def read(facts: Facts) -> Any:
-        estimate = facts.estimate
-        if estimate is None:
+        found = facts.tensors
+        if found is None:
             return UNKNOWN
-        for phase in estimate.phases:
-            if phase.name == (phase_name or estimate.peak_phase):
+        for phase in found.phases:
+            if phase.name == (phase_name or found.peak_phase):
                 return phase.components.get(component, 0) if component else phase.allocated_bytes
         return UNKNOWN
 

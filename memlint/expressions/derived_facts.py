@@ -18,7 +18,7 @@ from memlint.identity_cache import IdentityCache
 from memlint.memory.full_length import is_over_at_full_length_alone
 from memlint.memory.parameters import MissingValue
 from memlint.memory.readings import doubt, in_words, least_bytes, span
-from memlint.memory.values import component_words
+from memlint.memory.values import TensorEstimate, component_words
 from memlint.run import LAUNCH, UNKNOWN
 
 Reader = Callable[[Facts], Any]
@@ -46,8 +46,11 @@ def _feature(read: Callable[[Gpu], Any]) -> Reader:
 
 
 def _of_estimate(field: str) -> Reader:
+    is_of_tensors = field in TensorEstimate._fields
+
     def reader(facts: Facts) -> Any:
-        value = getattr(facts.estimate, field) if facts.estimate else None
+        found = facts.tensors if is_of_tensors else facts.estimate
+        value = getattr(found, field) if found else None
         return UNKNOWN if value is None else value
 
     return reader
@@ -88,9 +91,9 @@ _NOTABLE = 0.01  # the least share of the peak for a component to be listed
 
 def _parts(facts: Facts) -> Any:
     """The components of the peak, largest first: "weights 15.0 GiB"."""
-    estimate = facts.estimate
-    for phase in estimate.phases if estimate else ():
-        if estimate and phase.name == estimate.peak_phase:
+    found = facts.tensors
+    for phase in found.phases if found else ():
+        if found and phase.name == found.peak_phase:
             parts = sorted(phase.components.items(), key=lambda part: -part[1])
             worth = [(name, size) for name, size in parts if size >= _NOTABLE * phase.allocated_bytes]
             return tuple(f"{component_words(name)} {gib(size)}" for name, size in worth)
@@ -141,7 +144,9 @@ def _lengths(facts: Facts) -> Any:
 
 def _doubt(facts: Facts) -> Any:
     """The unknown thing that the verdict depends on, in words; UNKNOWN if all readings agree or there is only one."""
-    return (doubt(facts.estimate) if facts.estimate else "") or UNKNOWN
+    if not facts.tensors or not facts.tensors.unknown or facts.estimate is None:
+        return UNKNOWN
+    return doubt(facts.estimate) or UNKNOWN
 
 
 def _launch(facts: Facts) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.memory.values import Estimate
+from memlint.memory.values import Estimate, StagedEstimate, TensorEstimate
 from memlint.run import Run
 
 MAX_STEPS = 10_000
@@ -30,17 +30,19 @@ class Advice(NamedTuple):
 class Facts:
     """The values of one run. `raw`: section -> the files' keys. `variables`: of the current rule, computed when read.
 
+    `estimate` may take much longer to compute than `tensors`, the part of it without the card's figures.
+
     `under`: estimates the run under other framework versions (None: the run does not exist then). `advice`: the advice
     if the run's engine is unknown; it may search the tree. `local`: the variable of the current loop. `steps`: how many
     steps the evaluation may still take.
     """
 
-    __slots__ = ("advice", "estimate", "local", "raw", "run", "steps", "under", "values", "variables")
+    __slots__ = ("advice", "estimated", "local", "raw", "run", "steps", "under", "values", "variables")
 
     def __init__(
         self,
         run: Run,
-        estimate: Estimate | None = None,
+        estimated: StagedEstimate | Estimate | None = None,
         raw: Mapping[str, Any] | None = None,
         under: Under | None = None,
         advice: Callable[[], Advice] = Advice,
@@ -48,12 +50,20 @@ class Facts:
         self.run = run
         self.under = under
         self.advice = advice
-        self.estimate = estimate
+        self.estimated = StagedEstimate(estimated) if isinstance(estimated, Estimate) else estimated
         self.raw = raw or {}
         self.variables: Mapping[str, Evaluate] = {}
         self.values: dict[str, Any] = {}
         self.local: Any = None
         self.steps = MAX_STEPS
+
+    @property
+    def estimate(self) -> Estimate | None:
+        return None if self.estimated is None else self.estimated.whole
+
+    @property
+    def tensors(self) -> TensorEstimate | Estimate | None:
+        return None if self.estimated is None else self.estimated.tensors
 
     def begin(self, variables: Mapping[str, Evaluate]) -> None:
         """Prepares for another rule: sets its variables, and resets the number of steps."""

@@ -91,17 +91,19 @@ def _as_written(analysis: Analysis, found: Found, fix: Fix, reanalyse: Reanalyse
         reason = tried.refused or "memlint cannot place it safely"
         return noted(fix._replace(edits=(), safe=False), f"not written: {reason}")
     fix = fix._replace(patches=tried.patches)
-    if found.run < 0 or tried.after is None or len(tried.after.estimates) <= found.run:
+    if found.run < 0 or tried.after is None or len(tried.after.estimated) <= found.run:
         return fix
     fix = _priced(fix, analysis, tried.after, found.run)
     if fix.changes:
         return _re_estimated(fix, analysis, tried.after, found.run)
-    old, new = analysis.estimates[found.run], tried.after.estimates[found.run]
-    return fix if old.on_card == new.on_card else _with_figures(fix, old, new)
+    old, new = analysis.estimated[found.run], tried.after.estimated[found.run]
+    if old.is_of_same_run(new) or old.whole.on_card == new.whole.on_card:
+        return fix
+    return _with_figures(fix, old.whole, new.whole)
 
 
 def _re_estimated(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix | None:
-    old, new = analysis.estimates[index], after.estimates[index]
+    old, new = analysis.estimated[index].whole, after.estimated[index].whole
     high, low = peak(old), peak(new)
     worse = high is not None and low is not None and low > high
     if new.verdict == "out_of_memory" and (old.verdict != "out_of_memory" or worse):
@@ -119,7 +121,7 @@ def _priced(fix: Fix, analysis: Analysis, after: Analysis, index: int) -> Fix:
     training alone."""
     if analysis.runs[index].purpose != "train":
         return fix
-    models = (costs.model_of(analysis.estimates[index]), costs.model_of(after.estimates[index]))
+    models = (costs.model_of(analysis.estimated[index].tensors), costs.model_of(after.estimated[index].tensors))
     price = costs.between(analysis.runs[index], after.runs[index], models)
     quality = max(fix.quality, price.quality, key=costs.QUALITIES.index)
     return fix._replace(speed=price.speed if price.speed != 1 else fix.speed, quality=quality)

@@ -24,7 +24,7 @@ from memlint.fixes.step_time import (
 )
 from memlint.memory.optimizers import is_layerwise
 from memlint.memory.parameters import MissingValue
-from memlint.memory.values import Estimate
+from memlint.memory.values import Estimate, TensorEstimate
 from memlint.run import Run, Unknown, get
 
 QUALITIES = ("none", "low", "medium", "high")
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     quality: str = "none"
 
 
-def model_of(estimate: Estimate) -> ParameterCounts:
+def model_of(estimate: Estimate | TensorEstimate) -> ParameterCounts:
     """The parameters that a run's estimate has counted; 0 where they are not known."""
     return ParameterCounts(estimate.parameters or 0, estimate.trainable_parameters or 0)
 

@@ -71,9 +71,9 @@ class FileReporter:
         stopped = stopping_rules(findings)
         alone = self._request.findings_alone
         runs = (
-            _run_report(run, estimate, self._request)._replace(stopped_by=stopped)
+            _run_report(run, estimated.whole, self._request)._replace(stopped_by=stopped)
             for analysis in analysed.analyses
-            for run, estimate in zip(analysis.runs, analysis.estimates)
+            for run, estimated in zip(analysis.runs, analysis.estimated)
             if not alone or run.path != analysed.path  # merge_reports orders files by the runs of other files
         )
         report = FileReport(

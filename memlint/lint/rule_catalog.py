@@ -15,6 +15,7 @@ from memlint.lint.request import LintRequest
 from memlint.lint.rule_selection import check_selection
 from memlint.lint.settings_lookup import SettingsLookup
 from memlint.memory.card.measurements import Measurement
+from memlint.memory.estimate import estimate_in_stages
 from memlint.ruleset.engine import Engine
 from memlint.ruleset.internal_error import INTERNAL_ERROR
 from memlint.ruleset.rule import RuleError
@@ -79,7 +80,7 @@ class RuleCatalog:
         key = (
             measured,
             *(settings.rules_dirs, settings.select, settings.ignore, settings.profile, settings.preview),
-            tuple(settings.severity.items()),
+            *(tuple(settings.severity.items()), self._request.findings_alone),
         )
         if key not in self._engines:
             check_selection(
@@ -88,8 +89,13 @@ class RuleCatalog:
             chosen = self.rules(settings.rules_dirs).where(
                 lambda rule: is_in_force(settings, rule.id, rule.name, rule.profiles, rule.preview)
             )
-            self._engines[key] = _calibrated_engine(chosen, measured) if measured else Engine(chosen)
+            self._engines[key] = self._engine(chosen, measured)
         return self._engines[key]
+
+    def _engine(self, rules: RuleSet, measured: tuple[Measurement, ...]) -> Engine:
+        if measured:
+            return _calibrated_engine(rules, measured)
+        return Engine(rules, in_stages=estimate_in_stages if self._request.findings_alone else None)
 
     def _measurements_of(self, path: str) -> tuple[Measurement, ...]:
         """The user's measurements that apply to a file."""

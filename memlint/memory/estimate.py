@@ -29,7 +29,16 @@ from memlint.memory.readings import over_readings
 from memlint.memory.segments import runs_reference_forward, segments
 from memlint.memory.step import TrainingStep, required_count, training_step
 from memlint.memory.unmodelled import refuse_unmodelled, refuse_unplaceable
-from memlint.memory.values import Estimate, ModelState, Phase, Unit, UnknownField
+from memlint.memory.values import (
+    Estimate,
+    ModelState,
+    Phase,
+    StagedEstimate,
+    TensorEstimate,
+    Unit,
+    UnknownField,
+    tensors_of,
+)
 from memlint.run import SERVERS, UNKNOWN, Run, writes_completions
 
 TYPE_CHECKING = False
@@ -44,6 +53,7 @@ else:
 _STAGES_WITH_TWO_GRAPHS = ("xpo",)
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
+_TENSORS = EstimateCache(512)
 # An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 
@@ -62,6 +72,27 @@ def _cached(run: Run, make: Callable[[Run], Estimate]) -> Estimate:
     """The cached estimate of a canonical run, computed by `make` if there is none."""
     found: Estimate = _ESTIMATES.get(run.model, run[_FIRST:_LAST], lambda: make(run), _is_known)
     return found
+
+
+def estimate_in_stages(run: Run) -> StagedEstimate:
+    """The estimate of `run`, of which the card's figures are computed when they are asked for.
+
+    That pays for full fine-tuning, whose steps are replayed in a model of the allocator. A card that is named decides
+    the verdict, so that its figures are needed in any case.
+    """
+    if run.method.kind != "full" or run.purpose != "train" or device.usable_bytes(run):
+        return StagedEstimate(estimate(run))
+    own = canonical(run)
+    found = _TENSORS.get(own.model, own[_FIRST:_LAST], partial(_tensors_or_unknown, own), _is_known)
+    if isinstance(found, Estimate):
+        return StagedEstimate(over_readings(run, estimate_as_it_stands, found))
+    return StagedEstimate(found, partial(estimate, run), run.readings)
+
+
+def _tensors_or_unknown(run: Run) -> TensorEstimate | Estimate:
+    """The estimate of a run's tensors; the whole one where there are no figures."""
+    found = estimate_uncached(run, replays=False)
+    return found if found.unknown else tensors_of(found)
 
 
 def estimate_unless_over(run: Run) -> Estimate | None:
@@ -106,31 +137,35 @@ def _without_activations(run: Run) -> int:
     return least_allocated(placed_model(run, at_rest=True).state) + device.outside_allocator(run)
 
 
-def _is_known(found: Estimate) -> bool:
+def _is_known(found: Estimate | TensorEstimate) -> bool:
     """Whether to cache an estimate. Those without figures are not cached, because their reasons quote the file."""
     return not found.unknown
 
 
-def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
-    """The estimate without the cache. `simulated`: comparable to a step on fake tensors, that is without the memory
-    that CUDA kernels allocate internally. `may_stop`: raise `_SurelyOver` as soon as the run is over its budget."""
+def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
+    """The estimate without the cache.
+
+    `simulated`: comparable to a step on fake tensors, that is without the memory that CUDA kernels allocate internally.
+    `may_stop`: raise `_SurelyOver` as soon as the run is over its budget. `replays`: figures of the card; without them
+    the allocator is not replayed, and only what `tensors_of` takes of the estimate holds.
+    """
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop)
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop, replays)
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
         found = lower_bounds.unknown(UnknownField(missing.field, _reason(run, missing)))
         if missing.field == "sequence.length" and writes_completions(run):
-            return lower_bounds.with_completions_alone(run, found, estimate_uncached)
+            return lower_bounds.with_completions_alone(run, found, partial(estimate_uncached, replays=False))
         if run.purpose == "export":
             return lower_bounds.with_merged_model(run, found)
-        return lower_bounds.with_least_values(run, found, _without_bounds)
+        return lower_bounds.with_least_values(run, found, _tensors_without_bounds)
 
 
-def _without_bounds(run: Run) -> Estimate:
-    """The estimate; if a value is missing, one that only names the missing field."""
+def _tensors_without_bounds(run: Run) -> Estimate:
+    """The estimate without a replay; if a value is missing, one that only names the missing field."""
     try:
-        return _estimate(with_effective_attention(_patched_by_unsloth(run)))
+        return _estimate(with_effective_attention(_patched_by_unsloth(run)), replays=False)
     except MissingValue as missing:
         import memlint.memory.lower_bounds as lower_bounds
 
@@ -202,7 +237,7 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
     return with_weights_of(frozen, state)
 
 
-def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Estimate:
+def _estimate(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
     unknown_values.refuse(run)
     if _is_divided_into_stages(run):
         import memlint.memory.lower_bounds as lower_bounds
@@ -219,11 +254,13 @@ def _estimate(run: Run, simulated: bool = False, may_stop: bool = False) -> Esti
 
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
-    found = _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop)
+    found = (
+        _inference(run, models) if run.purpose == "inference" else _training(run, models, simulated, may_stop, replays)
+    )
     return with_counts(found, placed)
 
 
-def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Estimate:
+def _training(run: Run, models: _Models, simulated: bool, may_stop: bool, replays: bool) -> Estimate:
     units, state = models.placed.computed, models.state
     step = training_step(run, units, simulated)
     found, walk = _training_phases(step, models, simulated, may_stop)
@@ -234,7 +271,8 @@ def _training(run: Run, models: _Models, simulated: bool, may_stop: bool) -> Est
     details |= overhead_inputs(every, units, state) | image_details(run, units)
     if may_stop:
         _stop_where_over(run, least_needed(run, peak, details | NOTHING_BESIDE_TENSORS))
-    details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
+    if replays:
+        details |= step_reserve(step, every, walk, units, state, inputs_bytes(step))
     if may_stop:
         _stop_where_over(run, least_needed(run, peak, details))
     low, high = (_allocated(peak),) * 2 if simulated else _bounds(run, models, found)

@@ -15,13 +15,13 @@ _GIB = 2**30
 Estimator = Callable[[Run], Estimate]
 
 
-def over_readings(run: Run, estimator: Estimator) -> Estimate:
+def over_readings(run: Run, estimator: Estimator, found: Estimate | None = None) -> Estimate:
     """The estimate of `run` itself. Its verdict becomes `unknown` if another reading of the files gives a different
-    one.
+    one. `found`: the estimate as the run stands, if it is known.
 
     Readings are tried in order, up to the first one that disagrees.
     """
-    found = estimator(run)
+    found = found or estimator(run)
     if not run.readings and found.unknown and found.device_bytes is None:
         run = run._replace(readings=unknown_values.readings(run))
     if not run.readings:

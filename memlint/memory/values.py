@@ -12,6 +12,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.card_bytes import CardBytes
+from memlint.run import Reading
 
 
 class Tensor(NamedTuple):
@@ -164,3 +165,62 @@ class Estimate(NamedTuple):
         if figure is None or low is None or high is None:
             return None
         return CardBytes(figure, low, high, self.device_unclamped_high_bytes or high, self.budget_bytes)
+
+
+class TensorEstimate(NamedTuple):
+    """What of an estimate its tensors alone decide. Fields as those of `Estimate`; the card's figures are not here."""
+
+    phases: tuple[Phase, ...]
+    peak_phase: str
+    allocated_bytes: int | None
+    allocated_low_bytes: int | None
+    allocated_high_bytes: int | None
+    host_bytes: int | None
+    parameters: int | None
+    trainable_parameters: int | None
+    verdict: str  # unknown: no card is named
+    budget_bytes: int
+    unknown: tuple[UnknownField, ...]
+    details: Mapping[str, int]  # without CARD_DETAILS
+
+
+# Terms that come from a replay of the allocator.
+CARD_DETAILS = ("step_reserve_bytes", "other_step_reserve_bytes")
+
+
+def tensors_of(found: Estimate) -> TensorEstimate:
+    """The part of the estimate of a run that names no card."""
+    return TensorEstimate(*(getattr(found, name) for name in TensorEstimate._fields))
+
+
+class StagedEstimate:
+    """The estimate of a run in two stages: its tensors, and then the card's figures as well, which are computed when
+    they are first asked for.
+
+    `tensors`: an `Estimate` where that took both stages; the same object for runs that differ in nothing that memory
+    depends on. `readings`: those of the run.
+    """
+
+    __slots__ = ("_make", "_readings", "_whole", "tensors")
+
+    def __init__(
+        self,
+        tensors: TensorEstimate | Estimate,
+        make: Callable[[], Estimate] | None = None,
+        readings: tuple[Reading, ...] = (),
+    ) -> None:
+        self.tensors = tensors
+        self._readings = readings
+        self._whole = tensors if isinstance(tensors, Estimate) else None
+        self._make = make
+
+    @property
+    def whole(self) -> Estimate:
+        if self._whole is None:
+            assert self._make is not None  # an estimate without it is whole
+            self._whole = self._make()
+        return self._whole
+
+    def is_of_same_run(self, other: StagedEstimate) -> bool:
+        """Whether the whole estimates are equal, as far as can be said without computing them."""
+        return self.tensors is other.tensors and self._readings == other._readings

@@ -19,7 +19,7 @@ from memlint.findings import SEVERITIES, Finding
 from memlint.formats import recognise_read
 from memlint.formats.base import Context, Format, Issue, Parsed, Recognition, no_launches
 from memlint.memory.estimate import estimate as closed_form
-from memlint.memory.values import Estimate, UnknownField
+from memlint.memory.values import Estimate, StagedEstimate, UnknownField
 from memlint.repository.launch.apply import FORMATS as LAUNCHED
 from memlint.repository.launch.apply import (
     LaunchContext,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Analysis(NamedTuple):
-    """The result for one document. `format`: None if no format recognises it. `estimates`: one per run.
+    """The result for one document. `format`: None if no format recognises it. `estimated`: one per run.
 
     `is_unjudged`: a script reads the file with code of its own, so no fix of it is safe. `hits`: all findings of rules,
     also those that `found` leaves out because of who reads the file.
@@ -61,7 +61,7 @@ class Analysis(NamedTuple):
     format: Format | None
     recognition: Recognition | None
     parsed: Parsed | None
-    estimates: tuple[Estimate, ...]
+    estimated: tuple[StagedEstimate, ...]
     found: tuple[Found, ...]
     is_unjudged: bool = False
     hits: tuple[Found, ...] = ()
@@ -69,6 +69,10 @@ class Analysis(NamedTuple):
     @property
     def findings(self) -> tuple[Finding, ...]:
         return tuple(found.finding for found in self.found)
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        return tuple(one.whole for one in self.estimated)
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -88,13 +92,20 @@ class Judged(NamedTuple):
 
 
 class Engine:
-    """Applies a set of rules. `estimator`: estimates a run; by default the closed form."""
+    """Applies a set of rules. `estimator`: estimates a run; by default the closed form. `in_stages`: does so in stages,
+    where few of the estimates are shown."""
 
-    __slots__ = ("_reads", "_stricter", "estimator", "rules")
+    __slots__ = ("_in_stages", "_reads", "_stricter", "estimator", "rules")
 
-    def __init__(self, rules: RuleSet | Iterable[Rule], estimator: Callable[[Run], Estimate] = closed_form) -> None:
+    def __init__(
+        self,
+        rules: RuleSet | Iterable[Rule],
+        estimator: Callable[[Run], Estimate] = closed_form,
+        in_stages: Callable[[Run], StagedEstimate] | None = None,
+    ) -> None:
         self.rules = rules if isinstance(rules, RuleSet) else listed(rules)
         self.estimator = estimator
+        self._in_stages = in_stages
         self._reads: dict[str, frozenset[Read]] = {}  # rule id -> its inputs; filled on demand
         self._stricter: dict[str, Engine] = {}  # severity -> the engine of `at_least`; filled on demand
 
@@ -104,7 +115,7 @@ class Engine:
         if severity not in self._stricter:
             least = SEVERITIES.index(severity)
             severe = self.rules.where(lambda rule: rule.plan or most_severe(rule) >= least)
-            self._stricter[severity] = Engine(severe, self.estimator)
+            self._stricter[severity] = Engine(severe, self.estimator, self._in_stages)
         return self._stricter[severity]
 
     def analyse(
@@ -153,11 +164,11 @@ class Engine:
         context = launched.context
         parsed = _parsed(format_, document, launched)
         problems = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
-        parsed, estimates, failures = self._estimated(parsed, format_, document, context)
+        parsed, estimated, failures = self._estimated(parsed, format_, document, context)
         if template is not None:
             parsed = _with_files_of_command(parsed, document)
-            return Analysis(document, format_, recognition, parsed, estimates, (Found(template),))
-        hits = self._hits(format_, parsed, estimates, document, launched, fixes, before)
+            return Analysis(document, format_, recognition, parsed, estimated, (Found(template),))
+        hits = self._hits(format_, parsed, estimated, document, launched, fixes, before)
         found = [*problems, *failures, *map(Found, issue_findings(parsed))]
         found += self._under_commands(hits, format_.NAME, document, context)
         if launched.launch is not None:
@@ -165,14 +176,14 @@ class Engine:
         parsed = _with_files_of_command(parsed, document)
         shown, is_unjudged = _for_reader(found, format_, parsed, document, context)
         return Analysis(
-            document, format_, recognition, parsed, estimates, _sorted_once(shown), is_unjudged, tuple(hits)
+            document, format_, recognition, parsed, estimated, _sorted_once(shown), is_unjudged, tuple(hits)
         )
 
     def _hits(
         self,
         format_: Format,
         parsed: Parsed,
-        estimates: tuple[Estimate, ...],
+        estimated: tuple[StagedEstimate, ...],
         document: Document,
         launched: LaunchContext,
         fixes: bool,
@@ -180,10 +191,10 @@ class Engine:
     ) -> list[Found]:
         """What the rules find in all runs."""
         hits: list[Found] = []
-        for index, estimate in enumerate(estimates):
+        for index, one in enumerate(estimated):
             under = self._estimate_under(format_, document, launched.context, index, parsed.runs[index])
             launch_advice = Once(partial(advice, document, launched)).get
-            facts = Facts(parsed.runs[index], estimate, parsed.raw, under, launch_advice)
+            facts = Facts(parsed.runs[index], one, parsed.raw, under, launch_advice)
             hits.extend(self._apply_rules(format_, parsed, index, facts, fixes, before))
         return _without_consequences_of_slips(hits, parsed.issues)
 
@@ -204,25 +215,25 @@ class Engine:
 
     def _estimated(
         self, parsed: Parsed, format_: Format, document: Document, context: Context
-    ) -> tuple[Parsed, tuple[Estimate, ...], list[Found]]:
+    ) -> tuple[Parsed, tuple[StagedEstimate, ...], list[Found]]:
         """(parsed, estimates of its runs, findings about estimates that failed). A run that does not fit is also
         estimated under older releases of its packages, if its releases are not known."""
         failures: list[Found] = []
-        estimates = tuple(self._estimate(run, document, failures) for run in parsed.runs)
-        if not any(one.verdict == "out_of_memory" for one in estimates):
-            return parsed, estimates, failures
-        parsed = with_release_readings(parsed, estimates, format_.parse, context)
+        estimated = tuple(self._estimate(run, document, failures) for run in parsed.runs)
+        if not any(one.tensors.verdict == "out_of_memory" for one in estimated):
+            return parsed, estimated, failures
+        parsed = with_release_readings(parsed, [one.whole for one in estimated], format_.parse, context)
         return parsed, tuple(self._estimate(run, document, failures) for run in parsed.runs), failures
 
-    def _estimate(self, run: Run, document: Document, failures: list[Found]) -> Estimate:
+    def _estimate(self, run: Run, document: Document, failures: list[Found]) -> StagedEstimate:
         """The estimate of a run. If the estimator fails, an unknown one, so that other rules still run; a finding about
         that is added to `failures`."""
         try:
-            return self.estimator(run)
+            return self._in_stages(run) if self._in_stages is not None else StagedEstimate(self.estimator(run))
         except Exception as error:
             failures.append(Found(internal_error(location(document, ()), error, "while it estimated this run")))
             unknown = UnknownField("estimate", f"memlint's estimator failed: {type(error).__name__}")
-            return Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,))
+            return StagedEstimate(Estimate((), "", None, None, None, None, None, None, "unknown", unknown=(unknown,)))
 
     def _estimate_under(
         self, format_: Format, document: Document, context: Context, index: int, run: Run
@@ -244,16 +255,16 @@ class Engine:
     def _apply_rules(
         self, format_: Format, parsed: Parsed, index: int, facts: Facts, fixes: bool, before: Analysis | None
     ) -> Iterable[Found]:
-        run, estimate = facts.run, facts.estimate
-        assert estimate is not None  # if the estimator failed, it is an Estimate with verdict "unknown"
+        run, estimated = facts.run, facts.estimated
+        assert estimated is not None  # if the estimator failed, it is an Estimate with verdict "unknown"
         finder = Finder(parsed, run)
         rules = self.rules.candidates(facts, parsed.format)
         if before is not None and _is_same_run(before, format_, parsed, index):
             from memlint.ruleset.reads import RunFacts, changed
 
             differing = changed(
-                RunFacts(before.runs[index], before.estimates[index], before.parsed.raw if before.parsed else {}),
-                RunFacts(run, estimate, parsed.raw),
+                RunFacts(before.runs[index], before.estimated[index], before.parsed.raw if before.parsed else {}),
+                RunFacts(run, estimated, parsed.raw),
             )
             rules = [rule for rule in rules if self._reads_any(rule, differing)]
             yield from (one for one in before.hits if one.run == index and not self._is_asked_again(one, differing))
@@ -264,20 +275,18 @@ class Engine:
                     Found(finding_of(rule, hit, run, finder), index, rule.plan) for hit in hits_of(rule, facts)
                 )
                 if found and fixes:
-                    found = self._with_fixes(found, rule, format_, parsed, facts, estimate)
+                    found = self._with_fixes(found, rule, format_, parsed, facts)
             except Exception as error:
                 what = f"while rule {rule.id} ({rule.path}) looked at this file"
                 at_fault = "a plug-in" if rule in extensions.rules else "memlint"
                 found.append(Found(internal_error(location(parsed.documents[0], ()), error, what, at_fault), index))
             yield from found
 
-    def _with_fixes(
-        self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts, estimate: Estimate
-    ) -> list[Found]:
+    def _with_fixes(self, found: list[Found], rule: Rule, format_: Format, parsed: Parsed, facts: Facts) -> list[Found]:
         """What a rule found in a run, each with the fixes that the rule defines."""
         from memlint.ruleset.rule_fixes import FixContext, fixes_of
 
-        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts, estimate, self.estimator))
+        fixes = fixes_of(rule.fixes(), FixContext(format_, parsed, facts, self.estimator))
         return [item._replace(finding=item.finding._replace(fixes=fixes)) for item in found]
 
     def _reads_any(self, rule: Rule, differing: frozenset[Read]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.memory.values import Estimate
+from memlint.memory.values import StagedEstimate
 from memlint.ruleset.rule import Body, Rule
 from memlint.run import Origin, Run
 from memlint.source.scalars import same
@@ -78,16 +78,21 @@ class RunFacts(NamedTuple):
     """What rules are evaluated on: a run, its estimate, and the values of the files' keys by section."""
 
     run: Run
-    estimate: Estimate
+    estimated: StagedEstimate
     raw: Mapping[str, Any]
 
 
 def changed(before: RunFacts, after: RunFacts) -> frozenset[Read]:
     """The inputs that differ between `before` and `after`."""
     found = {*_changed_parts(before.run, after.run), *_changed_keys(before.raw, after.raw)}
-    if before.estimate is not after.estimate and before.estimate != after.estimate:
+    if _is_estimate_changed(before, after):
         found.add(_ESTIMATE)
     return frozenset(found | {_ALL} if found else found)
+
+
+def _is_estimate_changed(before: RunFacts, after: RunFacts) -> bool:
+    old, new = before.estimated, after.estimated
+    return not old.is_of_same_run(new) and (old.tensors != new.tensors or old.whole != new.whole)
 
 
 def _changed_parts(before: Run, after: Run) -> Iterator[Read]:

@@ -19,12 +19,11 @@ Estimator = Callable[[Run], Estimate]
 
 
 class FixContext(NamedTuple):
-    """The run that fixes are made for, with its format, facts and estimate."""
+    """The run that fixes are made for, with its format and facts."""
 
     format: Format
     parsed: Parsed
     facts: Facts
-    estimate: Estimate
     estimator: Estimator
 
 
@@ -73,10 +72,10 @@ def _key_edit(parsed: Parsed, action: str, section: str, pointer: tuple[str, ...
 
 def _with_peaks(fix: Fix, context: FixContext) -> Fix | None:
     """The fix with the memory that the run takes of its card before and after it; None if it would cause an OOM."""
-    before = context.estimate
+    before = context.facts.estimate
     after = context.estimator(replace(context.facts.run, fix.changes))
-    if after.verdict == "out_of_memory" and before.verdict != "out_of_memory":
+    if after.verdict == "out_of_memory" and (before is None or before.verdict != "out_of_memory"):
         return None
-    if before.on_card is None or after.on_card is None:
+    if before is None or before.on_card is None or after.on_card is None:
         return fix
     return fix._replace(before=before.on_card, after=after.on_card, verdict_after=after.verdict)

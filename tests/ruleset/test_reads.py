@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from memlint.hardware import find
 from memlint.lint.analyse_file import uniform_analyser
+from memlint.memory.estimate import estimate, estimate_in_stages
+from memlint.memory.values import StagedEstimate
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Analysis, Engine
 from memlint.ruleset.reads import RunFacts, changed, reads
@@ -83,9 +85,7 @@ def test_reads_are_those_of_condition_and_message() -> None:
 
 
 def _known(run: Run, raw: dict[str, object]) -> RunFacts:
-    from memlint.memory import estimate
-
-    return RunFacts(run, estimate(run), {"config": raw})
+    return RunFacts(run, StagedEstimate(estimate(run)), {"config": raw})
 
 
 def test_what_changed_is_named_by_key_and_part() -> None:
@@ -96,3 +96,18 @@ def test_what_changed_is_named_by_key_and_part() -> None:
     assert by_key == {("raw", "config"), ("raw", "config", "b"), ("all",)}
     by_part = changed(before, _known(replace(run, {"batch.micro_batch_size": 7}), {"a": 1, "b": {"c": 2}}))
     assert by_part == {("run", "batch"), ("estimate",), ("all",)}
+
+
+@settings(deadline=None)
+@given(configs, configs)
+def test_estimates_in_stages_give_the_same_findings(values: dict[str, str], others: dict[str, str]) -> None:
+    """Those of a file without a card, and of the file after a change."""
+    first = {"model_name_or_path": LINES["model_name_or_path"][0], "finetuning_type": "full", **values}
+    said = []
+    for engine in (ENGINE, Engine(shipped(), in_stages=estimate_in_stages)):
+        workspace = in_memory({"sft.yaml": _text(first)})
+        analyser = uniform_analyser(engine, {"gpus": 1, "gpus_per_node": 1}, workspace=workspace)
+        before = analyser.analyse_document(workspace.documents("sft.yaml")[0], workspace)
+        again = analyser.reanalysis(before, workspace)({"sft.yaml": _text({**first, **others}).encode()})
+        said.append([(one.rule, one.message, one.fixes) for done in (before, again) for one in done.findings])
+    assert said[0] == said[1]

@@ -53,10 +53,11 @@ FIELDS: Mapping[str, Any] = {
 
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the verdict is "tight" without expandable segments and "fits" with them."""
-    run, now = facts.run, facts.estimate
-    if now is None or now.verdict != "tight" or now.device_high_bytes is None or run.stack.expandable_segments:
+    run = facts.run
+    if facts.tensors is None or facts.tensors.verdict != "tight" or run.stack.expandable_segments:
         return
-    if not run.sequence.length_is_bound:
+    now = facts.estimate
+    if now is None or now.device_high_bytes is None or not run.sequence.length_is_bound:
         return
     grown = estimate(replace(run, {"stack.expandable_segments": True}))
     if grown.verdict != "fits" or grown.device_high_bytes is None:

@@ -91,7 +91,7 @@ def _names_file(facts: Facts) -> bool:
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit where the estimate without offloading ends well below the card, by the upper end of its interval."""
     run, offload = facts.run, facts.run.offload
-    if (offload.parameters, offload.optimizer) == ("none", "none") or facts.estimate is None:
+    if (offload.parameters, offload.optimizer) == ("none", "none") or facts.tensors is None:
         return
     card = run.origins.get("hardware.gpu")
     if card is not None and may_be_smaller(card.detail):

@@ -56,8 +56,10 @@ FIELDS: Mapping[str, Any] = {
 
 def check(facts: Facts) -> Iterator[Hit]:
     """One hit if the verdict "fits" depends on assumed versions: under older ones the run is out of memory."""
+    if facts.tensors is None or facts.tensors.verdict != "fits" or facts.under is None:
+        return
     run, now = facts.run, facts.estimate
-    if now is None or now.verdict != "fits" or now.device_high_bytes is None or facts.under is None:
+    if now is None or now.device_high_bytes is None:
         return
     # No release makes a run this much larger.
     if not now.budget_bytes or 8 * now.device_high_bytes < now.budget_bytes or is_stated(run):
