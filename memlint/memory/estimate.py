@@ -53,7 +53,7 @@ else:
 _STAGES_WITH_TWO_GRAPHS = ("xpo",)
 
 _ESTIMATES = EstimateCache(512)  # of a few KB each
-_TENSORS = EstimateCache(512)
+_TENSORS = EstimateCache(64)  # they come back where a file is read again with a fix
 # An estimate only depends on the model and on these fields of a run, not on format, paths and origins.
 _FIRST, _LAST = Run._fields.index("method"), Run._fields.index("purpose") + 1
 

@@ -32,6 +32,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 MAX_CACHED = 4  # entries per cache: the checked file, and companions that many files share
+MAX_MODELS = 64  # models that are found, each from one folder
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:
@@ -242,9 +243,10 @@ class Workspace(RepositoryFacts):
         folder = posixpath.dirname(self._files.absolute(from_path))
         if models:
             return self._models._replace(models=models).find(name, (self.cwd, folder))
-        if (name, folder) not in self._resolutions:
-            self._resolutions[name, folder] = self._models.find(name, (self.cwd, folder))
-        found = self._resolutions[name, folder]
+        found = self._resolutions.get((name, folder))
+        if found is None:
+            found = self._models.find(name, (self.cwd, folder))
+            _kept(self._resolutions, (name, folder), found, MAX_MODELS)
         return found if found.architecture is not None else self._written.get().find(name) or found
 
     def _written_models(self) -> WrittenModels:
@@ -525,9 +527,9 @@ def _python_files(root: str) -> Iterable[str]:
     return found
 
 
-def _kept(cache: dict[Key, Value], key: Key, value: Value) -> Value:
-    """Adds `value` to the cache and returns it. If the cache has `MAX_CACHED` entries, the oldest one is dropped."""
-    if len(cache) >= MAX_CACHED:
+def _kept(cache: dict[Key, Value], key: Key, value: Value, most: int = MAX_CACHED) -> Value:
+    """Adds `value` to the cache and returns it. If the cache has `most` entries, the oldest one is dropped."""
+    if len(cache) >= most:
         del cache[next(iter(cache))]
     cache[key] = value
     return value
