@@ -306,6 +306,7 @@ class Format(Protocol):
     fix of such a file is safe. It may search the repository: asked only about a file with findings.
     `rule_applies(rule) -> bool`: whether that rule's findings are reported for such a file.
     `skips_rule(rule, document, context) -> bool`: whether that rule says nothing of this document.
+    `takes_comments(document, context) -> bool`: whether the reader of this JSON takes comments and commas at ends.
     """
 
     NAME: str  # "llamafactory"

@@ -59,5 +59,5 @@ def _is_rarely_filled(run: Run) -> bool:
     origin = run.origins.get("sequence.length")
     is_default = origin is not None and origin.kind == "default"
     has_encoder = isinstance(sequence.source_length, int) and sequence.source_length > 0
-    is_several = rows * sequences_per_sample(run) >= _SEVERAL or has_encoder
+    is_several = rows >= _SEVERAL or sequences_per_sample(run) > 1 or has_encoder
     return is_several or is_default or run.method.stage == "grpo" or sequence.length >= _RARELY_FILLED

@@ -163,7 +163,8 @@ class Engine:
         launched = with_launch_command(document, format_.NAME, context)
         context = launched.context
         parsed = _parsed(format_, document, launched)
-        problems = [Found(finding) for part in parsed.documents for finding in problem_findings(part)]
+        takes_comments = _takes_comments(format_, document, context)
+        problems = [Found(one) for part in parsed.documents for one in problem_findings(part, takes_comments)]
         parsed, estimated, failures = self._estimated(parsed, format_, document, context)
         if template is not None:
             parsed = _with_files_of_command(parsed, document)
@@ -319,6 +320,12 @@ def _template(document: Document, recognised: tuple[Format, Recognition] | None)
     """The one finding about a file that a template engine fills in first; None of other files."""
     follows = recognised is not None and getattr(recognised[0], "RESOLVES_REFERENCES", False)
     return template_finding(document, follows) if recognised or document.problems else None
+
+
+def _takes_comments(format_: Format, document: Document, context: Context) -> bool:
+    """Whether the reader of this JSON takes comments, which may depend on the program that reads it."""
+    asks = getattr(format_, "takes_comments", None)
+    return bool(document.problems) and asks is not None and bool(asks(document, context))
 
 
 def _dialect(format_: Format, context: Context) -> str:

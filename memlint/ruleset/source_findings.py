@@ -71,11 +71,17 @@ def template_finding(document: Document, follows_references: bool = False) -> Fi
     return Finding(rule, f"source/{slug}", "info", message, place, why=why, key=f"{rule}:template")
 
 
-def problem_findings(document: Document) -> list[Finding]:
-    """The problems of a document's text as findings. Duplicate keys are left out if the text cannot be parsed."""
+def problem_findings(document: Document, takes_comments: bool = False) -> list[Finding]:
+    """The problems of a document's text as findings. Duplicate keys are left out if the text cannot be parsed.
+
+    `takes_comments`: the reader of this JSON takes comments, and commas before a bracket that closes.
+    """
     is_unread = any(problem.fatal for problem in document.problems)
-    reported = (problem for problem in document.problems if not (is_unread and problem.code == "duplicate-key"))
-    return [_finding(document, problem) for problem in reported]
+    left_out = (*(("duplicate-key",) if is_unread else ()), *(_TAKEN_BY_HJSON if takes_comments else ()))
+    return [_finding(document, problem) for problem in document.problems if problem.code not in left_out]
+
+
+_TAKEN_BY_HJSON = ("json-comment", "json-trailing-comma")
 
 
 def _finding(document: Document, problem: Problem) -> Finding:

@@ -39,8 +39,7 @@ def over(low: float, growing: float, step: float, peak: str = "backward", **more
         ({**SMALL, "sequence.length": 4095}, False),
         ({**SMALL, "sequence.length": 4096}, True),
         ({**SMALL, "method.stage": "grpo"}, True),
-        ({**SMALL, "method.stage": "dpo"}, False),
-        ({**SMALL, "method.stage": "dpo", "batch.micro_batch_size": 2}, True),  # two of each pair
+        ({**SMALL, "method.stage": "dpo"}, True),  # two of each pair
         ({**SMALL, "sequence.source_length": 512}, True),
         ({**LARGE, "sequence.length_is_bound": False}, False),
         ({**LONG, "sequence.length_is_bound": False}, False),

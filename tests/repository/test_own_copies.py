@@ -223,3 +223,15 @@ def test_a_copy_decides_of_its_own_arguments_alone(key: str, severity: str) -> N
     workspace = in_memory(files)
     found = llamafactory.parse(workspace.documents("sft.yaml")[0], workspace.context()).issues
     assert [issue.severity for issue in found if issue.pointer == (key,)] == [severity]
+
+
+WITH_COMMENTS = '{"train_batch_size": 8, // of all GPUs\n "zero_optimization": {"stage": 2,}\n}\n'
+
+
+@pytest.mark.parametrize(("source", "refused"), [(OWN_LOOP, False), (TRAINER, True), (OWN_LOOP + TRAINER, True)])
+def test_deepspeed_itself_takes_comments_of_its_file(source: str, refused: bool) -> None:
+    """deepspeed 0.18.5 runtime/config.py:658: hjson."""
+    workspace = in_memory({"ds.json": WITH_COMMENTS, "train.py": source})
+    (document,) = workspace.documents("ds.json")
+    findings = Engine(tuple(shipped())).analyse(document, workspace.context()).findings
+    assert ("SRC001" in [one.rule for one in findings]) == refused

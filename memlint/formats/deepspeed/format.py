@@ -37,6 +37,7 @@ __all__ = [
     "parse",
     "recognise",
     "skips_rule",
+    "takes_comments",
 ]
 
 DIALECT = "yaml12"
@@ -60,6 +61,12 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     return (
         context.repository.calls_deepspeed() or context.repository.config_reader(document.path, keys).kind == "script"
     )
+
+
+def takes_comments(document: Document, context: Context) -> bool:
+    """Whether DeepSpeed itself reads a lone file: by hjson, which takes comments and commas at the end (deepspeed
+    0.18.5 runtime/config.py:658), where transformers and accelerate read JSON."""
+    return context.repository.calls_deepspeed()
 
 
 def as_read(file: Document) -> Document:
