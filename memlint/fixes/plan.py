@@ -137,8 +137,9 @@ def makes_pointless(plan: Plan, other: Plan) -> bool:
     if other.risk == len(QUALITIES) - 1 and is_good(plan):
         return True
     risks = other.risk >= QUALITIES.index("medium") and (is_good(plan) or plan.risk < other.risk)
-    asks_for_less = not _asks_for_more(plan) and (_asks_for_more(other) or risks)
-    asks_for_as_much = risks and _asks_for_more(plan) and _asks_for_more(other)
+    mine, its = (any(map(asks_for_more, one.steps)) for one in (plan, other))
+    asks_for_less = not mine and (its or risks)
+    asks_for_as_much = risks and mine and its
     return beats(plan, other) and (other.speed > MUCH_SLOWER * plan.speed or asks_for_less or asks_for_as_much)
 
 
@@ -147,9 +148,9 @@ def is_good(plan: Plan) -> bool:
     return plan.risk <= QUALITIES.index("low") and plan.speed <= MUCH_SLOWER
 
 
-def _asks_for_more(plan: Plan) -> bool:
-    """Whether a plan needs memory of the host, or another engine."""
-    return any(needs_host(step) or "parallelism.engine" in step.changes for step in plan.steps)
+def asks_for_more(step: ProposedChange) -> bool:
+    """Whether a change needs memory of the host, or another engine."""
+    return needs_host(step) or "parallelism.engine" in step.changes
 
 
 def adds_nothing(plan: Plan, other: Plan) -> bool:

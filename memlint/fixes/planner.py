@@ -16,6 +16,7 @@ from memlint.fixes.plan import (
     Plan,
     accepted_risk,
     adds_nothing,
+    asks_for_more,
     beats,
     in_order,
     is_good,
@@ -101,31 +102,48 @@ def _found(search: PlanSearch) -> Iterator[Plan]:
     if least is None:
         return
     tiers = QUALITIES[least.risk :]
-    beside = _faster(search, least) or _without_dearest(search, least, tiers[:1])
-    yield from sorted((plan for plan in (least, beside) if plan is not None), key=in_order)
+    beside = (_faster(search, least), _without_dearest(search, least, tiers[:1]))
+    yield from sorted((plan for plan in (least, *beside) if plan is not None), key=in_order)
     riskier = max(tiers[0], "medium", key=QUALITIES.index)
     others = tiers[1:-1] if is_good(least) else tiers[1:]
-    if beside is None and (other := _without_dearest(search, least, others)) is not None:
+    if not any(beside) and (other := _without_dearest(search, least, others)) is not None:
         yield other
+        if all(map(_groups_that_ask_for_more, (least, other))):
+            asked = (_without(search, group, others) for group in _groups_that_ask_for_more(least)[:1])
+            yield from filter(None, asked)
     if (fast := plan_of_tier(search, riskier, time_first)) is not None:
         yield fast
     yield from single_changes(search, riskier)
 
 
 def _faster(search: PlanSearch, least: Plan) -> Plan | None:
-    """Where the least risky plan is slow, the fastest of the next tier, or of one that so slow a step is worth."""
+    """Where the least risky plan is slow, the fastest of the next tier, or of one that so slow a step is worth: as it
+    comes, or where that is no faster, without what asks for another engine or for the host's memory."""
     if least.speed <= _SLOW:
         return None
     last = max(least.risk + 1, accepted_risk(least))
-    found = (plan_of_tier(search, quality, time_first) for quality in QUALITIES[least.risk + 1 : last + 1])
+    found = (
+        plan_of_tier(search, quality, time_first, without)
+        for quality in QUALITIES[least.risk + 1 : last + 1]
+        for without in ("", *_groups_that_ask_for_more(least))
+    )
     return next((plan for plan in found if plan is not None and plan.speed < least.speed), None)
 
 
 def _without_dearest(search: PlanSearch, least: Plan, tiers: tuple[str, ...]) -> Plan | None:
     """The least risky plan of these tiers without the dearest change of `least`."""
-    dearest = max(least.steps, key=risk_first)
-    found = (plan_of_tier(search, quality, risk_first, without=dearest.group) for quality in tiers)
+    return _without(search, max(least.steps, key=risk_first).group, tiers)
+
+
+def _without(search: PlanSearch, group: str, tiers: tuple[str, ...]) -> Plan | None:
+    """The least risky plan of these tiers without a group of changes."""
+    found = (plan_of_tier(search, quality, risk_first, without=group) for quality in tiers)
     return next(filter(None, found), None)
+
+
+def _groups_that_ask_for_more(plan: Plan) -> tuple[str, ...]:
+    """The groups of the changes that need another engine or memory of the host."""
+    return tuple(dict.fromkeys(step.group for step in plan.steps if asks_for_more(step)))
 
 
 def _of_each_character(found: tuple[Plan, ...], limit: int) -> tuple[Plan, ...]:

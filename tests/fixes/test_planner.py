@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import memlint
 from memlint.findings import Edit
 from memlint.fixes.costs import QUALITIES, Cost, between
 from memlint.fixes.goals import largest
@@ -437,6 +438,46 @@ def test_beside_a_slow_plan_without_risk_stands_a_faster_one_of_little_risk(toke
     assert [plan.run.optimizer.name for plan in found[:2]] == [f"paged_adamw_{name}" for name in names]
     slow = next(plan for plan in found if plan.risk == 0)
     assert (slow.speed >= FAR_SLOWER) is (tokens == 512)
+
+
+KTO = """\
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+stage: kto
+do_train: true
+finetuning_type: lora
+lora_target: all
+dataset: d
+template: llama3
+output_dir: out
+cutoff_len: 4096
+per_device_train_batch_size: 4
+gradient_accumulation_steps: 4
+learning_rate: 1.0e-5
+bf16: true
+"""
+OUMI = """\
+model:
+  model_name: Qwen/Qwen2.5-14B-Instruct
+  model_max_length: 4096
+  torch_dtype_str: bfloat16
+training:
+  trainer_type: TRL_SFT
+  use_peft: true
+  per_device_train_batch_size: 2
+  gradient_accumulation_steps: 8
+  enable_gradient_checkpointing: true
+  optimizer: adamw_torch_fused
+  output_dir: out
+"""
+
+
+@pytest.mark.parametrize(("text", "gpus"), ((KTO, 1), (OUMI, 2)))
+def test_beside_another_engine_stands_what_the_cards_do_alone_with_the_whole_sequences(text: str, gpus: int) -> None:
+    """The weights of ZeRO-3 wait in host memory; in 4 bits they are on the card."""
+    found = [plan["changes"] for plan in memlint.plan(text, gpu="RTX4090", gpus=gpus).runs[0]["plans"]]
+    assert found[0]["offload.parameters"] == "cpu"
+    alone = [one for one in found if "parallelism.engine" not in one and "sequence.length" not in one]
+    assert [one["model.quantization.bits"] for one in alone] == [4]
 
 
 def test_changes_that_no_file_says_together_are_not_proposed_beside_each_other() -> None:
