@@ -3,7 +3,7 @@
     python tools/torchtune_components.py SOURCES
 
 SOURCES holds the unpacked wheels `torchtune-0.3.1` to `torchtune-0.6.1`. Of each function and class that a file may
-name as `_component_`, models' builders aside, the table has the arguments of each release, needed ones with a `!` and `**`
+name as `_component_`, but for models, the table has the arguments of each release, needed ones with a `!` and `**`
 where any is taken; of each recipe the keys that its code asks for without a default.
 """
 

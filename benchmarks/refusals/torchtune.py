@@ -23,7 +23,8 @@ from benchmarks.refusals.drawn import MISSING, Options, Original
 
 NAME, RELEASE, FILE = "torchtune", "0.6.1", "run.sh"
 VERSIONS = {"torchtune": (0, 6, 1)}
-LATER = ("wants an integer",)  # where the recipe first counts steps
+# Where the recipe first counts steps, and where the first forward divides by the rank.
+LATER = ("wants an integer", "`lora_rank: 0`")
 _RECIPE = "recipe"  # the key of a configuration that is for the command
 _CONFIG = "config.yaml"
 _FULL: dict[str, Any] = {

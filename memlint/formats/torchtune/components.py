@@ -84,7 +84,7 @@ def _numbers(config: TuneConfig) -> Iterator[Issue]:
     """Numbers that PyTorch refuses as it builds the optimizer (torch 2.13 optim/adamw.py:54-63) or the adapter."""
     rank = value_at(config.own.value, ("model", "lora_rank"))
     if isinstance(rank, (int, str)) and not interpolated(rank) and (as_int(rank) or 0) < 1:
-        message = f"`lora_rank: {rank}` is no whole number above 0: PyTorch cannot make such a matrix"
+        message = f"`lora_rank: {rank}` is no whole number above 0, and the run fails"
         yield config.own.issue("bad-value", message, "model", "lora_rank")
     dropout = as_number(value_at(config.own.value, ("model", "lora_dropout")))
     if dropout is not None and not 0 <= dropout <= 1:
