@@ -80,9 +80,11 @@ def compare(module: types.ModuleType, number: int, seed: int, verbose: bool) -> 
 
 def errors(rules: Engine, module: types.ModuleType, value: Mapping[str, Any]) -> list[str]:
     """memlint's errors on the configuration, but those about later moments."""
-    workspace = in_memory({module.FILE: module.written(value)})
-    told = workspace.context(gpus=8, gpus_per_node=8, versions=module.VERSIONS)
-    documents = workspace.documents(module.FILE)
+    others = module.beside(value) if hasattr(module, "beside") else {}
+    workspace = in_memory({module.FILE: module.written(value), **others})
+    gpus = module.gpus(value) if hasattr(module, "gpus") else 8
+    told = workspace.context(gpus=gpus, gpus_per_node=gpus, versions=module.VERSIONS)
+    documents = [one for name in (module.FILE, *others) for one in workspace.documents(name)]
     found = [item for one in documents for item in rules.analyse(one, told, fixes=False).findings]
     crash = next((one.message for one in found if one.rule == "MEM000"), "")
     if crash:

@@ -214,7 +214,9 @@ def _parsed(value: dict[str, Any], folder: str) -> None:
     from swift.cli.main import parse_yaml_args
     from swift.utils import parse_args
 
-    local: dict[str, Any] = {name: tiny_checkpoint("qwen2") for name in ("model", "ref_model", "teacher_model") if name in value}
+    local: dict[str, Any] = {
+        name: tiny_checkpoint("qwen2") for name in ("model", "ref_model", "teacher_model") if name in value
+    }
     value.update(local, output_dir=f"{folder}/output", use_cpu=True)
     if local:
         value.update({f"{name}_type": "qwen2" for name in local})

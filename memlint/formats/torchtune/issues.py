@@ -8,6 +8,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Fields, as_int, as_number, value_at
 from memlint.formats.section_keys import path_of
 from memlint.formats.torchtune import families
+from memlint.formats.torchtune.components import component_issues
 from memlint.formats.torchtune.config import TuneConfig
 from memlint.formats.torchtune.parallel import TENSOR
 from memlint.formats.torchtune.recognise import COMPONENT
@@ -38,7 +39,7 @@ def torchtune_issues(fields: Fields, config: TuneConfig) -> tuple[Issue, ...]:
     """Where the file of a command is missing, keys may have values that nobody sees, so that nothing is said."""
     if config.missing or config.recipe.stage in ("ppo", "grpo"):
         return ()
-    every = (*_launch(config), *_arguments(config), *_dtype(config), *_in_backward(config))
+    every = (*component_issues(config), *_launch(config), *_arguments(config), *_dtype(config), *_in_backward(config))
     return (*every, *_offload(config), *_modes(config), *_packing(config), *_tensor(fields, config))
 
 
@@ -125,7 +126,7 @@ def _packing(config: TuneConfig) -> Iterator[Issue]:
 def _tensor(fields: Fields, config: TuneConfig) -> Iterator[Issue]:
     """recipes/full_finetune_distributed.py, __init__ (0.6)."""
     tensor, world = as_int(config.get(TENSOR)) or 1, fields.get("parallelism.world_size")
-    if tensor < 2 or trains_adapter(config):
+    if tensor < 2 or trains_adapter(config) or config.recipe.is_distributed is False or world == 1:
         return
     if not config.has("tensor_parallel_plan"):
         yield from _issue(config, (TENSOR,), f"`{TENSOR}` needs `tensor_parallel_plan`; {_REFUSES}")

@@ -27,7 +27,8 @@ def read_world(fields: Fields, config: TuneConfig) -> None:
         reason = "no command says on how many GPUs (`--nproc_per_node`)"
         fields.unknown("parallelism.world_size", reason)
         fields.unknown("parallelism.data_parallel_size", reason)
-    tensor, context = _dimension(config, TENSOR), _dimension(config, CONTEXT)
+    reads = recipe.is_distributed is not False
+    tensor, context = (_dimension(config, key) if reads else 1 for key in (TENSOR, CONTEXT))
     fields.put("parallelism.tensor_parallel_size", tensor, config.origin(TENSOR))
     fields.put("parallelism.context_parallel_size", context, config.origin(CONTEXT))
     if isinstance(world, int):
