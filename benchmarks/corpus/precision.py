@@ -284,7 +284,9 @@ def _parsers() -> list[str]:
     """What benchmarks/refusals/compare.py counted."""
     found = json.loads((DATA / "parser_refusals.json").read_text(encoding="utf-8"))
     columns = ("tried", "refused", "missed", "false alarms")
-    lines = (f"| {name} | {' | '.join(str(counts[one]) for one in columns)} |" for name, counts in sorted(found.items()))
+    lines = (
+        f"| {name} | {' | '.join(str(counts[one]) for one in columns)} |" for name, counts in sorted(found.items())
+    )
     return [
         "## Against the parsers of other trainers",
         "",
