@@ -100,6 +100,10 @@ OUMI = {
     },
 }
 OUMI_UNDER_FSDP = OUMI | {"fsdp": {"enable_fsdp": True, "auto_wrap_policy": "TRANSFORMER_BASED_WRAP"}}
+OUMI_IN_HALF = OUMI | {
+    "model": {"model_name": "Qwen/Qwen2.5-32B", "model_max_length": 2048, "torch_dtype_str": "bfloat16"},
+    "training": {**OUMI["training"], "use_peft": True, "enable_gradient_checkpointing": True},
+}
 OUMI_ON_QLORA = {"use_peft": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
 AUTOTRAIN = {
     "task": "llm-sft",
@@ -159,6 +163,7 @@ CASES: dict[str, tuple[dict[str, Any], str, int]] = {
         "RTX3060",
         1,
     ),
+    "4-bit weights of Oumi that FSDP shares": (OUMI_IN_HALF, "L40S", 4),
     "recomputation by accelerate": (OUMI_UNDER_FSDP, "RTX4090", 4),
     "a model that Oumi prepares, under ZeRO": (
         OUMI

@@ -64,6 +64,7 @@ _UNQUANTISED = "from 5 on experts are no linear layers, and bitsandbytes leaves 
 def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator) -> Iterator[Fix]:
     """Under FSDP1 transformers 4 packs each weight on the card and moves it to the host before the next one (4.57.6
     modeling_utils.py:779); with 5 the whole model is on each card when loading ends (card/interval.py)."""
+    way = run.planning.fsdp_keys
     for step in shared_4_bits(run):
         if fitting(consistent(replace(run, step.changes), run), estimator) is not None:
             return  # there is a plan
@@ -71,7 +72,7 @@ def _packed_by_way_of_the_host(run: Run, before: Estimate, estimator: Estimator)
         if after is not None:
             offloads = bool(step.changes["parallelism.fsdp.cpu_offload"])
             named = {"offload": " offload" if offloads else "", "offloads": str(offloads).lower()}
-            keys = run.planning.fsdp_keys.format(**named)
+            keys = way.format(**named)
             asked = run.planning.stores_4_bits_in_half == "asked"
             stored = ", `bnb_4bit_quant_storage: bfloat16`" if asked and _STORAGE in step.changes else ""
             yield _told(run, before, step, after, f"{keys}{stored}")

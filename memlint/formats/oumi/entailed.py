@@ -13,7 +13,12 @@ from memlint.run import Entailed
 from memlint.source.document import Document
 
 _ADAPTER: Mapping[str, Any] = {"training.use_peft": True}
-_4_BITS: Mapping[str, Any] = {"peft.q_lora": True, "peft.q_lora_bits": 4, "peft.bnb_4bit_quant_type": "nf4"}
+_4_BITS: Mapping[str, Any] = {
+    "peft.q_lora": True,
+    "peft.q_lora_bits": 4,
+    "peft.bnb_4bit_quant_type": "nf4",
+    "peft.use_bnb_nested_quant": True,
+}
 _QUANTIZED: Mapping[str, Any] = {
     "model.quantization.method": "bnb",
     "model.quantization.bits": 4,
@@ -55,7 +60,8 @@ def _sharded() -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 
 def _started_fsdp(fields: Fields) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(fields, keys of the file) of FSDP over 4-bit weights, on the cards or in host memory."""
-    stored = {**_ADAPTER, **_4_BITS, "peft.bnb_4bit_quant_storage": fields.get("precision.compute")}
+    packs = {} if fields.get("model.quantization.bits", 16) == 4 else {**_ADAPTER, **_4_BITS}
+    stored = {**packs, "peft.bnb_4bit_quant_storage": fields.get("precision.compute")}
     for offloads in (False, True):
         given = {"parallelism.engine": "fsdp", "parallelism.fsdp.cpu_offload": offloads}
         yield given, {**stored, **STARTED_FSDP, "fsdp.cpu_offload": offloads}
