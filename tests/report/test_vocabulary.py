@@ -140,7 +140,7 @@ VERDICTS = {
     "barely fits": ("V100-16GB", 1216),
     "tight": ("T4", 1024),
     "likely out of memory": ("RTX4090", 8192),
-    "out of memory": ("T4", 8000),
+    "out of memory": ("T4", 4000),
 }
 
 
