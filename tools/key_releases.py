@@ -18,14 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from argument_fields import fields_of
+from argument_fields import fields_of, inherited
 from openrlhf_schema import flags
 
 FORMATS = Path(__file__).resolve().parents[1] / "memlint" / "formats"
 Taken = Mapping[str, set[str]]  # by program
-# Files of ms-swift 3 and 4 with the arguments of both commands, and those of `swift rlhf` alone.
-_SWIFT = ("train_args.py", "sft_args.py", "tuner_args.py", "pretrain_args.py")
-_SWIFT_RLHF = ("rlhf_args.py", "args_mixin.py")
 # verl's parts of `sft_trainer_engine.yaml`, one group for each engine.
 _PARTS = {"model": "model/hf_model.yaml", "engine": "engine/fsdp.yaml", "optim": "optim/fsdp.yaml"}
 _PARTS |= {"profiler": "profiler/profiler.yaml"}
@@ -73,21 +70,12 @@ def openrlhf(folder: Path) -> Taken:
 
 
 def swift(folder: Path) -> Taken:
-    """Release 3 keeps the arguments of GRPO among those of the trainers: `sft` may take more here than there."""
+    """The fields of the class that each command parses, and of those that it derives from."""
     package = folder / "swift"
-    arguments = next(path for path in (package / "arguments", package / "llm" / "argument") if path.is_dir())
-    both = [*(arguments / name for name in _SWIFT), *sorted((arguments / "base_args").glob("*.py"))]
-    both += [package / "trainers" / "arguments.py", *sorted((package / "ray").glob("*.py"))]
-    more = [path for name in _SWIFT_RLHF for path in package.rglob(name)]
-    more += list(package.glob("rlhf_trainers/arguments.py"))
-    sft = _fields(both)
-    return {"sft": sft, "rlhf": sft | _fields(more)}
-
-
-def _fields(paths: list[Path]) -> set[str]:
-    """The fields of every class in these files."""
-    own, _ = fields_of([path for path in paths if path.is_file()])
-    return set().union(*own.values())
+    paths = [path for path in package.rglob("*.py") if not {"megatron", "ui"} & set(path.relative_to(package).parts)]
+    own, bases = fields_of(paths)
+    sft = next(name for name in ("SftArguments", "TrainArguments") if name in own)
+    return {"sft": inherited(sft, own, bases), "rlhf": inherited("RLHFArguments", own, bases)}
 
 
 def verl(folder: Path) -> Taken:

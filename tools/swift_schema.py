@@ -31,6 +31,10 @@ SCHEDULES = [
 CHOICES: dict[str, Schema] = {
     "tuner_backend": {"enum": ["peft", "unsloth"]},
     "lr_scheduler_type": {"enum": SCHEDULES},
+    # Of transformers' Seq2SeqTrainingArguments (5.19.0 training_args_seq2seq.py).
+    **{name: {"type": "boolean"} for name in ("sortish_sampler", "predict_with_generate")},
+    **{name: {"type": "integer"} for name in ("generation_max_length", "generation_num_beams")},
+    "generation_config": {},
 }
 ANY = ("deepspeed", "fsdp", "dataset", "val_dataset", "target_modules", "modules_to_save", "report_to", "ENV")
 

@@ -284,14 +284,14 @@ def _parsers() -> list[str]:
     """What benchmarks/refusals/compare.py counted."""
     found = json.loads((DATA / "parser_refusals.json").read_text(encoding="utf-8"))
     columns = ("tried", "refused", "missed", "false alarms")
-    lines = (
-        f"| {name} | {' | '.join(str(counts[one]) for one in columns)} |" for name, counts in sorted(found.items())
-    )
+    rows = ((name, *(str(counts[one]) for one in columns)) for name, counts in sorted(found.items()))
+    lines = (f"| {' | '.join(row)} |" for row in rows)
     return [
         "## Against the parsers of other trainers",
         "",
-        "Sound configurations with one to three random changes, given to memlint, which is told the release, and to the",
-        "framework's own parser and checks as far as they go before a model is loaded (`benchmarks/refusals/compare.py`).",
+        "Sound configurations with one to three random changes, given to memlint, which is told the release, and to",
+        "the framework's own parser and checks as far as they go before a model is loaded",
+        "(`benchmarks/refusals/compare.py`).",
         "",
         "| | files | refused there | missed here | false alarms |",
         "|---|---|---|---|---|",

@@ -190,7 +190,8 @@ def fields() -> dict[Place, Field]:
 
     hints = typing.get_type_hints(SftArguments)
     found = {(field.name,): kind_of(hints[field.name]) for field in dataclasses.fields(SftArguments) if field.init}
-    return {place: kind for place, kind in found.items() if kind is not None and kind.kind is not dict}
+    judged = {place: kind for place, kind in found.items() if kind is not None and kind.kind is not dict}
+    return {place: kind for place, kind in judged.items() if place != ("use_cpu",)}  # the judge sets it
 
 
 def written(value: Mapping[str, Any]) -> str:

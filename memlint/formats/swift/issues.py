@@ -14,7 +14,7 @@ from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
 from memlint.formats.swift.config import SwiftConfig
 from memlint.formats.swift.recognise import SCHEMA
-from memlint.formats.trainer.argument_names import TRAINING_ARGUMENTS
+from memlint.formats.trainer.argument_names import NAMES, TRAINING_ARGUMENTS
 
 # Choices that have grown with the releases (3.0 to 4.6.0 arguments/rlhf_args.py, base_args/model_args.py,
 # base_args/quant_args.py): without a stated release only a slip of one is told.
@@ -65,7 +65,7 @@ def _may_be_newer(config: SwiftConfig, key: str, value: Any, schema: Mapping[str
 def _is_transformers_own(key: str) -> bool:
     """Whether a release of transformers' TrainingArguments has the key: which one is installed is not known."""
     gone = compiled_schema("trainer.json").schema["properties"].get(key, {}).get("x-memlint-removed-in", "")
-    return key in TRAINING_ARGUMENTS or gone.startswith("transformers")
+    return key in TRAINING_ARGUMENTS or key in NAMES["Seq2SeqTrainingArguments"] or gone.startswith("transformers")
 
 
 def _of_other_releases(config: SwiftConfig, slips: tuple[Issue, ...]) -> Iterator[Issue]:

@@ -47,6 +47,7 @@ def test_values_that_the_parser_cannot_read(value: dict[str, Any], found: list[t
         ({"train_type": "lora"}, (4, 6, 0), [("unknown-key", "train_type")]),
         ({"train_type": "lora"}, (3, 8, 0), [("unknown-key", "tuner_type")]),
         ({"quant_method": "a_newer_one"}, (4, 6, 0), [("bad-value", "quant_method")]),
+        ({"generation_max_length": 64, "use_ray": True, "vit_lr": 1e-5}, (4, 6, 0), []),
         ({"num_generations": 8}, (4, 6, 0), []),  # the command may be `swift rlhf`
     ],
 )
