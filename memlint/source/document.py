@@ -138,6 +138,7 @@ class StartedProgram(NamedTuple):
     gives_reference: bool = False
     keeps_logits: bool = False  # in Python: its evaluation keeps the logits of all samples for metrics
     takes_texts_alone: bool = False  # in Python: no sample has an image
+    evaluates_nothing: bool = False  # in Python: its trainer gets no data to evaluate on
     # In Python, of a trainer of embeddings: texts of a sample that its loss compares, and why that is not known.
     texts_per_sample: int = 0
     compares_texts: str = ""

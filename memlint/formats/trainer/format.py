@@ -251,6 +251,8 @@ def _read_program(fields: Fields, start: Start | None) -> None:
         return
     if start.program.keeps_logits:
         fields.infer("evaluation.keeps_logits", True, "compute_metrics, and no preprocess_logits_for_metrics")
+    if start.program.evaluates_nothing:
+        fields.infer("evaluation.enabled", False, "the script gives its trainer no data to evaluate on")
     if start.program.takes_texts_alone:
         has_no_images(fields, Origin("inferred", detail="the script tokenizes, and makes no processor of images"))
     if start.program.fills_length:

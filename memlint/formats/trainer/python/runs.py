@@ -205,6 +205,7 @@ def _run_of_trainer(trainer: Made, calls: list[Made], text: str) -> PythonRun:
         gives_reference=isinstance(trainer.arguments.get("ref_model"), Made),
         keeps_logits=_keeps_logits(trainer, arguments),
         takes_texts_alone=takes_texts_alone(trainer, calls),
+        evaluates_nothing=_evaluates_nothing(trainer),
         texts_per_sample=texts,
         compares_texts=compares,
         compares_samples=loss_over_batch(trainer),
@@ -394,6 +395,14 @@ def _keeps_logits(trainer: Made, arguments: Value | None) -> bool:
     is_whole = smaller is None or (isinstance(smaller, Known) and smaller.value is None)
     by_batch = "batch_eval_metrics" in argument_values(arguments)
     return trainer.last in _EVALUATES_LOGITS and is_given and is_whole and not by_batch
+
+
+def _evaluates_nothing(trainer: Made) -> bool:
+    """Whether a trainer of transformers or TRL gets no data to evaluate on, whatever its arguments say (transformers
+    5.23 trainer.py, get_eval_dataloader). Arguments that are not seen may hold them."""
+    data = trainer.arguments.get("eval_dataset")
+    is_none = data is None or (isinstance(data, Known) and data.value is None)
+    return trainer.last in TRANSFORMERS | TRL and is_none and not trainer.is_open and len(trainer.positional) <= 4
 
 
 def _by_name(model: Value, given: Value | None) -> Value:
