@@ -203,6 +203,7 @@ COVERED = {
     "tests/fixes/test_attempt.py": ("fixes.apply",),
     "tests/fixes/test_planned_as_read.py": (
         *("formats.axolotl.entailed", "formats.llamafactory.entailed", "formats.trainer.entailed"),
+        "formats.oumi.entailed",
     ),
     "tests/fixes/test_costs.py": ("fixes.step_time",),
     "tests/fixes/test_planner.py": (*("fixes.plan", "fixes.plan_search", "fixes.proposed_change", "fixes.tiers"),),

@@ -82,7 +82,7 @@ def test_verbose_shows_what_a_fix_changes(folder: Path) -> None:
 
 
 def test_what_is_shown_can_be_less_or_more(tmp_path: Path) -> None:
-    three = LONG.replace("batch_size: 4", "batch_size: 3").replace("A100-80GB", "A100-40GB").replace("8192", "8000")
+    three = LONG.replace("batch_size: 4", "batch_size: 3").replace("A100-80GB", "A100-40GB").replace("8192", "4000")
     write(tmp_path, {"long.yaml": three.replace("disabled  #", "disabled  # memlint: ignore[ATT001] a test #")})
     plain, more, less = (
         memlint(tmp_path, "check", "long.yaml", *options).out

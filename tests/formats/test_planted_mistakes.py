@@ -34,9 +34,9 @@ LORA = (
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.sh", SWIFT.format("sft", "--torch_dtype bf16"), "`torch_dtype` wants one of"),
+        ("a.sh", SWIFT.format("sft", "--torch_dtype bf16"), "`torch_dtype` wants `bfloat16`,"),
         ("a.sh", SWIFT.format("sft", "--torch_dtype bfloat16"), ""),
-        ("a.sh", SWIFT.format("rlhf", "--rlhf_type gpro"), "`rlhf_type` wants one of"),
+        ("a.sh", SWIFT.format("rlhf", "--rlhf_type gpro"), "`rlhf_type` wants `dpo`,"),
         ("a.sh", SWIFT.format("rlhf", "--rlhf_type newer_name"), ""),
         ("a.sh", OPENRLHF.format(4), "`zero_stage` must be 0, 1, 2 or 3, got 4"),
         ("a.sh", OPENRLHF.format(3), ""),
@@ -63,7 +63,8 @@ def test_it_is_told_where_the_framework_refuses_it(name: str, text: str, said: s
 @pytest.mark.parametrize(("function", "refused"), [("_check_resource_available", True), ("fit", False)])
 def test_a_copy_of_verl_that_compares_no_batches(function: str, refused: bool) -> None:
     """verl 0.2 and what was made of it before 0.3 (trainer/ppo/ray_trainer.py)."""
-    copy = f"class RayPPOTrainer:\n    def {function}(self):\n        pass\n"
+    methods = "".join(f"    def {name}(self):\n        pass\n" for name in ("_validate_config", function))
+    copy = f"class RayPPOTrainer:\n{methods}"
     workspace = in_memory({"a.sh": VERL.format(100, False), "verl/trainer/ppo/ray_trainer.py": copy})
     (document,) = workspace.documents("a.sh")
 

@@ -48,7 +48,8 @@ def test_a_size_that_a_listed_file_gives_is_given(size: str, refused: bool) -> N
     actor = f"ppo_micro_batch_size_per_gpu: {size}\n"
     copy = "class RayPPOTrainer:\n    def _validate_config(self):\n        pass\n"
     command = (
-        "python3 -m verl.trainer.main_ppo data.train_batch_size=64 actor_rollout_ref.actor.ppo_mini_batch_size=32 "
+        "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size=64 "
+        "actor_rollout_ref.actor.ppo_mini_batch_size=32 "
         "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu=1 actor_rollout_ref.model.path=Qwen/Qwen2.5-7B\n"
     )
     files = {**_FILES, f"{_FOLDER}/actor/actor.yaml": actor, "verl/trainer/ppo/ray_trainer.py": copy}
