@@ -390,7 +390,7 @@ class Arguments(TrainingArguments):
             self.eval_steps = 500
 
 (arguments,) = HfArgumentParser(Arguments).parse_args_into_dataclasses()
-Trainer(AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B"), arguments).train()
+Trainer(AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B"), arguments, eval_dataset=load()).train()
 """
 
 
