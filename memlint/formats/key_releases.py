@@ -50,7 +50,8 @@ class KeyReleases:
         asked = tuple(keys)
         if stated:
             window = self._around(stated)
-            left = _left(asked, self._union(window), abbreviates) if window else ()
+            taken = self._union(window)  # empty where the release does not have the program
+            left = _left(asked, taken, abbreviates) if taken else ()
             return Refusal(self._names[window[-1]], left, True) if left else None
         indexes = range(len(self._names))
         found = [(_left(asked, self._union((index, index + 1)), abbreviates), index) for index in indexes]

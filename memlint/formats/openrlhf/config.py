@@ -84,6 +84,11 @@ class OpenRLHFConfig(CommandKeys):
         return found if found is not None and found >= 0 else None
 
 
+def has_copy(context: Context) -> bool:
+    """Whether the repository has a copy of OpenRLHF, whose programs may check something else."""
+    return bool(context.repository.own_functions("openrlhf/cli"))
+
+
 def _program(section: Section) -> str:
     """The program as the command names it, else by the flags."""
     start = section.document.start

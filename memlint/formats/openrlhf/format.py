@@ -13,7 +13,7 @@ from memlint.formats.hardware import OTHER_TRAINERS, apply_hardware
 from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.openrlhf import behaviour, model
-from memlint.formats.openrlhf.config import OpenRLHFConfig
+from memlint.formats.openrlhf.config import OpenRLHFConfig, has_copy
 from memlint.formats.openrlhf.engine import apply_engine
 from memlint.formats.openrlhf.issues import flags_of_no_release, is_own_copy, openrlhf_issues
 from memlint.formats.openrlhf.keys import KEYS
@@ -53,8 +53,8 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
 
 def skips_rule(rule: str, document: Document, context: Context) -> bool:
     """No flag sets DeepSpeed's buckets (PAR002, PAR006), and the reference is a model of its own beside an adapter too
-    (PRF001)."""
-    return rule in ("PAR002", "PAR006", "PRF001")
+    (PRF001). What OpenRLHF's programs check is not known of a copy of them."""
+    return rule in ("PAR002", "PAR006", "PRF001") or (rule.startswith("ORL") and has_copy(context))
 
 
 def _fill(fields: Fields, config: OpenRLHFConfig) -> None:

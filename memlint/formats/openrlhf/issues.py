@@ -9,7 +9,7 @@ from memlint.formats.fields import as_int, interpolated, value_at
 from memlint.formats.key_releases import key_releases, refused_keys
 from memlint.formats.misspelled_flags import foreign_flags, misspelled_flags
 from memlint.formats.openrlhf import placement
-from memlint.formats.openrlhf.config import OpenRLHFConfig
+from memlint.formats.openrlhf.config import OpenRLHFConfig, has_copy
 from memlint.formats.openrlhf.keys import KEYS
 from memlint.formats.openrlhf.recognise import SCHEMA
 from memlint.formats.schema.validate import compiled_schema, schema_issues
@@ -26,7 +26,7 @@ def openrlhf_issues(config: OpenRLHFConfig) -> tuple[Issue, ...]:
         *misspelled,
         *foreign,
         *_of_other_releases(config, (*misspelled, *foreign)),
-        *(() if not misspelled and _is_of_a_fork(config) else typed),
+        *(() if not misspelled and (_is_of_a_fork(config) or has_copy(config.context)) else typed),
         *_words_given(config),
         *_stage(config),
         *_refused_placements(config),
@@ -88,7 +88,7 @@ def _stage(config: OpenRLHFConfig) -> Iterator[Issue]:
 def _of_other_releases(config: OpenRLHFConfig, told: tuple[Issue, ...]) -> Iterator[Issue]:
     """Flags that the program does not define in the release that somebody states, or in none beside the others."""
     table = key_releases("openrlhf", config.program) if _is_installed(config) else None
-    if table is None:
+    if table is None or has_copy(config.context):
         return
     slips = {issue.pointer for issue in told if issue.severity == "error"}
     keys = (str(key) for key in config.section.value if (key,) not in slips)

@@ -17,6 +17,14 @@ _GRPO_KEYS = frozenset({"num_generations", "reward_funcs", "reward_weights"})
 _STAGES = {"pt": "pt", "sft": "sft", "cpo": "cpo", "gkd": "sft"}
 
 
+_PACKAGES = ("swift/llm", "swift/arguments", "swift/pipelines")  # of releases up to 3, and of 4
+
+
+def has_copy(context: Context) -> bool:
+    """Whether the repository has a copy of ms-swift, which may take other keys and values."""
+    return any(context.repository.own_functions(below) for below in _PACKAGES)
+
+
 _RELEASE_2_KEYS = frozenset({"sft_type", "model_id_or_path", "template_type", "quantization_bit", "batch_size"})
 
 

@@ -12,7 +12,7 @@ from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, as_bool, interpolated, root
 from memlint.formats.keys import read_start
 from memlint.formats.swift.behaviour import PLANNING, entailed_by_word, shipped_deepspeed
-from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.config import SwiftConfig, has_copy
 from memlint.formats.swift.issues import swift_issues
 from memlint.formats.swift.keys import KEYS
 from memlint.formats.swift.megatron import read_megatron
@@ -21,7 +21,7 @@ from memlint.formats.swift.translate import MODELLED_TUNERS, as_trainer, spreads
 from memlint.run import Origin, Run
 from memlint.source.document import Document
 
-__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise"]
+__all__ = ["DIALECT", "NAME", "SCHEMA", "edits", "parse", "recognise", "skips_rule"]
 
 DIALECT = "yaml11"
 _SPEECH = "the whole checkpoint is loaded, the talker too, unless ENABLE_AUDIO_OUTPUT is 0"
@@ -47,6 +47,11 @@ def edits(parsed: Parsed, run: Run, changes: Mapping[str, Any]) -> tuple[Edit, .
     from memlint.formats.swift.edits import swift_edits  # writes keys back: for fixes
 
     return swift_edits(parsed, run, changes)
+
+
+def skips_rule(rule: str, document: Document, context: Context) -> bool:
+    """What ms-swift's arguments refuse is not known of a copy of it."""
+    return rule.startswith("SWF") and has_copy(context)
 
 
 _LAST_RELEASE_2 = (2, 6)  # of the releases before 3.0

@@ -12,7 +12,7 @@ from memlint.formats.key_releases import key_releases, refused_keys
 from memlint.formats.misspelled_flags import misspelled_flags
 from memlint.formats.schema.suggest import nearest
 from memlint.formats.schema.validate import compiled_schema
-from memlint.formats.swift.config import SwiftConfig
+from memlint.formats.swift.config import SwiftConfig, has_copy
 from memlint.formats.swift.recognise import SCHEMA
 from memlint.formats.trainer.argument_names import NAMES, TRAINING_ARGUMENTS
 
@@ -73,7 +73,7 @@ def _of_other_releases(config: SwiftConfig, slips: tuple[Issue, ...]) -> Iterato
     of its newest releases."""
     program = "rlhf" if config.task not in ("pt", "sft") else "sft"
     table = key_releases("swift", program)
-    if table is None:
+    if table is None or has_copy(config.context):
         return
     told = {issue.pointer for issue in slips}
     spellings = {str(key): str(key).replace("-", "_") for key in config.section.value if (key,) not in told}
