@@ -51,6 +51,10 @@ class Places(Mapping[Path, Place]):
         self.root = root
         self.lines = lines
 
+    def with_keys(self, below: dict[Any, Entry]) -> Places:
+        """The places of a mapping with other keys, at the same place."""
+        return Places((*self.root[:5], below), self.lines)
+
     def __getitem__(self, path: Path) -> Place:
         entry = find(self.root, path)
         if entry is None:

@@ -19,6 +19,7 @@ from memlint.formats.autotrain.translate import as_trainer, moved_back, own_path
 from memlint.formats.base import Context, Parsed
 from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, root
+from memlint.formats.trainer_names import name_own_keys
 from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document
 
@@ -34,7 +35,7 @@ def parse(document: Document, context: Context) -> Parsed:
     config = AutotrainConfig(root(document), KEYS, with_releases(context))
     found = _read(config)
     fields = found.fields
-    _name_own_keys(fields, config)
+    name_own_keys(fields, document.path, lambda path: own_path(config, path) or path)
     put_entailed(fields, partial(_entailed, config), "autotrain-advanced 0.8.36 trainers/clm")
     run = fields.run(NAME, document.path, found.related, "train")
     of_trainer = (moved_back(config, one) for one in fields.issues)
@@ -67,15 +68,6 @@ def _entailed(config: AutotrainConfig, fields: Fields) -> Iterable[Entailed | No
         return _read(AutotrainConfig(root(document), KEYS, config.context)).fields
 
     return find_entailed(config.section.document, fields, read, KEYS)
-
-
-def _name_own_keys(fields: Fields, config: AutotrainConfig) -> None:
-    """Let the origins of values name AutoTrain's parameters, in place of the Trainer's."""
-    own = config.section.document.path
-    for field, origin in fields.origins.items():
-        if origin.path == own and origin.pointer and len(origin.pointer) == 1:
-            named = own_path(config, origin.pointer)
-            fields.origins[field] = origin._replace(pointer=named or origin.pointer)
 
 
 def _casts(fields: Fields, config: AutotrainConfig) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.base import Context
+from memlint.formats.trainer_names import with_brought_releases
 from memlint.formats.versions import Version
-from memlint.run import Origin
 
 NEWEST: Version = (0, 8, 36)
 # From which release of AutoTrain it pins what (Requires-Dist of each wheel).
@@ -27,9 +27,4 @@ def with_releases(context: Context) -> Context:
     """The context with the releases that AutoTrain pins, where nobody states them."""
     stated = context.versions.get("autotrain-advanced", NEWEST)
     pins = next(found for since, found in _PINS if stated >= since)
-    missing = {name: release for name, release in pins.items() if name not in context.versions}
-    origin = Origin("inferred", detail=f"autotrain-advanced {'.'.join(map(str, stated))} pins it")
-    return context._replace(
-        versions={**context.versions, **missing},
-        version_origins={**context.version_origins, **dict.fromkeys(missing, origin)},
-    )
+    return with_brought_releases(context, pins, f"autotrain-advanced {'.'.join(map(str, stated))} pins it")

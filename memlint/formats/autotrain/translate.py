@@ -8,8 +8,9 @@ from typing import Any
 from memlint.formats.autotrain.config import AutotrainConfig
 from memlint.formats.autotrain.keys import BACKEND, KEYS, LENGTH, PRECISION, QUANTIZATION
 from memlint.formats.base import Issue
+from memlint.formats.trainer_names import entries_of_arguments
 from memlint.source.document import Document, Path, Start, StartedProgram
-from memlint.source.layout import Entry, Places, find
+from memlint.source.layout import Places
 
 _ENTRY = "autotrain"
 # Arguments that are worked out from a parameter of another name or kind.
@@ -123,12 +124,7 @@ def _places(config: AutotrainConfig, values: Mapping[str, Any]) -> Any:
     places = config.section.document.places
     if not isinstance(places, Places):
         return places
-    below: dict[Any, Entry] = {}
-    for name, path in _origins(config):
-        entry = find(places.root, path)
-        if entry is not None and name in values:
-            below[name] = entry
-    return Places((*places.root[:5], below), places.lines)
+    return places.with_keys(entries_of_arguments(places.root, _origins(config), values))
 
 
 def own_path(config: AutotrainConfig, path: Path) -> Path:

@@ -19,6 +19,7 @@ from memlint.formats.oumi.keys import KEYS
 from memlint.formats.oumi.recognise import NAME, SCHEMA, recognise
 from memlint.formats.oumi.releases import with_releases
 from memlint.formats.oumi.translate import as_trainer, moved_back, own_path
+from memlint.formats.trainer_names import name_own_keys
 from memlint.run import Entailed, Origin, Run
 from memlint.source.document import Document, Path
 
@@ -35,7 +36,7 @@ def parse(document: Document, context: Context) -> Parsed:
     config = OumiConfig(root(document), KEYS, context)
     read = _read(config)
     fields = read.fields
-    _name_own_keys(fields, config)
+    name_own_keys(fields, document.path, partial(own_path, config))
     put_entailed(fields, partial(_entailed, config), "oumi 0.9 core/configs/params")
     run = fields.run(NAME, document.path, read.related, "train")
     of_trainer = (moved_back(config, one) for one in fields.issues)
@@ -72,14 +73,6 @@ def _entailed(config: OumiConfig, fields: Fields) -> Iterable[Entailed | None]:
         return _read(OumiConfig(root(document), KEYS, config.context)).fields
 
     return find_entailed(config.section.document, fields, read)
-
-
-def _name_own_keys(fields: Fields, config: OumiConfig) -> None:
-    """Let the origins of values name Oumi's keys, in place of the Trainer's."""
-    own = config.section.document.path
-    for field, origin in fields.origins.items():
-        if origin.path == own and origin.pointer:
-            fields.origins[field] = origin._replace(pointer=own_path(config, origin.pointer))
 
 
 def _own_sections(config: OumiConfig, read: trainer.ReadFile) -> tuple[dict[str, Any], dict[str, tuple[str, Path]]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from memlint.formats.base import Context
+from memlint.formats.trainer_names import with_brought_releases
 from memlint.formats.versions import Version
-from memlint.run import Origin
 
 NEWEST: Version = (0, 9)
 # From which release of Oumi its packaging takes what as the newest (Requires-Dist of each wheel, 0.1.8 to 0.9).
@@ -28,9 +28,4 @@ def with_releases(context: Context) -> Context:
     Oumi takes, or the newest of all."""
     stated = context.versions.get("oumi", NEWEST)
     takes = next(found for since, found in _TAKES if stated >= since)
-    missing = {name: release for name, release in takes.items() if name not in context.versions}
-    origin = Origin("inferred", detail=f"the newest that oumi {'.'.join(map(str, stated))} takes")
-    return context._replace(
-        versions={**context.versions, **missing},
-        version_origins={**context.version_origins, **dict.fromkeys(missing, origin)},
-    )
+    return with_brought_releases(context, takes, f"the newest that oumi {'.'.join(map(str, stated))} takes")

@@ -10,6 +10,7 @@ from memlint.formats.oumi.config import OumiConfig
 from memlint.formats.oumi.engine import OFFLOADS, deepspeed_of, fsdp_of, zero_keys
 from memlint.formats.oumi.keys import KEYS, PRECISION
 from memlint.formats.section_keys import path_of
+from memlint.formats.trainer_names import entries_of_arguments
 from memlint.source.document import Document, Path, Start, StartedProgram
 from memlint.source.layout import Entry, Places, find
 
@@ -70,15 +71,11 @@ def _places(config: OumiConfig, values: Mapping[str, Any]) -> Any:
     places = config.section.document.places
     if not isinstance(places, Places):
         return places
-    below: dict[Any, Entry] = {}
-    for name, path in _origins(config):
-        entry = find(places.root, path)
-        if entry is not None and name in values:
-            below[name] = entry
+    below = entries_of_arguments(places.root, _origins(config), values)
     section = find(places.root, ("deepspeed",))
     if section is not None and isinstance(values.get("deepspeed"), dict):
         below["deepspeed"] = (*section[:5], _deepspeed_places(section, values["deepspeed"]))
-    return Places((*places.root[:5], below), places.lines)
+    return places.with_keys(below)
 
 
 def _origins(config: OumiConfig) -> Iterator[tuple[str, tuple[str, ...]]]:

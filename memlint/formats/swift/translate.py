@@ -125,8 +125,7 @@ def _renamed(document: Document, names: Mapping[str, str]) -> Any:
         below["max_prompt_length"] = below["max_length"]
     if "torch_dtype" in below:
         below["bf16"] = below["fp16"] = below["torch_dtype"]
-    root: Entry = (*places.root[:5], below)
-    return Places(root, places.lines)
+    return places.with_keys(below)
 
 
 def _renamed_paths(unknown: Mapping[Any, str], names: Mapping[str, str]) -> dict[Any, str]:
