@@ -10,6 +10,7 @@ from memlint.findings import Edit
 from memlint.formats.base import Context, Parsed
 from memlint.formats.entailed import put_entailed
 from memlint.formats.fields import Fields, as_bool, interpolated, root
+from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.swift.behaviour import PLANNING, entailed_by_word, shipped_deepspeed
 from memlint.formats.swift.config import SwiftConfig, has_copy
@@ -60,11 +61,8 @@ _LAST_RELEASE_2 = (2, 6)  # of the releases before 3.0
 def _read_own_keys(fields: Fields, config: SwiftConfig) -> None:
     """What ms-swift itself decides, over what the Trainer's table read."""
     fields.put("stack.framework", NAME, Origin("inferred", detail="by its keys"))
-    stated = config.context.versions.get(NAME)
-    if stated is not None:
-        origin = config.context.version_origins.get(NAME, Origin("setting"))
-        fields.put("stack.framework_version", tuple(stated), origin)
-    elif config.is_release_2:
+    put_release(fields, NAME, config.context)
+    if NAME not in config.context.versions and config.is_release_2:
         fields.infer("stack.framework_version", _LAST_RELEASE_2, "a key that ms-swift has not had since 3.0")
     fields.behave(*PLANNING)
     KEYS.read(fields, config, config)

@@ -30,6 +30,11 @@ _DECISIVE = frozenset(
 _MOST_STEPS = 8  # of references that lead to references
 
 
+def has_copy(context: Context) -> bool:
+    """Whether the repository has a copy of verl, which may take words of its own: a fork trains with `strategy=dp`."""
+    return bool(context.repository.own_functions("verl/trainer"))
+
+
 class VerlConfig:
     """The values of `keys` in `own`, else in the files of the repository that it lies over (`files`: the one that a
     command names, then the trainer's), else verl's own defaults: `KeyValues` of formats/keys.py. `architecture` is None

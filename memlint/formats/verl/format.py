@@ -17,7 +17,7 @@ from memlint.formats.key_releases import put_release
 from memlint.formats.keys import read_start
 from memlint.formats.verl import behaviour
 from memlint.formats.verl.composed import composed
-from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.config import VerlConfig, has_copy
 from memlint.formats.verl.engine_keys import put_own_options
 from memlint.formats.verl.issues import verl_issues
 from memlint.formats.verl.keys import KEYS
@@ -76,7 +76,7 @@ def skips_rule(rule: str, document: Document, context: Context) -> bool:
     of the repository fills the engine's context."""
     if rule == "PAR009" or (rule.startswith(_VERL_PROGRAM_RULES) and is_for_own_program(document)):
         return True
-    if rule.startswith("VER") and rule not in _OF_ANY_COPY and context.repository.own_functions("verl/trainer"):
+    if rule.startswith("VER") and rule not in _OF_ANY_COPY and has_copy(context):
         return True  # a copy of verl may take words and sizes of its own
     return rule == "ROL004" and context.repository.fills_context()
 

@@ -10,7 +10,7 @@ from memlint.formats.base import Issue
 from memlint.formats.fields import Section, value_at
 from memlint.formats.schema.suggest import slip_of
 from memlint.formats.schema.validate import compiled_schema, schema_issues
-from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.config import VerlConfig, has_copy
 from memlint.formats.verl.overrides import refused_overrides
 from memlint.formats.verl.recognise import SCHEMA
 from memlint.formats.verl.refused import refused_sizes
@@ -71,11 +71,6 @@ def _adds(section: Section, key: str) -> bool:
     return key_text(section.document, (*section.pointer, key)).startswith("+")
 
 
-def _has_copy(config: VerlConfig) -> bool:
-    """Whether the repository has a copy of verl, which may take words of its own: a fork trains with `strategy=dp`."""
-    return bool(config.context.repository.own_functions("verl/trainer"))
-
-
 def _is_reported(issue: Issue, config: VerlConfig) -> bool:
     value = value_at(config.own.value, issue.pointer)
     placeholder = isinstance(value, str) and ("$" in value or value == "???" or "oc." in value)
@@ -87,6 +82,8 @@ def _is_reported(issue: Issue, config: VerlConfig) -> bool:
         return False  # Python compares it as a number: `trainer.test_freq=False` never tests
     if value in (0, 1) and issue.message.startswith(f"`{'.'.join(map(str, issue.pointer))}` {_TRUTH}"):
         return False  # and as a truth value: `trainer.val_before_train=0`
-    if issue.code == "unknown-key" or (issue.code == "bad-value" and isinstance(value, str) and _has_copy(config)):
+    if issue.code == "unknown-key" or (
+        issue.code == "bad-value" and isinstance(value, str) and has_copy(config.context)
+    ):
         return "did you mean" in issue.message
     return issue.code in _REPORTED and not placeholder and value is not None

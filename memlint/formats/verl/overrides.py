@@ -8,7 +8,7 @@ from typing import Any
 from memlint.formats.base import Issue
 from memlint.formats.key_releases import key_releases, refused_keys
 from memlint.formats.verl.composed import file_name
-from memlint.formats.verl.config import VerlConfig
+from memlint.formats.verl.config import VerlConfig, has_copy
 from memlint.source.layout import key_text
 
 # Entry -> the program's table, by the file that it composes unless the command names another.
@@ -29,7 +29,7 @@ def refused_overrides(config: VerlConfig) -> Iterator[Issue]:
     start = config.own.document.start
     files = _PROGRAMS.get(start.program.entry, {}) if start is not None else {}
     program = files.get(file_name(config.own.document).removesuffix(".yaml"), "")
-    own = config.base is not None or config.named is not None or config.context.repository.own_functions("verl/trainer")
+    own = config.base is not None or config.named is not None or has_copy(config.context)
     if not program or own:
         return
     if config.own.value.get(_ENGINE) is not None:
