@@ -50,12 +50,13 @@ def _with_its_size(name: str) -> Gpu | None:
 
 
 def suggestions(name: str) -> tuple[str, ...]:
-    """Canonical names that `name` may mean: those that contain it, else those with the same number. At most 8."""
+    """Canonical names that `name` may mean: those that contain it, else those that are spelled like it or have the same
+    number. At most 8."""
     key = _normalized(name)
     if not key:
         return ()
     inside = [gpu.name for gpu in _gpus() if key in _normalized(gpu.name)]
-    return tuple(inside[:8] or _same_number(key))
+    return tuple(inside[:8] or _spelled_alike(key) or _same_number(key))
 
 
 def sizes(name: str) -> tuple[Gpu, ...]:
@@ -202,6 +203,16 @@ def _flash_attention(capability: tuple[int, ...]) -> int:
     if capability < (8, 0):
         return 1
     return 3 if capability[0] == 9 else 2
+
+
+def _spelled_alike(normalized: str) -> list[str]:
+    """Names that differ from a normalized name in few letters ("H10O"): first those with the same number. At most 8."""
+    from difflib import get_close_matches  # late: only for a name that no card has
+
+    number = re.findall(r"\d+", normalized)[:1]
+    near = get_close_matches(normalized, _names(), n=8, cutoff=0.75)
+    near.sort(key=lambda one: re.findall(r"\d+", one)[:1] != number)  # stable: then by likeness
+    return list(dict.fromkeys(_names()[one].name for one in near))
 
 
 def _same_number(normalized: str) -> list[str]:

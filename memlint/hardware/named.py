@@ -10,7 +10,7 @@ from memlint.hardware.model import Gpu
 
 
 def named_gpu(name: str | None) -> tuple[Gpu | None, int | None]:
-    """(card, count) of a name; count is None unless the name is a cloud machine or has a number (`8xH100`).
+    """(card, count) of a name; count is None unless the name is a cloud machine or has a number (`8xH100`, `H100:8`).
 
     (None, None) for no name. Raises UsageError for an unknown one.
     """
@@ -53,16 +53,28 @@ def may_be_smaller(detail: str) -> bool:
 
 
 def _several(name: str) -> tuple[int, Gpu | None]:
-    """The number and the card of `8xH100`, `8 x H100` or `H100 x 8`."""
+    """The number and the card of `8xH100`, `8 x H100`, `H100 x 8`, `H100:8` (SkyPilot) or `gpu:h100:8` (Slurm)."""
+    number, card = _number_and_name(name)
+    return number, find(card) if number else None
+
+
+def _number_and_name(name: str) -> tuple[int, str]:
+    """(number of cards, name of one) of a text; (0, the text) where it has no number."""
     before = re.fullmatch(r"(\d{1,4})\s*[x*\u00d7]\s*(\D.*|\d{3,}.*)", name.strip(), re.IGNORECASE)
-    after = re.fullmatch(r"(.+?)\s*[x*\u00d7]\s*(\d{1,4})", name.strip(), re.IGNORECASE)
-    number, card = before.groups() if before else after.groups()[::-1] if after else ("0", "")
-    return int(number), find(card) if card and int(number) else None
+    if before:
+        return int(before[1]), before[2]
+    after = re.fullmatch(r"(?:gpu:)?(.*\d.*?)\s*[x*:\u00d7]\s*(\d{1,4})", name.strip(), re.IGNORECASE)
+    return (int(after[2]), after[1]) if after else (0, name)
 
 
 def unknown_gpu(name: str) -> str:
     """The error message for a name that no card has, with suggestions."""
-    near = suggestions(name)
+    card = _number_and_name(name)[1]
+    sold_as = sizes(card)
+    if sold_as:
+        *smaller, largest = [gpu.name for gpu in sold_as]
+        return f"GPU {name!r} is sold in several sizes: say {', '.join(smaller)} or {largest}"
+    near = suggestions(card)
     hint = (
         f"did you mean {' or '.join(near[:3])}?" if near else "`memlint cards` lists the cards; a size (24GiB) is one"
     )

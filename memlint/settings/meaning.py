@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import memlint.file_access as file_access
-from memlint.hardware import find, instance, suggestions
+from memlint.hardware import find, instance
+from memlint.hardware.named import unknown_gpu
 from memlint.rule_selectors import is_selector
 from memlint.run import Amount
 from memlint.settings.model import Mistake, SettingsFile, mistake
@@ -134,11 +135,7 @@ def _selector(file: SettingsFile | None, text: str) -> str:
 def _gpu(file: SettingsFile, name: str) -> str:
     if find(name) is not None or instance(name) is not None:
         return ""
-    near = suggestions(name)
-    hint = (
-        f"did you mean {' or '.join(near[:3])}?" if near else "`memlint cards` lists the cards; a size (24GiB) is one"
-    )
-    return f"unknown GPU {name!r}: {hint}"
+    return unknown_gpu(name)
 
 
 def _memory(file: SettingsFile, value: str | int) -> str:

@@ -8,15 +8,27 @@ from memlint.errors import UsageError
 from memlint.hardware.named import may_be_smaller, named_gpu, requested_card
 
 
-@pytest.mark.parametrize(("name", "count"), [("H100", None), ("8xH100", 8), ("H100 x 8", 8), ("A100-80GB", None)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("H100", None), ("8xH100", 8), ("H100 x 8", 8), ("A100-80GB", None), ("H100:8", 8), ("gpu:a100-80gb:4", 4)],
+)
 def test_a_card_with_or_without_a_number(name: str, count: int | None) -> None:
     card, number = named_gpu(name)
     assert card is not None and number == count
 
 
-def test_an_unknown_name_is_a_mistake_of_its_user() -> None:
-    with pytest.raises(UsageError, match="did you mean"):
-        named_gpu("H10O")
+@pytest.mark.parametrize(
+    ("name", "meant"), [("H10O", "H100-80GB"), ("RTX 3050 Ti", "RTX 3050"), ("8xH10O", "H100-80GB")]
+)
+def test_an_unknown_name_is_a_mistake_of_its_user(name: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"did you mean {meant}"):
+        named_gpu(name)
+
+
+@pytest.mark.parametrize("name", ["A100", "8xA100", "a100:8"])
+def test_a_name_of_several_sizes_is_asked_back_with_all_of_them(name: str) -> None:
+    with pytest.raises(UsageError, match="sold in several sizes: say A100-40GB, A100-64GB or A100-80GB"):
+        named_gpu(name)
 
 
 @pytest.mark.parametrize(("name", "is_largest_of_several"), [("a100", True), ("a100-80gb", False), ("h100", False)])

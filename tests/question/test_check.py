@@ -13,7 +13,7 @@ SLIPS = [
     ({"model": "phi-2", "lenght": 3}, "--lenght.*did you mean --length"),
     ({"model": "phi-2", "optimizer": "adamw_8bits"}, "--optimizer adamw_8bits.*did you mean adamw_8bit"),
     ({"model": "phi-2", "gpu": "RTX4099"}, "RTX 4090"),
-    ({"model": "phi-2", "gpu": "A100"}, "A100-40GB or A100-80GB"),
+    ({"model": "phi-2", "gpu": "A100"}, "say A100-40GB, A100-64GB or A100-80GB"),
     ({"model": "phi-2", "dtype": "int9"}, "--dtype int9: not known"),
     ({"model": "phi-2", "bits": 5}, "--bits 5: one of 4, 8"),
     ({"model": "phi-2", "batch": 0}, "--batch 0: wants a whole number from 1"),

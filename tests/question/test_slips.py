@@ -65,7 +65,7 @@ UNDERSTOOD = {
     f"{FILE} --sweep optim=adafactor,foo": "will not start (CFG003)",
 }
 SLIPS = {
-    f"{LLAMA} --gpu a100": "A100-40GB or A100-80GB",
+    f"{LLAMA} --gpu a100": "sold in several sizes: say A100-40GB, A100-64GB or A100-80GB",
     f"{LLAMA} --gpu h1000": "H100-80GB",
     f"{LLAMA} --gpu foo": "memlint cards",
     f"{LLAMA} --gpu '4090 32GB'": "unknown GPU",
