@@ -53,8 +53,8 @@ class ShippedFiles(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         sys.path.insert(0, self.root)
         from memlint import __version__
+        from memlint.memory.layers.record_profiles import write
         from memlint.memory.layers.stored_profiles import is_current
-        from memlint.memory.record_profiles import write
         from memlint.ruleset.shipped import SNAPSHOT
         from memlint.ruleset.sources import snapshot_text
 

@@ -10,7 +10,7 @@ from typing import Any
 
 formats: list[Any] = []  # formats.base.Format, asked after memlint's own
 rules: list[Any] = []  # ruleset.rule.Rule
-optimizers: dict[str, Mapping[str, Any]] = {}  # lower-case name -> entry as in memory/optimizers.json
+optimizers: dict[str, Mapping[str, Any]] = {}  # lower-case name -> entry as in memory/state/optimizers.json
 outputs: dict[str, Callable[[Any], str]] = {}  # name of a --format -> render(report)
 gpus: dict[str, Any] = {}  # lower-case name -> hardware.model.Gpu
 documents: dict[str, Any] = {}  # id of a rule -> source.document.Document, as it is written

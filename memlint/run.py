@@ -374,11 +374,11 @@ def liger_rows(stage: str, length: int) -> int:
 
 
 class Optimizer(NamedTuple):
-    """`name` is a key of memory/optimizers.json (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
+    """`name` is a key of memory/state/optimizers.json (`adamw_torch`, `adamw_torch_fused`, `paged_adamw_8bit`, ...)."""
 
     name: Maybe[str] = UNKNOWN
     foreach: bool | None = None
-    state_dtype: str = ""  # "" = as in memory/optimizers.json
+    state_dtype: str = ""  # "" = as in memory/state/optimizers.json
     rank: int = 0  # GaLore / APOLLO projection rank
     targets: tuple[str, ...] = ()
     layerwise: bool = False  # each parameter is updated during the backward, and its gradient freed at once

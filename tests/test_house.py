@@ -89,7 +89,7 @@ ON_DEMAND = {
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
     # Reports that show origins, configs that a command launches; tables of runs without a number of GPUs.
-    "lint.summary": ("lint.assumptions", "memory.gpu_numbers"),
+    "lint.summary": ("lint.assumptions", "memory.unknown.gpu_numbers"),
     "lint.rule_catalog": ("ruleset.folder", "memory.card.calibrated"),  # somebody's own rules, measurements
     # findings about a config that commands may launch; a changed file
     "ruleset.engine": (
@@ -99,7 +99,7 @@ ON_DEMAND = {
     "ruleset.shipped": ("ruleset.sources", "ruleset.stamps"),  # is the snapshot current? asked in checkouts
     "formats.schema.validate": ("formats.schema.violations",),  # where a schema has something against a file
     "settings.meaning": ("settings.arguments",),  # the classes' arguments: where `keys:` names some
-    "expressions.derived_facts": ("memory.rollout",),  # where an engine shares the card
+    "expressions.derived_facts": ("memory.generation.rollout",),  # where an engine shares the card
     "fixes.edits.python": ("fixes.edits.toml",),  # where a script reads TOML
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
@@ -158,15 +158,26 @@ ON_DEMAND = {
     "formats.autotrain.format": ("formats.autotrain.edits", "formats.autotrain.entailed"),  # fixes, plans
     "formats.openrlhf.format": ("formats.openrlhf.edits",),  # fixes
     "memory.estimate": (  # what few runs do
-        *("memory.unsloth", "memory.vision.towers", "memory.generation", "memory.inference", "memory.serving"),
-        *("memory.checkpoint_offload", "memory.evaluation", "memory.frozen_models", "memory.lower_bounds"),
+        *(
+            "memory.unsloth",
+            "memory.vision.towers",
+            "memory.generation.completions",
+            "memory.generation.inference",
+            "memory.generation.serving",
+        ),
+        *(
+            "memory.segments.checkpoint_offload",
+            "memory.evaluation",
+            "memory.state.frozen_models",
+            "memory.unknown.lower_bounds",
+        ),
     ),
     "memory.details": ("memory.host", "memory.vision.images"),
     # distillation; preference and reinforcement; few training loops
-    "memory.loss": ("memory.divergence", "memory.log_probabilities", "memory.loss_in_parts"),
-    "memory.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
-    "memory.model_state": ("memory.sharding.hosted_experts",),
-    "memory.unmodelled": ("memory.unsloth", "memory.vision.towers"),
+    "memory.loss.head": ("memory.loss.divergence", "memory.loss.log_probabilities", "memory.loss.in_parts"),
+    "memory.unknown.lower_bounds": ("memory.host", "memory.sharding.pipeline", "architectures.stated_size"),
+    "memory.state.model_state": ("memory.sharding.hosted_experts",),
+    "memory.unknown.unmodelled": ("memory.unsloth", "memory.vision.towers"),
     "memory.layers.projection": ("memory.layers.fused_adapter",),  # Unsloth's kernels
     "memory.layers.int8_product": ("memory.layers.float8_product",),
     "memory.layers.profiles": ("memory.layers.activations",),  # layers that no build has recorded
@@ -185,7 +196,7 @@ ON_DEMAND = {
         "memory.layers.disentangled_attention",
         "memory.layers.short_conv",
     ),
-    "memory.encoder_decoder": ("memory.layers.encoder_end", "memory.layers.mel_convolutions"),  # few models
+    "memory.segments.encoder_decoder": ("memory.layers.encoder_end", "memory.layers.mel_convolutions"),  # few models
 }
 # Modules that are imported by a name made of strings, and what they may reach: the four boundaries and two tables.
 BY_NAME = {
@@ -193,7 +204,7 @@ BY_NAME = {
     "commands.output": "outputs: report.outputs names them",
     "formats.__init__": "formats, through Lazy",
     "memory.estimate": "phases of reinforcement learning, through Lazy",
-    "memory.model_state": "sharding engines, through Lazy",
+    "memory.state.model_state": "sharding engines, through Lazy",
     "architectures.builder": "model families, as configs name them",
     "memory.families.lookup": "rows of model families, as models name them",
     "_lazy": "what Lazy is made of",

@@ -89,7 +89,7 @@ COVERED = {
         *("formats.torchtune.issues", "formats.torchtune.keys", "formats.torchtune.parallel"),
         *("formats.torchtune.recipes", "formats.torchtune.training"),
     ),
-    "tests/memory/test_torchtune_step.py": ("memory.loss_in_parts",),
+    "tests/memory/test_torchtune_step.py": ("memory.loss.in_parts",),
     "tests/formats/openrlhf/test_openrlhf_runs.py": (
         *("formats.openrlhf.batches", "formats.openrlhf.config", "formats.openrlhf.edits", "formats.openrlhf.engine"),
         *("formats.openrlhf.format", "formats.openrlhf.issues", "formats.openrlhf.keys", "formats.openrlhf.model"),
@@ -130,16 +130,22 @@ COVERED = {
         *("architectures.families.pre_llama", "architectures.families.qwen_vision", "architectures.model"),
     ),
     "tests/architectures/test_catalog.py": ("architectures.families.trust_remote_code",),
-    "tests/memory/layers/test_stored_profiles.py": ("memory.layers.structure", "memory.typical_layers"),
+    "tests/memory/layers/test_stored_profiles.py": ("memory.layers.structure", "memory.layers.typical_layers"),
     # Bytes of a step, beside the same step on fake tensors or worked out by hand.
     "tests/memory/test_estimate.py": (
-        *("memory.step", "memory.segments", "memory.encoder_decoder", "memory.embedding_segment", "memory.loss"),
-        *("memory.loss_shape", "memory.loss_end", "memory.log_probabilities", "memory.fused_losses"),
+        *(
+            "memory.segments.step",
+            "memory.segments.of_model",
+            "memory.segments.encoder_decoder",
+            "memory.segments.embedding",
+            "memory.loss.head",
+        ),
+        *("memory.loss.shape", "memory.loss.end", "memory.loss.log_probabilities", "memory.loss.fused"),
         *("memory.phases", "memory.values", "memory.evaluation", "memory.autograd.ops"),
         *("memory.autograd.walk", "memory.card.allocator_overhead", "memory.families.traits"),
         *("memory.layers.activations", "memory.layers.attention", "memory.layers.elements"),
         *("memory.layers.kernel_config", "memory.families.lookup", "memory.sharding.unsharded"),
-        *("memory.model_state", "memory.unmodelled"),
+        *("memory.state.model_state", "memory.unknown.unmodelled"),
     ),
     "tests/memory/test_simulated_cases.py": (
         *(
@@ -156,10 +162,10 @@ COVERED = {
     "tests/memory/card/test_first_steps.py": ("memory.card.replayed_tensors",),
     "tests/memory/layers/test_moe_scatter.py": ("simulation.scattered_experts",),
     "tests/memory/test_stages.py": ("simulation.stages",),
-    "tests/memory/test_parameters.py": ("memory.storage",),
+    "tests/memory/state/test_parameters.py": ("memory.state.storage",),
     "tests/memory/card/test_device.py": ("memory.card.figures", "memory.card.interval"),
     "tests/memory/layers/test_state_space.py": ("memory.layers.mamba2",),
-    "tests/memory/test_adapters.py": ("memory.layers.projection",),
+    "tests/memory/state/test_adapters.py": ("memory.layers.projection",),
     "tests/memory/sharding/test_reduction.py": ("memory.sharding.zero.reduction",),
     "tests/memory/sharding/test_fsdp.py": (
         *("memory.sharding.fsdp.plan", "memory.sharding.fsdp.state", "memory.sharding.fsdp.version1"),

@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import memlint.memory.parameters as parameters
+import memlint.memory.state.parameters as parameters
 from memlint.architectures import UnsupportedConfig, from_config
 from memlint.run import Method, Model, Precision, Run
 from memlint.simulation import Adapter, UnsupportedRun

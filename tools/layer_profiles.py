@@ -13,8 +13,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from memlint.memory.layers.record_profiles import write
 from memlint.memory.layers.stored_profiles import FOLDER
-from memlint.memory.record_profiles import write
 
 
 def main() -> int:

@@ -9,9 +9,9 @@ from memlint.architectures import resolve
 from memlint.memory.autograd.profile import LayerMode
 from memlint.memory.autograd.tape import counters
 from memlint.memory.layers.activations import record
-from memlint.memory.parameter_roles import extents, roles
-from memlint.memory.parameters import units
-from memlint.memory.step import training_step
+from memlint.memory.segments.step import training_step
+from memlint.memory.state.parameter_roles import extents, roles
+from memlint.memory.state.parameters import units
 from memlint.run import Attention, Batch, Checkpointing, Loss, Method, Model, Optimizer, Parallelism, Precision, Run
 from memlint.run import Sequence as Tokens
 

@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
-from memlint.memory.storage import rounded
+from memlint.memory.state.storage import rounded
 from tests.comparisons.optimizers import closed_form
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "optimizers.jsonl"

@@ -4,7 +4,7 @@
     python benchmarks/referee/vllm_requests.py SOURCE     writes the rows again
 
 `vllm/v1/kv_cache_interface.py` alone is imported, with names that it asks of modules that need a GPU: no engine
-starts. tests/memory/test_serving.py holds the estimate against the rows.
+starts. tests/memory/generation/test_serving.py holds the estimate against the rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from benchmarks.command import parser
 from tests.memory.test_serving import CASES, dimensions, heads_on_a_card, windows
+
+from benchmarks.command import parser
 
 RESULTS = Path(__file__).resolve().parents[1] / "data" / "vllm_requests.jsonl"
 RELEASE = "0.33.0"

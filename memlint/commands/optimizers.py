@@ -11,7 +11,7 @@ from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
-from memlint.memory.optimizers import memory, table
+from memlint.memory.state.optimizers import memory, table
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Optimizer, Run
 

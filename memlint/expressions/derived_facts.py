@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
+import memlint.memory.state.adapters as adapters
 from memlint.architectures.model import Architecture, parameters
 from memlint.expressions.facts import Facts
 from memlint.expressions.functions import gib
 from memlint.hardware.model import Gpu
 from memlint.identity_cache import IdentityCache
-from memlint.memory.full_length import is_over_at_full_length_alone
-from memlint.memory.parameters import MissingValue
-from memlint.memory.readings import doubt, in_words, least_bytes, span
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.unknown.full_length import is_over_at_full_length_alone
+from memlint.memory.unknown.readings import doubt, in_words, least_bytes, span
 from memlint.memory.values import TensorEstimate, component_words
 from memlint.run import LAUNCH, UNKNOWN
 
@@ -62,7 +62,7 @@ def _engine_start(facts: Facts) -> Any:
     whole = isinstance(model.architecture, Architecture) and model.architecture.stored.method == "none"
     if facts.run.rollout.generator != "vllm_colocate" or not whole or model.quantization.method != "none":
         return UNKNOWN
-    from memlint.memory.rollout import engine_start  # only where an engine shares the card
+    from memlint.memory.generation.rollout import engine_start  # only where an engine shares the card
 
     try:
         return engine_start(facts.run)

@@ -22,8 +22,8 @@ from memlint.fixes.step_time import (
     table,
     weights_away,
 )
-from memlint.memory.optimizers import is_layerwise
-from memlint.memory.parameters import MissingValue
+from memlint.memory.state.optimizers import is_layerwise
+from memlint.memory.state.parameters import MissingValue
 from memlint.memory.values import Estimate, TensorEstimate
 from memlint.run import Run, Unknown, get
 

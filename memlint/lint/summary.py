@@ -52,7 +52,7 @@ def _with_numbers_of_gpus(run: Run, estimate: Estimate) -> Estimate:
     """The estimate with the figures for usual numbers of GPUs, where only their number is missing."""
     if run.parallelism.world_size is not UNKNOWN:
         return estimate
-    from memlint.memory.gpu_numbers import by_number_of_gpus
+    from memlint.memory.unknown.gpu_numbers import by_number_of_gpus
 
     return estimate._replace(readings=estimate.readings or by_number_of_gpus(run, estimate))
 

@@ -15,13 +15,13 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Architecture, TokenMixer
 from memlint.memory.autograd.tape import PeakCandidates, counters
 from memlint.memory.autograd.walk import PeakPosition, TensorBytes, component
-from memlint.memory.encoder_decoder import bias_bytes, shares_biases
 from memlint.memory.estimate import StepParts, step_parts
 from memlint.memory.evaluation import forward_position, held_while_layers_run
-from memlint.memory.optimizers import entry_of
 from memlint.memory.phases import inputs_bytes, masks_bytes
-from memlint.memory.step import TrainingStep
-from memlint.memory.storage import ALIGNMENT, BYTES, rounded
+from memlint.memory.segments.encoder_decoder import bias_bytes, shares_biases
+from memlint.memory.segments.step import TrainingStep
+from memlint.memory.state.optimizers import entry_of
+from memlint.memory.state.storage import ALIGNMENT, BYTES, rounded
 from memlint.memory.values import Estimate, Phase, Tensor
 from memlint.run import SERVERS, Run
 

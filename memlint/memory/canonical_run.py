@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from memlint._record import NamedTuple
-from memlint.memory.releases import canonical_stack
+from memlint.memory.unknown.releases import canonical_stack
 from memlint.run import Planning, Run
 
 # Fields that nothing in this folder reads; tests/memory/test_canonical_run.py holds them against its source.

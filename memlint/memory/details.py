@@ -5,7 +5,7 @@ from __future__ import annotations
 import memlint.memory.card.interval as interval
 from memlint.architectures.model import Architecture
 from memlint.memory.autograd.walk import Walk
-from memlint.memory.loss_shape import FUSED_LOSSES, loss_kind
+from memlint.memory.loss.shape import FUSED_LOSSES, loss_kind
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 

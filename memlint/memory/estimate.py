@@ -8,7 +8,7 @@ from functools import partial
 import memlint.memory.card.device as device
 import memlint.memory.card.interval as interval
 import memlint.memory.families.lookup as families
-import memlint.memory.unknown_values as unknown_values
+import memlint.memory.unknown.values as unknown_values
 from memlint._lazy import Lazy
 from memlint._record import NamedTuple
 from memlint.memory.autograd.walk import Segment, Walk
@@ -22,13 +22,13 @@ from memlint.memory.card.figures import (
 )
 from memlint.memory.details import details_of, host_details, image_details
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
-from memlint.memory.parameters import MissingValue
 from memlint.memory.phases import beside_another_graph, inputs_bytes, least_allocated, phase, phases, phases_with_images
-from memlint.memory.readings import over_readings
-from memlint.memory.segments import runs_reference_forward, segments
-from memlint.memory.step import TrainingStep, required_count, training_step
-from memlint.memory.unmodelled import refuse_unmodelled, refuse_unplaceable
+from memlint.memory.segments.of_model import runs_reference_forward, segments
+from memlint.memory.segments.step import TrainingStep, required_count, training_step
+from memlint.memory.state.model_state import PlacedModel, placed_model, with_counts, with_reference_copy
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.unknown.readings import over_readings
+from memlint.memory.unknown.unmodelled import refuse_unmodelled, refuse_unplaceable
 from memlint.memory.values import (
     Estimate,
     ModelState,
@@ -43,10 +43,10 @@ from memlint.run import SERVERS, UNKNOWN, Run, writes_completions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import memlint.memory.rollout as rollout
-    from memlint.memory.frozen_models import FrozenModel
+    import memlint.memory.generation.rollout as rollout
+    from memlint.memory.state.frozen_models import FrozenModel
 else:
-    rollout = Lazy("memlint.memory.rollout")
+    rollout = Lazy("memlint.memory.generation.rollout")
 
 # The policy reads its own completions and the reference's in two forwards, whose graphs wait for one backward (trl 1.13
 # experimental/xpo/xpo_trainer.py, _compute_logprobs).
@@ -152,7 +152,7 @@ def estimate_uncached(run: Run, simulated: bool = False, may_stop: bool = False,
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), simulated, may_stop, replays)
     except MissingValue as missing:
-        import memlint.memory.lower_bounds as lower_bounds
+        import memlint.memory.unknown.lower_bounds as lower_bounds
 
         found = lower_bounds.unknown(UnknownField(missing.field, _reason(run, missing)))
         if missing.field == "sequence.length" and writes_completions(run):
@@ -167,7 +167,7 @@ def _tensors_without_bounds(run: Run) -> Estimate:
     try:
         return _estimate(with_effective_attention(_patched_by_unsloth(run)), replays=False)
     except MissingValue as missing:
-        import memlint.memory.lower_bounds as lower_bounds
+        import memlint.memory.unknown.lower_bounds as lower_bounds
 
         return lower_bounds.unknown(UnknownField(missing.field, missing.reason))
 
@@ -222,7 +222,7 @@ def _frozen_models(run: Run) -> tuple[FrozenModel, ...]:
     """The other, frozen models that the run loads, placed by its engine."""
     if run.method.extra_models == ():
         return ()
-    from memlint.memory.frozen_models import frozen_models
+    from memlint.memory.state.frozen_models import frozen_models
 
     return frozen_models(run)
 
@@ -232,7 +232,7 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
     state = with_reference_copy(run, placed.units, placed.state)
     if not frozen:
         return state
-    from memlint.memory.frozen_models import with_weights_of
+    from memlint.memory.state.frozen_models import with_weights_of
 
     return with_weights_of(frozen, state)
 
@@ -240,7 +240,7 @@ def _with_other_models(run: Run, placed: PlacedModel, frozen: tuple[FrozenModel,
 def _estimate(run: Run, simulated: bool = False, may_stop: bool = False, replays: bool = True) -> Estimate:
     unknown_values.refuse(run)
     if _is_divided_into_stages(run):
-        import memlint.memory.lower_bounds as lower_bounds
+        import memlint.memory.unknown.lower_bounds as lower_bounds
 
         return lower_bounds.fullest_stage(run)
     refuse_unplaceable(run)
@@ -250,7 +250,7 @@ def _estimate(run: Run, simulated: bool = False, may_stop: bool = False, replays
     try:
         refuse_unmodelled(run, placed.computed)
     except MissingValue as missing:
-        import memlint.memory.lower_bounds as lower_bounds
+        import memlint.memory.unknown.lower_bounds as lower_bounds
 
         return lower_bounds.state_alone(run, placed, missing)
     models = _models(run, placed)
@@ -343,7 +343,7 @@ def _inference_parts(run: Run, placed: PlacedModel, state: ModelState) -> StepPa
     if run.parallelism.engine in SERVERS or run.batch.micro_batch_size is UNKNOWN:
         return StepParts(placed.units, state)
     import memlint.memory.evaluation as evaluation
-    import memlint.memory.inference as inference
+    import memlint.memory.generation.inference as inference
 
     plain = run._replace(method=run.method._replace(stage="sft"))
     sequences = required_count(run.batch.micro_batch_size, "batch.micro_batch_size", "") * max(
@@ -412,7 +412,7 @@ def _offloaded_checkpoints(step: TrainingStep, units: tuple[Unit, ...]) -> int:
     """Bytes of host memory that offloaded activation checkpoints take."""
     if not step.run.checkpointing.offload:
         return 0
-    from memlint.memory.checkpoint_offload import offloaded_checkpoint_bytes
+    from memlint.memory.segments.checkpoint_offload import offloaded_checkpoint_bytes
 
     return offloaded_checkpoint_bytes(step, units)
 
@@ -456,7 +456,7 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState, critic: ro
     """`critic`: a value model that is unwrapped with the policy."""
     if not writes_completions(run) or (run.rollout.sleep_level and run.rollout.generator != "model"):
         return None
-    from memlint.memory.generation import generation
+    from memlint.memory.generation.completions import generation
 
     return generation(run, units, state, () if critic is None else critic.units)
 
@@ -464,10 +464,10 @@ def _generation(run: Run, units: tuple[Unit, ...], state: ModelState, critic: ro
 def _inference(run: Run, models: _Models) -> Estimate:
     units, state = models.placed.computed, models.state
     if run.parallelism.engine in SERVERS:
-        import memlint.memory.serving as serving
+        import memlint.memory.generation.serving as serving
 
         return serving.estimate(run, units, state)
-    import memlint.memory.inference as inference
+    import memlint.memory.generation.inference as inference
 
     found = inference.phases(run, units, state)
     peak = max(found, key=_allocated)
@@ -481,7 +481,7 @@ def _reference_forward(step: TrainingStep, models: _Models) -> tuple[int, int]:
     """Peak of the reference model's forward, and of its parameters what is moved to the card for it, bytes. Without a
     named reference it runs the policy's own layers."""
     if step.run.method.reference_model == "named" and models.frozen:
-        from memlint.memory.frozen_models import forward_bytes, moved_bytes
+        from memlint.memory.state.frozen_models import forward_bytes, moved_bytes
 
         reference = models.frozen[0]
         refuse_unmodelled(reference.run, reference.units)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, DecoderLayer, TokenMixer
 from memlint.memory.autograd.walk import Segment
-from memlint.memory.loss_shape import FUSED_LOSSES, loss_kind
-from memlint.memory.parameters import MissingValue, gives_scores
+from memlint.memory.loss.shape import FUSED_LOSSES, loss_kind
 from memlint.memory.phases import COMPONENTS, inputs_bytes, masks_bytes, phase
-from memlint.memory.segments import segments
-from memlint.memory.step import TrainingStep, training_step
-from memlint.memory.storage import rounded
+from memlint.memory.segments.of_model import segments
+from memlint.memory.segments.step import TrainingStep, training_step
+from memlint.memory.state.parameters import MissingValue, gives_scores
+from memlint.memory.state.storage import rounded
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run
 

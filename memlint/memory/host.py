@@ -4,12 +4,12 @@ Bytes on one node."""
 from __future__ import annotations
 
 import memlint.memory.families.lookup as families
-import memlint.memory.optimizers as optimizers
-import memlint.memory.parameters as parameters
-from memlint.memory.parameters import stacks_experts
+import memlint.memory.state.optimizers as optimizers
+import memlint.memory.state.parameters as parameters
 from memlint.memory.sharding.unsharded import weight_bytes
 from memlint.memory.sharding.zero.layout import ranks_per_node
-from memlint.memory.storage import BYTES
+from memlint.memory.state.parameters import stacks_experts
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Unit, with_tensors
 from memlint.run import Run
 

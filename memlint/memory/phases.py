@@ -6,10 +6,10 @@ import memlint.memory.families.lookup as families
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.ops import FP32_BYTES
 from memlint.memory.autograd.walk import Peak, Walk, walk
-from memlint.memory.encoder_decoder import bias_bytes, masks_by_side, shares_biases
-from memlint.memory.segments import segments
-from memlint.memory.step import TrainingStep
-from memlint.memory.storage import BYTES, rounded
+from memlint.memory.segments.encoder_decoder import bias_bytes, masks_by_side, shares_biases
+from memlint.memory.segments.of_model import segments
+from memlint.memory.segments.step import TrainingStep
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Unit
 
 COMPONENTS = ("weights", "gradients", "optimizer_states", "activations", "logits", "temporaries", "communication")

@@ -46,10 +46,10 @@ import memlint.memory.card.device as device
 import memlint.memory.evaluation as evaluation
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture
-from memlint.memory.parameters import MissingValue, stacks_experts
 from memlint.memory.phases import phases
-from memlint.memory.step import TrainingStep, training_step
-from memlint.memory.storage import BYTES, rounded
+from memlint.memory.segments.step import TrainingStep, training_step
+from memlint.memory.state.parameters import MissingValue, stacks_experts
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Phase, Tensor, Unit
 from memlint.run import Run, replace
 

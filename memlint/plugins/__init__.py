@@ -25,7 +25,7 @@ from typing import Any
 import memlint.plugin_registry as extensions
 from memlint.formats import FORMATS
 from memlint.hardware.model import Gpu
-from memlint.memory.optimizers import table
+from memlint.memory.state.optimizers import table
 from memlint.plugins.calls import check_of, describe_error, format_of, output_of
 from memlint.report.model import Report
 from memlint.report.outputs import OUTPUTS
@@ -83,7 +83,7 @@ class Registry:
         extensions.formats.append(format_of(self._plugin, module))
 
     def optimizer(self, name: str, entry: Mapping[str, Any]) -> None:
-        """What an optimizer holds and allocates, in the words of memory/optimizers.json: {"states": ["param"], ...}."""
+        """What an optimizer holds and allocates, as in memory/state/optimizers.json: {"states": ["param"], ...}."""
         if not isinstance(name, str) or not isinstance(entry, Mapping):
             raise self._error("`optimizer` wants a name and a mapping")
         known = {state for one in table().values() for state in one.get("states", ())}

@@ -18,7 +18,7 @@ from memlint.architectures.families.llama import PLAIN_CONFIG, PLAIN_NAME
 from memlint.architectures.model import Resolution, parameters
 from memlint.architectures.resolve import resolve
 from memlint.errors import UsageError
-from memlint.memory.storage import SIZED
+from memlint.memory.state.storage import SIZED
 from memlint.question.check import DIMENSIONS
 from memlint.question.model import Default, Question
 

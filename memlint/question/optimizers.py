@@ -7,7 +7,7 @@ from typing import Any
 
 from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
-from memlint.memory.optimizers import table
+from memlint.memory.state.optimizers import table
 from memlint.question.model import Question
 
 # Short names, and those that LLaMA-Factory has a switch for.

@@ -7,7 +7,7 @@ interval with the memory that the run may use.
 from __future__ import annotations
 
 from memlint.card_bytes import CardBytes
-from memlint.memory.readings import in_words
+from memlint.memory.unknown.readings import in_words
 from memlint.memory.values import Estimate
 from memlint.report.units import gib
 

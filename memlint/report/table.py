@@ -9,7 +9,7 @@ import memlint.report.unknowns as unknowns
 from memlint._record import NamedTuple
 from memlint.findings import reading_errors
 from memlint.hardware.named import REQUESTED
-from memlint.memory.readings import doubt, in_words, span
+from memlint.memory.unknown.readings import doubt, in_words, span
 from memlint.memory.values import Assumption, Estimate, Phase, ReadingEstimate, component_words
 from memlint.report.model import PART, Report, RunReport, verdict_of, verdict_role
 from memlint.report.terminal import PLAIN, Style, one_line

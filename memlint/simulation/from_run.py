@@ -9,8 +9,8 @@ import memlint.simulation.optimizers as optimizers
 from memlint.architectures import from_config
 from memlint.architectures.model import Architecture, DecoderLayer, Tower, parameters
 from memlint.memory.estimate import with_effective_attention
-from memlint.memory.loss_shape import copies_shifted_logits, keeps_logits_dtype, upcasts_logits
-from memlint.memory.step import liger_layers
+from memlint.memory.loss.shape import copies_shifted_logits, keeps_logits_dtype, upcasts_logits
+from memlint.memory.segments.step import liger_layers
 from memlint.run import UNKNOWN, Run
 from memlint.simulation.build import Adapter
 from memlint.simulation.freezing import Parts, Unfrozen

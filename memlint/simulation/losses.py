@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from memlint.memory.fused_losses import TILE_COLUMNS
+from memlint.memory.loss.fused import TILE_COLUMNS
 
 
 def upcast_first(logits: torch.Tensor, labels: torch.Tensor, vocab_size: int, **options: Any) -> torch.Tensor:

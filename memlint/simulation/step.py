@@ -27,7 +27,7 @@ import memlint.simulation.scattered_experts as scattered_experts
 import memlint.simulation.sharding as sharding
 import memlint.simulation.stages as stages
 from memlint._record import NamedTuple
-from memlint.memory.parameters import VOCABULARY_NAMES
+from memlint.memory.state.parameters import VOCABULARY_NAMES
 from memlint.simulation.modules import ModuleNames
 from memlint.simulation.result import Moments, SimulatedStep, UnsupportedRun
 from memlint.simulation.tracker import Tracker

@@ -15,7 +15,7 @@ from memlint.api.calls import estimate, estimates_of
 from memlint.api.results import RunEstimate
 from memlint.api.sources import CallFacts, GivenFiles, request
 from memlint.errors import Error
-from memlint.memory.step import sequences_per_sample
+from memlint.memory.segments.step import sequences_per_sample
 from memlint.memory.values import Estimate, Phase
 from memlint.repository.discovery import FoundFile
 from memlint.repository.workspace import in_memory

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from memlint.memory.storage import numel
+from memlint.memory.state.storage import numel
 
 
 def closed_form(name: str, shapes: list[list[int]], dtype: str, fields: dict[str, object]) -> tuple[int, int]:
     """The table's answer for linear layers and vectors of these shapes."""
-    from memlint.memory import optimizers as optimizer
+    from memlint.memory.state import optimizers as optimizer
     from memlint.memory.values import Tensor, Unit
     from memlint.run import Optimizer, Run, replace
 

@@ -8,11 +8,11 @@ from memlint.architectures.builder import from_config
 from memlint.architectures.model import Architecture, DecoderLayer, Mlp, Weight
 from memlint.architectures.model import TokenMixer as Mixer
 from memlint.memory.estimate import estimate
-from memlint.memory.parameters import units as place_tensors
 from memlint.memory.sharding import unsharded as single
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
-from memlint.memory.storage import BYTES
+from memlint.memory.state.parameters import units as place_tensors
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Estimate, ModelState, Moment, Unit
 from memlint.run import (
     Attention,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.step import kernel_config
+from memlint.memory.segments.step import kernel_config
 from memlint.memory.values import Estimate
 from memlint.run import UNKNOWN, Parallelism, Quantization, replace
 from tests.memory.runs import LORA, TINY, run

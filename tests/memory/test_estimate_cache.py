@@ -10,7 +10,7 @@ from memlint.architectures import from_config
 from memlint.memory import estimate
 from memlint.memory.estimate import estimate_uncached
 from memlint.memory.estimate_cache import EstimateCache
-from memlint.memory.parameters import MissingValue
+from memlint.memory.state.parameters import MissingValue
 from memlint.run import Origin, replace
 from tests.memory import runs
 

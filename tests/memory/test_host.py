@@ -10,7 +10,7 @@ import pytest
 
 from memlint.memory import estimate
 from memlint.memory.host import base_elements, loading, merging, saving
-from memlint.memory.parameters import units
+from memlint.memory.state.parameters import units
 from memlint.run import Quantization, replace
 from tests.comparisons.sharding_predict import run_of, with_experts
 from tests.memory.runs import run

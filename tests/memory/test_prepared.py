@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.parameters import units
+from memlint.memory.state.parameters import units
 from memlint.run import Precision, Quantization, Run
 from memlint.simulation import simulate
 from tests.memory.runs import LORA, TINY, run

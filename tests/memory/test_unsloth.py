@@ -11,9 +11,9 @@ from memlint.hardware import find
 from memlint.lint.assumptions import assumptions
 from memlint.memory import estimate
 from memlint.memory.families.lookup import every
-from memlint.memory.parameters import frozen_bytes, units
-from memlint.memory.segments import segments
-from memlint.memory.step import training_step
+from memlint.memory.segments.of_model import segments
+from memlint.memory.segments.step import training_step
+from memlint.memory.state.parameters import frozen_bytes, units
 from memlint.memory.values import Estimate, ModelState, UnitState
 from memlint.run import Hardware, Origin, Run
 from tests.frameworks import LLAMAFACTORY

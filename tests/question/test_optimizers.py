@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.errors import UsageError
-from memlint.memory.optimizers import table
+from memlint.memory.state.optimizers import table
 from memlint.question import answer, question_of
 from memlint.question.model import Question
 from memlint.question.optimizers import DEEPSPEED, SHORT, SWITCHES, optimizer_keys, optimizer_name

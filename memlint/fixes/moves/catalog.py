@@ -17,7 +17,7 @@ import memlint.fixes.moves.vision as vision_moves
 import memlint.memory.families.lookup as families
 from memlint.fixes.moves.quantization import four_bits, is_divided, quantize_changes
 from memlint.fixes.proposed_change import Move, ProposedChange
-from memlint.memory.parameters import stacks_experts
+from memlint.memory.state.parameters import stacks_experts
 from memlint.run import Run
 
 

@@ -15,8 +15,8 @@ from memlint.fixes.moves.quantization import stored_to_share
 from memlint.memory import estimate as closed_form
 from memlint.memory.card.device import usable_bytes
 from memlint.memory.estimate import least_bytes
-from memlint.memory.gpu_numbers import with_gpus
-from memlint.memory.rollout import sleeps
+from memlint.memory.generation.rollout import sleeps
+from memlint.memory.unknown.gpu_numbers import with_gpus
 from memlint.memory.values import Estimate
 from memlint.run import SERVERS, Run, replace
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from memlint.fixes.proposed_change import Move, ProposedChange
 from memlint.memory.card.device import usable_bytes
-from memlint.memory.parameters import MissingValue
-from memlint.memory.rollout import engine_room
+from memlint.memory.generation.rollout import engine_room
+from memlint.memory.state.parameters import MissingValue
 from memlint.run import Run
 
 

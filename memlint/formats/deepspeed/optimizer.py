@@ -5,7 +5,8 @@ from __future__ import annotations
 from memlint.formats.deepspeed.config import DeepSpeedConfig
 from memlint.formats.fields import Fields, as_number
 
-# engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded). Names as in memory/optimizers.json.
+# engine._configure_basic_optimizer: (on the GPU, with the optimizer offloaded).
+# Names as in memory/state/optimizers.json.
 _OWN = {
     "adam": ("fused_adam", "cpu_adam"),
     "adamw": ("fused_adam", "cpu_adam"),

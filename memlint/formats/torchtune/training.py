@@ -227,7 +227,7 @@ def read_compile(fields: Fields, config: TuneConfig) -> None:
         fields.put("stack.compile", compiles(config, "model"), config.origin("compile"))
 
 
-# Class -> its name in memory/optimizers.json.
+# Class -> its name in memory/state/optimizers.json.
 _OPTIMIZERS: Mapping[str, str] = {
     "torch.optim.AdamW": "adamw_torch",
     "torch.optim.Adam": "adamw_torch",

@@ -15,7 +15,7 @@ from operator import mul
 from memlint._record import NamedTuple
 from memlint.memory.autograd.profile import Profile
 from memlint.memory.autograd.tape import KEPT_GRADIENT, KERNEL_MEMORY, PeakCandidates, TensorSize, counters
-from memlint.memory.storage import ALIGNMENT, rounded
+from memlint.memory.state.storage import ALIGNMENT, rounded
 from memlint.memory.values import Moment
 
 _LOW_BITS = ALIGNMENT - 1

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memlint.memory.loss_shape import FUSED_LOSSES, copies_shifted_logits
+from memlint.memory.loss.shape import FUSED_LOSSES, copies_shifted_logits
 from memlint.run import Run
 
 GIB = 1 << 30

@@ -8,7 +8,7 @@ import memlint.memory.card.device as device
 from memlint.memory.card.calibration import measured_interval
 from memlint.memory.card.measurements import Measurement
 from memlint.memory.estimate import estimate_as_it_stands
-from memlint.memory.readings import over_readings
+from memlint.memory.unknown.readings import over_readings
 from memlint.memory.values import Assumption, Estimate
 from memlint.run import Run
 

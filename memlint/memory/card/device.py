@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any
 
 import memlint.memory.card.allocator_overhead as overhead
-import memlint.memory.parameters as parameters
+import memlint.memory.state.parameters as parameters
 from memlint._record import NamedTuple
 from memlint.hardware.model import Gpu
 from memlint.run import Run

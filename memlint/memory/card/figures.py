@@ -5,10 +5,10 @@ from __future__ import annotations
 import memlint.hardware as hardware
 import memlint.memory.card.allocator_overhead as overhead
 import memlint.memory.card.device as device
-import memlint.memory.optimizers as optimizers
+import memlint.memory.state.optimizers as optimizers
 from memlint.memory.autograd.walk import Walk
 from memlint.memory.phases import phases_of
-from memlint.memory.step import TrainingStep
+from memlint.memory.segments.step import TrainingStep
 from memlint.memory.values import Estimate, ModelState, Phase, Unit
 from memlint.run import Run
 

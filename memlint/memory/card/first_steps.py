@@ -26,11 +26,11 @@ from memlint.memory.card.replayed_tensors import (
     temporaries,
 )
 from memlint.memory.card.stretches import in_order
-from memlint.memory.optimizers import is_layerwise
-from memlint.memory.segments import segments
+from memlint.memory.segments.of_model import segments
+from memlint.memory.segments.step import TrainingStep
 from memlint.memory.sharding.unsharded import gradient_bytes
-from memlint.memory.step import TrainingStep
-from memlint.memory.storage import rounded
+from memlint.memory.state.optimizers import is_layerwise
+from memlint.memory.state.storage import rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 
 _LAYERS_OF_LAST_BACKWARD = 3  # the head and two layers; from then on gradients find the blocks that others left

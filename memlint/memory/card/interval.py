@@ -6,9 +6,9 @@ import memlint.memory.card.deviations as deviations
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Mlp
 from memlint.memory.phases import phases, phases_with_images
+from memlint.memory.segments.step import training_step
 from memlint.memory.sharding.unsharded import weight_bytes
-from memlint.memory.step import training_step
-from memlint.memory.storage import BYTES
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import ModelState, Phase, Unit
 from memlint.run import Run, replace
 

@@ -16,7 +16,7 @@ from memlint.memory.autograd.tape import PeakCandidates, counters
 from memlint.memory.autograd.walk import TensorBytes
 from memlint.memory.card.allocator import SMALL_SIZE, Allocator, Block
 from memlint.memory.card.stretches import Stretch, in_order, stretches
-from memlint.memory.storage import BYTES, rounded
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import Unit
 
 Tensors = Mapping[int, int]  # how many tensors by size, bytes

@@ -9,7 +9,7 @@ from memlint.memory.autograd.tape import PeakCandidates, Tape, Value, tensor_siz
 from memlint.memory.layers.decoder_layer import layer as decoder_layer
 from memlint.memory.layers.fused_adapter import mark_fused
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 
 def record(shape: DecoderLayer, roles: Roles, kernels: KernelConfig, mode: LayerMode) -> Profile:

@@ -10,7 +10,7 @@ import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Value
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.projection import project
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 Block = Callable[[Value], Value]
 

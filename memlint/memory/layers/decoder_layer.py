@@ -11,7 +11,7 @@ from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.mlp import mlp
 from memlint.memory.layers.projection import project
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 
 def layer(context: LayerContext, shape: DecoderLayer, roles: Roles, x: Value) -> Value:

@@ -15,7 +15,7 @@ import memlint.memory.autograd.ops as ops
 from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.tape import ParameterGradient, Value
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
-from memlint.memory.parameter_roles import Linear
+from memlint.memory.state.parameter_roles import Linear
 
 _QUERY, *_FOLLOWING = ("query", "key", "value")
 _MLP = ("gate", "up", "down")

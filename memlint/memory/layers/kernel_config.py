@@ -6,7 +6,7 @@ from memlint._record import NamedTuple
 from memlint.memory.autograd.tape import Parameter, Tape, Value
 from memlint.memory.families.lookup import DEFAULT
 from memlint.memory.families.traits import Family
-from memlint.memory.parameter_roles import Linear
+from memlint.memory.state.parameter_roles import Linear
 
 # Attention whose kernels never write the scores: queries, keys, values, the output and a log-sum-exp are kept.
 FLASH = ("flash_attention_2", "flash_attention_3", "flash_attention_4", "flash", "flex_attention", "sdpa", "xformers")

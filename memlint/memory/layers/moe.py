@@ -15,7 +15,7 @@ from memlint.memory.layers.moe_scatter import scattered_experts
 from memlint.memory.layers.parameter_adapter import with_adapter
 from memlint.memory.layers.projection import project
 from memlint.memory.layers.router import route
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 _INDEX = 8  # int64
 _SHARED_GATE = "shared_shared_expert_gate"

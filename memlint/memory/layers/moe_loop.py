@@ -12,7 +12,7 @@ from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
 from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.parameter_adapter import FACTORS
-from memlint.memory.parameter_roles import Linear
+from memlint.memory.state.parameter_roles import Linear
 
 _INDEX = 8  # int64
 

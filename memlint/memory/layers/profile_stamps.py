@@ -8,12 +8,12 @@ from memlint.shipped_data import PACKAGE
 
 _CODE = ("architectures", "memory/autograd", "memory/families", "memory/layers", "memory/vision")
 _FILES = (
-    "memory/embedding_segment.py",
-    "memory/encoder_decoder.py",
-    "memory/parameter_roles.py",
-    "memory/segments.py",
-    "memory/step.py",
-    "memory/typical_layers.py",
+    "memory/segments/embedding.py",
+    "memory/segments/encoder_decoder.py",
+    "memory/state/parameter_roles.py",
+    "memory/segments/of_model.py",
+    "memory/segments/step.py",
+    "memory/layers/typical_layers.py",
 )
 
 

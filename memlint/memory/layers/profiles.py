@@ -10,7 +10,7 @@ from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.stored_profiles import Key, find
 from memlint.memory.layers.structure import kernels_in_use, structure
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 
 @lru_cache(maxsize=256)

@@ -6,8 +6,8 @@ import memlint.memory.autograd.ops as ops
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Value
 from memlint.memory.layers.int8_product import base_product
 from memlint.memory.layers.kernel_config import LayerContext
-from memlint.memory.parameter_roles import Linear
-from memlint.memory.parameters import MissingValue
+from memlint.memory.state.parameter_roles import Linear
+from memlint.memory.state.parameters import MissingValue
 
 
 def project(context: LayerContext, part: str, x: Value, extent: str) -> Value:

@@ -8,7 +8,7 @@ from memlint.memory.autograd.tape import Parameter, ParameterGradient, Storage, 
 from memlint.memory.layers.kernel_config import LayerContext
 from memlint.memory.layers.parameter_adapter import with_adapter
 from memlint.memory.layers.projection import project
-from memlint.memory.parameter_roles import ROUTER, Roles
+from memlint.memory.state.parameter_roles import ROUTER, Roles
 
 _INDEX = 8  # int64
 

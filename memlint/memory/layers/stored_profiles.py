@@ -26,7 +26,7 @@ from memlint.architectures.model import DecoderLayer
 from memlint.memory.autograd.profile import LayerMode, Profile
 from memlint.memory.autograd.tape import PeakCandidates, TensorSize, changes_of, from_changes, tensor_size
 from memlint.memory.layers.kernel_config import KernelConfig
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 from memlint.shipped_data import PACKAGE
 
 FOLDER = os.path.join(PACKAGE, "_shipped", "profiles")

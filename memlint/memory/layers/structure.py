@@ -9,7 +9,7 @@ from __future__ import annotations
 from memlint.architectures.model import DecoderLayer, Mlp, TokenMixer
 from memlint.memory.families.lookup import of_layer
 from memlint.memory.layers.kernel_config import FLASH, KernelConfig
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 
 
 def structure(layer: DecoderLayer) -> DecoderLayer:

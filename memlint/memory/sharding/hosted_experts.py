@@ -7,7 +7,7 @@ on the CPU), wrapper.py. The first process of a node holds them for all; the oth
 from __future__ import annotations
 
 import memlint.memory.sharding.model_parallel as parallel
-from memlint.memory.storage import BYTES
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import ModelState, Tensor, Unit
 
 _ADAM_MOMENTS = 2 * 4  # bytes a trained element of the host's adapters, in fp32

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.identity_cache import IdentityCache
-from memlint.memory.storage import BYTES
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import SERVERS, Run
 

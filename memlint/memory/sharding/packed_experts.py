@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import memlint.memory.families.lookup as families
-from memlint.memory.parameters import stacks_experts
-from memlint.memory.storage import BYTES, dtype_name
+from memlint.memory.state.parameters import stacks_experts
+from memlint.memory.state.storage import BYTES, dtype_name
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Run
 

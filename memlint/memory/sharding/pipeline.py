@@ -10,12 +10,12 @@ which is the least that engines do.
 
 from __future__ import annotations
 
-import memlint.memory.parameters as parameters
 import memlint.memory.sharding.model_parallel as parallel
+import memlint.memory.state.parameters as parameters
 from memlint._record import NamedTuple
-from memlint.memory.optimizers import memory
 from memlint.memory.sharding.unsharded import weight_bytes
-from memlint.memory.storage import BYTES
+from memlint.memory.state.optimizers import memory
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Unit
 from memlint.run import Run
 

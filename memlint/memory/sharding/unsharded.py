@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import memlint.memory.optimizers as optimizer
 import memlint.memory.sharding.packed_experts as packed_experts
-from memlint.memory.storage import BYTES, rounded
+import memlint.memory.state.optimizers as optimizer
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 

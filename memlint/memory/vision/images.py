@@ -12,8 +12,8 @@ import math
 import memlint.architectures.image_tokens as image_tokens
 import memlint.memory.families.lookup as families
 from memlint.architectures.model import Architecture, Tower
-from memlint.memory.parameters import required
-from memlint.memory.step import sequences_per_sample
+from memlint.memory.segments.step import sequences_per_sample
+from memlint.memory.state.parameters import required
 from memlint.run import Run
 
 PIXEL = 4  # processors give float32 pixels

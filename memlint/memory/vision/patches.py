@@ -17,7 +17,7 @@ from memlint.memory.autograd.profile import Profile, finish_profile
 from memlint.memory.autograd.tape import Parameter, ParameterGradient, Tape, Value
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
-from memlint.memory.parameter_roles import Linear
+from memlint.memory.state.parameter_roles import Linear
 
 
 class TowerEntry(NamedTuple):

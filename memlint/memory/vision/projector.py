@@ -18,7 +18,7 @@ from memlint.memory.families.traits import PatchPath
 from memlint.memory.layers.activation_functions import activate
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.projection import project
-from memlint.memory.parameter_roles import Linear
+from memlint.memory.state.parameter_roles import Linear
 
 Linears = tuple[tuple[str, Linear], ...]
 

@@ -6,9 +6,9 @@ from memlint._record import NamedTuple
 from memlint.architectures.model import Tower
 from memlint.memory.autograd.tape import Parameter
 from memlint.memory.families.traits import PatchPath, TowerTraits
-from memlint.memory.parameter_roles import Linear, extents, part_names, roles
-from memlint.memory.parameters import MissingValue
-from memlint.memory.storage import BYTES, rounded
+from memlint.memory.state.parameter_roles import Linear, extents, part_names, roles
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import Tensor, UnitState
 from memlint.memory.vision.patches import TowerEntry
 from memlint.memory.vision.projector import Linears, TowerExit

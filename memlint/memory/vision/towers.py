@@ -20,10 +20,10 @@ from memlint.memory.autograd.walk import Segment, tensor_bytes
 from memlint.memory.families.traits import PatchPath, TowerTraits, VisionTraits
 from memlint.memory.layers.kernel_config import KernelConfig
 from memlint.memory.layers.profiles import layer_profile
-from memlint.memory.parameter_roles import extents, roles
-from memlint.memory.parameters import MissingValue
-from memlint.memory.step import TrainingStep, autograd_owns_grads, segment
-from memlint.memory.storage import BYTES, rounded
+from memlint.memory.segments.step import TrainingStep, autograd_owns_grads, segment
+from memlint.memory.state.parameter_roles import extents, roles
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.state.storage import BYTES, rounded
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.memory.vision.patches import entry_profile
 from memlint.memory.vision.projector import TowerExit, exit_profile

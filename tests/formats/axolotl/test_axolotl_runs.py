@@ -18,7 +18,7 @@ from memlint.formats.name_patterns import bounded_pattern
 from memlint.formats.schema.validate import compiled_schema
 from memlint.hardware import find
 from memlint.memory import estimate
-from memlint.memory.storage import numel
+from memlint.memory.state.storage import numel
 from memlint.run import UNKNOWN, get
 from tests.comparisons.families import members
 from tests.formats.frameworks import ANYTHING, codes, context, document, run_of

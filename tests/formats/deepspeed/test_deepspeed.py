@@ -17,7 +17,7 @@ from memlint.formats.deepspeed.precision import apply_precision
 from memlint.formats.deepspeed.zero import stage_of
 from memlint.formats.fields import Fields, root
 from memlint.formats.training_arguments import apply, arguments
-from memlint.memory.optimizers import entry_of, memory
+from memlint.memory.state.optimizers import entry_of, memory
 from memlint.memory.values import Tensor, Unit
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine

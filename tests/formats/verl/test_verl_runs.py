@@ -20,7 +20,7 @@ from memlint.formats import recognise
 from memlint.formats.base import Context, MissingFile
 from memlint.formats.verl import format as verl
 from memlint.memory import estimate
-from memlint.memory.step import sequences_per_sample
+from memlint.memory.segments.step import sequences_per_sample
 from memlint.repository.scripts.files import Repository
 from memlint.repository.scripts.read import documents
 from memlint.repository.workspace import in_memory

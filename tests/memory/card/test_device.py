@@ -10,7 +10,7 @@ from memlint.hardware import common
 from memlint.hardware.model import Gpu
 from memlint.memory.card import device
 from memlint.memory.estimate import estimate
-from memlint.memory.parameters import units
+from memlint.memory.state.parameters import units
 from memlint.run import (
     Amount,
     Attention,

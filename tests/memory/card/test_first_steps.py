@@ -8,8 +8,8 @@ import pytest
 
 from memlint.memory.card.first_steps import micro_batches, reserved_by_first_steps
 from memlint.memory.estimate import estimate, step_parts
-from memlint.memory.optimizers import created_states
 from memlint.memory.phases import inputs_bytes
+from memlint.memory.state.optimizers import created_states
 from memlint.run import Run
 from tests.comparisons.threads import GIB
 from tests.memory.card.test_cached_blocks import full_run

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memlint.memory import estimate
-from memlint.memory.parameters import units
+from memlint.memory.state.parameters import units
 from memlint.run import Precision, Run
 from tests.memory.runs import run
 

@@ -8,7 +8,7 @@ import pytest
 
 from memlint.architectures.model import Weight
 from memlint.memory import estimate
-from memlint.memory.storage import quantized_on_load
+from memlint.memory.state.storage import quantized_on_load
 from memlint.run import Precision, Quantization, Run, replace
 from memlint.simulation import simulate
 from tests.memory.runs import TINY, run

@@ -9,7 +9,7 @@ from memlint.memory.estimate import estimate
 from memlint.memory.families.traits import Family, RotaryTraits
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.rotary import rotate
-from memlint.memory.parameters import units
+from memlint.memory.state.parameters import units
 from memlint.simulation import simulate
 from tests.comparisons.families import Step, members, run_of
 

@@ -10,7 +10,7 @@ from memlint.memory.families.lookup import of_layer
 from memlint.memory.families.traits import ExpertTraits, Family, RouterTraits
 from memlint.memory.layers.kernel_config import KernelConfig, LayerContext
 from memlint.memory.layers.router import route
-from memlint.memory.parameter_roles import Roles
+from memlint.memory.state.parameter_roles import Roles
 from memlint.simulation import simulate
 from tests.comparisons.families import Step, members, run_of
 

@@ -16,8 +16,8 @@ from memlint.memory.layers.activations import _forward, record
 from memlint.memory.layers.profile_stamps import stamps
 from memlint.memory.layers.profiles import _recorded
 from memlint.memory.layers.structure import kernels_in_use, structure
-from memlint.memory.parameter_roles import Roles
-from memlint.memory.typical_layers import one_of_each_structure, typical_profiles
+from memlint.memory.layers.typical_layers import one_of_each_structure, typical_profiles
+from memlint.memory.state.parameter_roles import Roles
 
 FAMILIES = ("qwen2", "gemma2", "deepseek_v3", "mixtral", "qwen3_next", "falcon_h1")
 

@@ -8,10 +8,10 @@ import pytest
 
 from memlint.architectures.model import Architecture
 from memlint.memory import estimate
-from memlint.memory.parameters import MissingValue
-from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.fsdp.plan import by_size, with_flat_gradients
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.state.parameters import total as parameters
 from memlint.memory.values import ModelState, Unit, with_tensors
 from memlint.run import UNKNOWN, Fsdp, Parallelism, Precision, Quantization, Run, replace
 from memlint.simulation import simulate

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.memory.parameters import total
 from memlint.memory.sharding.model_parallel import activation_divisors, in_compute_dtype, shard_units, stages
+from memlint.memory.state.parameters import total
 from memlint.memory.values import Tensor, Unit
 from memlint.run import Parallelism, Run, replace
 from tests.memory.sharding.models import model, tensor

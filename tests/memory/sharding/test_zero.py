@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from memlint.memory.parameters import MissingValue
-from memlint.memory.parameters import total as parameters
 from memlint.memory.sharding.zero import placement as zero
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.state.parameters import total as parameters
 from memlint.memory.values import ModelState, Tensor, Unit
 from memlint.run import UNKNOWN, Run, replace
 from tests.memory.sharding.models import model, tensor, zero_run

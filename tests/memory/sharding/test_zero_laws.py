@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memlint.memory.parameters import total
 from memlint.memory.sharding.fsdp import placement as fsdp
 from memlint.memory.sharding.zero import placement as zero
 from memlint.memory.sharding.zero import trace as zero_trace
 from memlint.memory.sharding.zero.trace import Gathered, ModuleCall, PrefetchSettings, RepeatedUnit, replay
+from memlint.memory.state.parameters import total
 from memlint.memory.values import ModelState
 from memlint.run import replace
 from tests.memory.sharding.models import fsdp_run, model, zero_run

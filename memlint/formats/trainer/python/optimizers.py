@@ -1,4 +1,4 @@
-"""The optimizer that a training loop makes, as a name of memory/optimizers.json.
+"""The optimizer that a training loop makes, as a name of memory/state/optimizers.json.
 
 torch 2.13 optim, bitsandbytes 0.50 optim, transformers 4.45 and 5.23 optimization.py, torchao 0.18 optim, deepspeed
 0.19.8 ops/adam, lion_pytorch 0.2.5, schedulefree 1.4: a class by its package and name. Adam keeps what AdamW keeps.

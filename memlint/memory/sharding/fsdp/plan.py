@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 from memlint._record import NamedTuple
-from memlint.memory.parameters import MissingValue
-from memlint.memory.storage import BYTES
+from memlint.memory.state.parameters import MissingValue
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import Run
 

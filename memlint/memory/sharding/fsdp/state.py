@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from memlint._record import NamedTuple
-from memlint.memory import optimizers as optimizer
-from memlint.memory.optimizers import OptimizerMemory
 from memlint.memory.sharding.fsdp.plan import WrapPlan, divide, has_decoder_apart, stored_element
 from memlint.memory.sharding.zero.layout import ranks_per_node
-from memlint.memory.storage import BYTES
+from memlint.memory.state import optimizers as optimizer
+from memlint.memory.state.optimizers import OptimizerMemory
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Tensor, Unit, with_tensors
 from memlint.run import Run
 

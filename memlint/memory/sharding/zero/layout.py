@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from memlint._record import NamedTuple
 from memlint.identity_cache import IdentityCache
-from memlint.memory.parameters import MissingValue, ties_head
-from memlint.memory.storage import BYTES
+from memlint.memory.state.parameters import MissingValue, ties_head
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import Tensor, Unit
 from memlint.run import UNKNOWN, Run
 

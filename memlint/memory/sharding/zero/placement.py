@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import memlint.memory.sharding.packed_experts as packed_experts
-from memlint.memory.parameters import MissingValue
 from memlint.memory.sharding.zero import stage0 as zero_stage0
 from memlint.memory.sharding.zero import stage3 as zero_stage3
 from memlint.memory.sharding.zero import stages12 as zero_stages12
 from memlint.memory.sharding.zero.layout import zero_layout
+from memlint.memory.state.parameters import MissingValue
 from memlint.memory.values import ModelState, Unit
 from memlint.run import Run
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memlint.memory import optimizers as optimizer
 from memlint.memory.sharding.zero.layout import ZeroLayout
 from memlint.memory.sharding.zero.stages12 import engine_weights, whole_gradients
+from memlint.memory.state import optimizers as optimizer
 from memlint.memory.values import ModelState, Unit, with_tensors
 from memlint.run import Run
 

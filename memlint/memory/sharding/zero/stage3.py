@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import memlint.memory.adapters as adapters
 import memlint.memory.families.lookup as families
 import memlint.memory.sharding.packed_experts as packed_experts
+import memlint.memory.state.adapters as adapters
 from memlint.identity_cache import IdentityCache
-from memlint.memory import optimizers as optimizer
-from memlint.memory.loss_shape import loss_kind
+from memlint.memory.loss.shape import loss_kind
 from memlint.memory.sharding.zero.host import host_buffer_bytes, nvme_parameter_bytes, swap_buffer_bytes
 from memlint.memory.sharding.zero.layout import (
     ZeroLayout,
@@ -35,7 +34,8 @@ from memlint.memory.sharding.zero.trace import (
     Replay,
     replay,
 )
-from memlint.memory.storage import BYTES
+from memlint.memory.state import optimizers as optimizer
+from memlint.memory.state.storage import BYTES
 from memlint.memory.values import ModelState, Moment, Tensor, Unit, UnitState, with_tensors
 from memlint.run import UNKNOWN, Run, Zero
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
-from memlint.memory import optimizers as optimizer
 from memlint.memory.sharding.zero.host import partition_host_bytes
 from memlint.memory.sharding.zero.layout import (
     ZeroLayout,
@@ -19,6 +18,7 @@ from memlint.memory.sharding.zero.layout import (
     tied_gradient_elements,
 )
 from memlint.memory.sharding.zero.reduction import ReductionSettings, reduction_moments
+from memlint.memory.state import optimizers as optimizer
 from memlint.memory.values import ModelState, Unit, UnitState
 from memlint.run import Run
 

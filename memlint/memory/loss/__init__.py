@@ -1,0 +1,1 @@
+"""The end of a step: from the last hidden states to the loss, with what its backward keeps."""

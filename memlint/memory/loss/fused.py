@@ -1,0 +1,98 @@
+"""Losses that compute the output projection and the loss together, so that the whole logits never exist."""
+
+from __future__ import annotations
+
+from memlint.memory.autograd.ops import FP32_BYTES
+from memlint.memory.autograd.profile import Profile
+from memlint.memory.autograd.tape import ParameterGradient, Value
+from memlint.memory.layers.kernel_config import LayerContext
+from memlint.memory.loss.end import finish
+from memlint.memory.loss.shape import LossShape
+
+LOGITS_BLOCK = "logits_block"  # the extent of what Liger's loss of GRPO has of them at once
+LABELLED = "hidden_labelled"  # the extent of the hidden states of tokens that have labels
+TILE_COLUMNS = 32768  # of a fused head's tile of logits: trl 1.16 trainer/utils.py:1506, _CHUNKED_LOGPROB_CHUNK_SIZE
+
+
+def fused_loss(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """Loss and output projection together, one chunk of tokens at a time: the whole logits never exist.
+
+    Liger computes the gradients of hidden states and head in the forward (liger_kernel 0.8.5
+    ops/fused_linear_cross_entropy.py); chunked losses recompute each chunk in backward.
+    """
+    if loss.kind == "liger" and loss.selection:
+        return _blocks(context, loss, normed)
+    tape, autocast_width = context.tape, context.kernels.autocast_width
+    head = context.linears["head"].weight
+    copies = (("logits_chunk", FP32_BYTES),) * (3 if loss.kind == "chunked" else 1)
+    if loss.kind != "chunked":
+        copies += (("logits_chunk", autocast_width or normed.width),)
+    chunk_temporaries = copies + (
+        ((head.extent, autocast_width),) if autocast_width and autocast_width != head.width else ()
+    )
+    forward_gradients: list[Value] = []
+    gradients: tuple[ParameterGradient, ...] = ()
+    if head.trainable:
+        chunk_temporaries += ((head.extent, autocast_width or head.width),)
+        gradients = (ParameterGradient(head.extent, head.width, head.width),)
+    if loss.kind != "chunked":
+        forward_gradients.append(tape.new("hidden", normed.width))
+        if head.trainable:
+            forward_gradients.append(tape.new(head.extent, head.width))
+    tape.spike(*chunk_temporaries)
+    found = tape.new("scalar", FP32_BYTES)
+    recomputed = chunk_temporaries if loss.kind == "chunked" else ()
+    tape.node((found,), (normed,), (normed,) if loss.kind == "chunked" else (), recomputed, weights=gradients)
+    tape.drop(normed)
+    return finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(forward_gradients))
+
+
+def block_elements(tokens: int, words: int) -> int:
+    """Logits that Liger's loss of GRPO has at once of a sequence (liger_kernel 0.8.5
+    chunked_loss/fused_linear_ppo.py:9)."""
+    return min(tokens, 2048) * min(words, 4096)
+
+
+def _blocks(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """Liger's loss of GRPO: log-probabilities and gradients of one sequence after the other, in the forward
+    (liger_kernel 0.8.5 chunked_loss/fused_linear_ppo.py). Logits, probabilities and the logits' gradient of a block are
+    fp32. So is the gradient of a trained head, which is converted and added to that of the sequences before."""
+    tape, head = context.tape, context.linears["head"].weight
+    blocks: tuple[tuple[str, int], ...] = ((LOGITS_BLOCK, FP32_BYTES),) * 3
+    held = [tape.new(LABELLED, normed.width)]
+    gradients: tuple[ParameterGradient, ...] = ()
+    if head.trainable:
+        held.append(tape.new(head.extent, head.width))
+        gradients = (ParameterGradient(head.extent, head.width, head.width),)
+        tape.spike((head.extent, FP32_BYTES), (head.extent, head.width))
+        blocks += ((head.extent, FP32_BYTES),)
+    tape.spike(*blocks)
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (normed,), weights=gradients)
+    tape.drop(normed)
+    return finish(tape, loss, Value.external("scalar", FP32_BYTES), found, tuple(held))
+
+
+def fused_head(context: LayerContext, loss: LossShape, normed: Value) -> Profile:
+    """TRL's head, which scores tokens without their logits (trl 1.15 and 1.16 kernels/chunked_logprob.py and
+    trainer/utils.py, add_fused_lm_head).
+
+    One tile of logits, `TILE_COLUMNS` words wide, in the dtype of the product; again in the backward. The hidden states
+    of the tokens that have labels are a copy. Their gradient and that of a trained head are summed in fp32, then
+    converted.
+    """
+    tape, head = context.tape, context.linears["head"].weight
+    compute = context.kernels.autocast_width or normed.width
+    rows = tape.new(LABELLED, normed.width)
+    tape.node((rows,), (normed,), temporaries=(("hidden", normed.width),))  # of the slice without the last token
+    tile: tuple[tuple[str, int], ...] = (("logits_tile", compute),)
+    tile += (("head_tile", compute),) if head.width != compute else ()
+    tile += (("rows_tile", compute),) if normed.width != compute else ()
+    tape.spike(*tile)
+    sums: tuple[tuple[str, int], ...] = ((LABELLED, FP32_BYTES),) if normed.width != FP32_BYTES else ()
+    sums += ((head.extent, FP32_BYTES),) if head.trainable and head.width != FP32_BYTES else ()
+    gradients = (ParameterGradient(head.extent, head.width, head.width),) if head.trainable else ()
+    found = tape.new("scalar", FP32_BYTES)
+    tape.node((found,), (rows,), (rows,), tile + sums, weights=gradients)
+    tape.drop(normed, rows)
+    return finish(tape, loss, Value.external("scalar", FP32_BYTES), found)

@@ -1,0 +1,1 @@
+"""The segments of a training step: the embedding, the decoder layers, the head with the loss."""

@@ -1,0 +1,44 @@
+"""Keys and values that later layers read from earlier ones (Gemma 3n, Gemma 4), under activation checkpointing.
+
+The model hands a dictionary of them to every layer, so that it lives until the first layer's backward is done
+(transformers 5.23 models/gemma3n/modeling_gemma3n.py, `shared_kv_states`). A layer that is run again stores keys whose
+graph leads to the layer's input: with reentrant checkpointing that is a leaf, which holds its gradient.
+"""
+
+from __future__ import annotations
+
+from memlint.architectures.model import Architecture
+from memlint.memory.segments.step import TrainingStep, has_streams
+from memlint.memory.state.storage import rounded
+from memlint.memory.values import Unit
+
+
+def shares_keys(architecture: Architecture) -> bool:
+    """Whether some layers read the keys and values of others."""
+    return any(layer.attention.shares_kv for layer in architecture.layer_types)
+
+
+def layers_storing(architecture: Architecture, unit: Unit) -> int:
+    """How many of the unit's layers make keys and values that later layers read: of each kind of attention the last
+    one that has its own."""
+    if not shares_keys(architecture):
+        return 0
+    kinds = [architecture.layer_types[index].attention for index in architecture.layer_type_ids]
+    last = {kind.sliding_window: index for index, kind in enumerate(kinds) if not kind.shares_kv}
+    read = {kind.sliding_window for kind in kinds if kind.shares_kv}
+    layers = range(unit.layer_index, unit.layer_index + unit.repeat)
+    return sum(index in layers for window, index in last.items() if window in read)
+
+
+def held_inputs(step: TrainingStep, unit: Unit) -> int:
+    """Bytes of the inputs of the unit's layers that store keys."""
+    return held_input(step) * layers_storing(step.architecture, unit)
+
+
+def held_input(step: TrainingStep) -> int:
+    """Bytes of the input of a layer that stores keys, which stays until the backward ends, as its gradient does."""
+    checkpointing = step.run.checkpointing
+    if checkpointing.mode in ("none", "selective") or not checkpointing.reentrant:
+        return 0
+    extent = "streams" if has_streams(step.architecture) else "hidden"
+    return rounded(step.counts[extent] * step.width)

@@ -1,0 +1,1 @@
+"""What a run holds between steps: parameters, adapters, gradients, optimizer states, other frozen models."""

@@ -1,0 +1,42 @@
+"""Layers that store keys and values for later ones hold their input where they are run again."""
+
+from __future__ import annotations
+
+from memlint.architectures import from_config
+from memlint.memory.estimate import estimate
+from memlint.memory.segments.shared_keys import held_input, layers_storing
+from memlint.memory.segments.step import training_step
+from memlint.memory.state.parameters import units
+from memlint.run import Checkpointing, Run
+from tests.comparisons.families import Step, members, run_of
+
+OWN = members()["gemma4/own_embeddings"]
+
+
+def run_with(mode: str, reentrant: bool) -> Run:
+    run = run_of(OWN, Step("full", True, "sdpa"))
+    return run._replace(checkpointing=Checkpointing(mode, reentrant=reentrant))
+
+
+def test_the_last_layer_of_each_kind_with_keys_of_its_own_stores_them() -> None:
+    """Six layers, alternating windows, of which the last two read the keys of the third and the fourth."""
+    layers = [unit for unit in units(run_with("full", True)) if unit.name == "layer"]
+    stored = [layers_storing(from_config(OWN), unit) for unit in layers]
+    assert sum(stored) == 2
+    assert [unit.layer_index for unit, count in zip(layers, stored, strict=True) if count] == [2, 3]
+
+
+def test_a_reentrant_checkpoint_alone_holds_them() -> None:
+    for mode, reentrant, held in (("full", True, True), ("full", False, False), ("none", True, False)):
+        run = run_with(mode, reentrant)
+        step = training_step(run, units(run))
+        assert (held_input(step) > 0) == held
+
+
+def test_they_raise_the_peak_of_the_backward() -> None:
+    """Both inputs and both gradients: 0.75 MiB each."""
+    found = {
+        reentrant: {phase.name: phase.allocated_bytes for phase in estimate(run_with("full", reentrant)).phases}
+        for reentrant in (True, False)
+    }
+    assert found[True]["backward"] > found[False]["backward"]
