@@ -66,14 +66,14 @@ FORBIDDEN_AT_START = {
 # Imports inside functions: module -> what it imports when it needs it, and why not before.
 ON_DEMAND = {
     "": ("api.public",),  # `import memlint` imports nothing
-    "lint.result_cache": ("repository.written_models",),  # where a kept result depends on what a file writes
+    "lint.many.result_cache": ("repository.written_models",),  # where a kept result depends on what a file writes
     "cli": (  # `--version` imports nothing
         *("commands", "errors", "crash_report", "formats.schema.suggest", "report.terminal", "report.wrap"),
     ),
     "architectures.catalog": ("architectures.catalog_names",),  # names that the catalog does not list as they are
     "commands.check": (  # options that few use; many files
         *("commands.fixing", "commands.watch", "lint.baseline", "lint.rule_facts", "lint.what_if"),
-        *("repository.dependents", "lint.result_cache", "commands.other_model"),
+        *("repository.dependents", "lint.many.result_cache", "commands.other_model"),
     ),
     "commands.diff": ("lint",),
     # a second YAML parser, and bash's own, for files to be written
@@ -84,8 +84,8 @@ ON_DEMAND = {
     "commands.output": ("atomic_files", "report.wrap"),  # --output; for terminals
     "commands.simulate": ("simulation", "simulation.as_estimate"),  # PyTorch
     "lint.analyse_file": ("fixes.attach",),  # the planner: only where a finding wants a fix
-    "lint.merge_reports": ("lint.packed_reports",),  # many files
-    "lint.pool": ("lint.workers",),  # many files
+    "lint.many.merge_reports": ("lint.many.packed_reports",),  # many files
+    "lint.many.pool": ("lint.many.workers",),  # many files
     "lint.plugin_choice": ("plugins", "ruleset.rule"),  # --plugin
     "lint.report_file": ("lint.what_if",),  # only pages have a grid
     # Reports that show origins, configs that a command launches; tables of runs without a number of GPUs.
@@ -103,16 +103,18 @@ ON_DEMAND = {
     "fixes.edits.python": ("fixes.edits.toml",),  # where a script reads TOML
     "settings.files": ("settings.toml",),  # tomllib: where a TOML file has to do with memlint
     "architectures.resolve": ("architectures.exact", "architectures.hub"),  # --exact, --hub
-    "repository.tracked": ("repository.git",),  # subprocess: where something is ignored, or launches are looked for
+    "repository.files.tracked": (
+        "repository.files.git",
+    ),  # subprocess: where something is ignored, or launches are looked for
     "repository.workspace": (  # where a run leaves its engine or GPUs open; where keys are the repository's own
         *(
             "repository.launch.index",
             "repository.launch.pages",
-            "repository.python_arguments",
-            "repository.config_reader",
-            "repository.program_modules",
-            "repository.filled_in",
-            "repository.walk",
+            "repository.reader.python_arguments",
+            "repository.reader.config_reader",
+            "repository.reader.program_modules",
+            "repository.reader.filled_in",
+            "repository.files.walk",
             "repository.written_models",  # where nobody knows a model's folder
         ),
     ),
@@ -138,7 +140,7 @@ ON_DEMAND = {
     "source.yaml": ("source.messages",),  # where a file is no YAML
     "repository.launch.apply": ("formats.engine_files",),  # where a command names a file
     # where --with names one; where a script may install something
-    "lint.context_facts": ("formats.engine_files", "repository.own_installs"),
+    "lint.context_facts": ("formats.engine_files", "repository.versions.own_installs"),
     "formats.llamafactory.format": ("formats.llamafactory.edits", "formats.llamafactory.v1"),  # fixes; few files are v1
     "formats.llamafactory.parallel": (  # where a file stands beside the config, or is named in it
         *("formats.engine_files", "formats.llamafactory.shipped_deepspeed"),

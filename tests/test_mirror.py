@@ -227,7 +227,7 @@ COVERED = {
     "tests/commands/test_fix.py": ("commands.fixing", "commands.explain", "commands.new_rule", "commands.test"),
     "tests/commands/test_diff.py": (
         *("report.comparison.json", "report.comparison.markdown", "report.comparison.model", "report.comparison.text"),
-        *("repository.commit", "repository.git", "revisions.file_change", "revisions.side"),
+        *("repository.files.commit", "repository.files.git", "revisions.file_change", "revisions.side"),
     ),
     "tests/commands/test_html.py": ("report.html",),
     "tests/report/test_formats.py": (
@@ -260,7 +260,7 @@ COVERED = {
     ),
     "tests/lsp/test_completion.py": ("lsp.keys",),
     "tests/report/test_vocabulary.py": ("report.card_figures",),
-    "tests/repository/test_discovery.py": ("repository.globs",),
+    "tests/repository/files/test_discovery.py": ("repository.files.globs",),
     "tests/repository/test_launches.py": (
         *("repository.launch.index", "repository.launch.pages", "repository.launch.snippets"),
         "repository.launch.files",
@@ -302,9 +302,9 @@ COVERED = {
     ),
     "tests/repository/test_starts.py": ("repository.launch.starts",),
     "tests/repository/scripts/test_refused.py": ("repository.scripts.completeness",),
-    "tests/repository/test_workspace.py": ("repository.rooted_files",),
-    "tests/repository/test_config_reader.py": ("repository.script_index",),
-    "tests/lint/test_merge_reports.py": (
+    "tests/repository/test_workspace.py": ("repository.files.rooted_files",),
+    "tests/repository/reader/test_config_reader.py": ("repository.reader.script_index",),
+    "tests/lint/many/test_merge_reports.py": (
         "lint.started_runs",
         "lint.repeated_findings",
     ),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from memlint.repository.discovery import may_be_config
+from memlint.repository.files.discovery import may_be_config
 from memlint.repository.shipped_examples import DATA, FOLDERS, mark
 from tools.generated import settle
 

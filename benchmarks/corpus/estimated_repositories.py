@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.command import parser
 from memlint.hardware import find
-from memlint.repository.discovery import discover
+from memlint.repository.files.discovery import discover
 from memlint.repository.workspace import Workspace, on_disk
 from memlint.ruleset.engine import Engine
 from memlint.run import Origin

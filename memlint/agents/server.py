@@ -17,7 +17,7 @@ from memlint.api.sources import CallFacts, GivenFiles, request
 from memlint.errors import Error
 from memlint.fixes.goals import GOALS
 from memlint.lint.plans import PlanRequest
-from memlint.repository.discovery import FoundFile, discover
+from memlint.repository.files.discovery import FoundFile, discover
 from memlint.repository.workspace import in_memory, on_disk
 from memlint.ruleset.shipped import shipped
 

@@ -28,8 +28,8 @@ from memlint.lint.fix_files import (
     parser_disagreements,
 )
 from memlint.lint.linter import Linter
+from memlint.lint.many.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.measurements import forget_measurements
-from memlint.lint.merge_reports import merge_files, with_waiver_findings
 from memlint.lint.plans import PlanRequest, plan_files
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest

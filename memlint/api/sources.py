@@ -13,7 +13,7 @@ from memlint.errors import Error, UsageError
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import LintRequest, StatedFacts
 from memlint.lint.select_files import FileChoice, display_path, select_files
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 from memlint.repository.workspace import Workspace, in_memory
 from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES

@@ -10,7 +10,7 @@ from memlint.atomic_files import PREFIX
 from memlint.commands import options
 from memlint.commands.output import to_stdout
 from memlint.errors import UsageError
-from memlint.lint.result_cache import SUFFIX, default_folder
+from memlint.lint.many.result_cache import SUFFIX, default_folder
 
 
 def run(program: str, arguments: list[str]) -> int:

@@ -15,13 +15,13 @@ from memlint.commands.output import to_file, write
 from memlint.errors import UsageError
 from memlint.findings import SEVERITIES
 from memlint.lint.linter import Linter
-from memlint.lint.merge_reports import as_sequence, merge_files, with_waiver_findings
-from memlint.lint.pool import lint_files
+from memlint.lint.many.merge_reports import as_sequence, merge_files, with_waiver_findings
+from memlint.lint.many.pool import lint_files
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.report.card_figures import HOW_TO_READ
 from memlint.report.model import FileReport, Report, RuleFacts
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 from memlint.settings.model import FileSettings
 
 NEEDS_RULES = ("sarif", "html")
@@ -100,7 +100,7 @@ def _linted(given: options.Options, request: LintRequest, files: Sequence[FoundF
     if given.no_cache or not (given.cache_dir or len(files) >= WORTH_CACHE):
         file_access.stop()
         return lint_files(request, files, given.jobs)
-    from memlint.lint.result_cache import ResultCache, default_folder, is_cacheable  # many files
+    from memlint.lint.many.result_cache import ResultCache, default_folder, is_cacheable  # many files
 
     if not is_cacheable(request, len(files)):
         file_access.stop()

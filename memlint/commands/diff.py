@@ -19,8 +19,8 @@ from memlint.report.comparison.model import DiffReport, FileDiff, importance
 from memlint.report.model import location_key
 from memlint.report.progress import Busy
 from memlint.report.terminal import one_line, style_for
-from memlint.repository.commit import changed
-from memlint.repository.git import git, git_or_empty
+from memlint.repository.files.commit import changed
+from memlint.repository.files.git import git, git_or_empty
 from memlint.revisions.file_change import file_diff
 from memlint.revisions.side import Side
 

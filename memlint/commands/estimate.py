@@ -13,8 +13,8 @@ from memlint.commands.output import protected_paths, to_file, to_stdout
 from memlint.commands.question_options import AUTO, add_question, asked, cards, facts_of
 from memlint.commands.what_if import add_what_if, wanted, what_if
 from memlint.errors import UsageError
-from memlint.lint.merge_reports import merge_reports
-from memlint.lint.pool import lint_files
+from memlint.lint.many.merge_reports import merge_reports
+from memlint.lint.many.pool import lint_files
 from memlint.memory.arithmetic import arithmetic
 from memlint.question.answer import Answer, answer
 from memlint.question.cards import CardNumbers, fewest_cards

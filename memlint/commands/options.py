@@ -20,7 +20,7 @@ from memlint.lint.plugin_choice import choose_plugins, load_plugins
 from memlint.lint.request import LintRequest, StatedFacts
 from memlint.lint.select_files import FileChoice, display_path, select_files
 from memlint.report.outputs import OUTPUTS
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 from memlint.settings.meaning import is_version, version
 from memlint.suppressions.directives import PACKAGES
 

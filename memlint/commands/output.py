@@ -13,7 +13,7 @@ from memlint.errors import UsageError
 from memlint.report.model import FileReport, Report
 from memlint.report.outputs import OUTPUTS
 from memlint.report.terminal import style_for
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 
 STYLED = ("text",)
 SUMMARY_BYTES = 1_000_000

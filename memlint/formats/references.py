@@ -109,7 +109,7 @@ _MOST_STEPS = 12  # parts of an author's path that are searched
 
 def _of_author(reference: str, root: str, files: Files) -> str:
     """The file below the root that a path of its author's machine means: the one with the same end, of a folder and a
-    name at least; "" where there is none. Scripts' paths are found likewise (repository/rooted_files.py)."""
+    name at least; "" where there is none. Scripts' paths are found likewise (repository/files/rooted_files.py)."""
     parts = posixpath.normpath(reference).strip("/").split("/")[-_MOST_STEPS:] if reference.startswith("/") else []
     for start in range(len(parts) - 1):
         real = files.realpath(posixpath.join(root, *parts[start:]))

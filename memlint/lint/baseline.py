@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import memlint.suppressions.baseline as baseline
 from memlint._record import NamedTuple
 from memlint.errors import UsageError
-from memlint.lint.merge_reports import as_sequence, name_from_here
+from memlint.lint.many.merge_reports import as_sequence, name_from_here
 from memlint.report.model import FileReport
 
 DEFAULT_BASELINE = "memlint-baseline.json"

@@ -16,7 +16,7 @@ from memlint.formats.base import Context, MissingFile, Stated, no_launches
 from memlint.hardware.model import Gpu
 from memlint.hardware.named import named_gpu
 from memlint.lint.request import COMMAND_LINE, StatedFacts
-from memlint.repository.pins import Pin
+from memlint.repository.versions.pins import Pin
 from memlint.repository.workspace import Workspace
 from memlint.run import Origin
 from memlint.settings import FileSettings
@@ -140,7 +140,7 @@ def _versions(
     origins: dict[str, Origin] = {}
     pinned = {} if stated.isolated else _pins(document, workspace)
     if "pip" in document.text:
-        from memlint.repository.own_installs import own_installs
+        from memlint.repository.versions.own_installs import own_installs
 
         pinned = {**pinned, **own_installs(document.path, document.text)}
     for name, pin in pinned.items():

@@ -16,7 +16,7 @@ from memlint.lint.request import LintRequest
 from memlint.lint.rule_catalog import RuleCatalog
 from memlint.lint.settings_lookup import ReadSettings, SettingsLookup
 from memlint.report.model import FileReport
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 from memlint.repository.workspace import Workspace
 from memlint.ruleset.internal_error import internal_error
 

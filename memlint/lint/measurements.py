@@ -9,7 +9,7 @@ import memlint.file_access as file_access
 from memlint.errors import UsageError
 from memlint.lint.projects import project_root, real_folder
 from memlint.memory.card.measurements import FILE, Measurement, load
-from memlint.repository.upward import upward
+from memlint.repository.files.upward import upward
 from memlint.settings.files import nearest
 
 

@@ -13,7 +13,7 @@ from memlint.hardware.named import REQUESTED_AS_NAMED, requested_card, unknown_g
 from memlint.lint.linter import Linter
 from memlint.lint.request import LintRequest
 from memlint.report.model import PART, FileReport
-from memlint.repository.discovery import SUFFIXES
+from memlint.repository.files.discovery import SUFFIXES
 from memlint.repository.programs import PYTHON
 from memlint.repository.scripts.slurm import job
 from memlint.repository.workspace import read_bytes

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 import memlint.file_access as file_access
-from memlint.repository.upward import upward
+from memlint.repository.files.upward import upward
 from memlint.repository.workspace import Workspace, in_editor, on_disk
 
 

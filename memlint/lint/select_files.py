@@ -9,8 +9,8 @@ from memlint.errors import UsageError
 from memlint.formats.schema.suggest import nearest
 from memlint.lint.request import StatedFacts
 from memlint.lint.settings_lookup import read_settings
-from memlint.repository.discovery import FoundFile, discover
-from memlint.repository.globs import Glob, compile_globs, covers
+from memlint.repository.files.discovery import FoundFile, discover
+from memlint.repository.files.globs import Glob, compile_globs, covers
 from memlint.repository.shipped_examples import framework_of
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from lsprotocol import types
 
 from memlint.findings import Finding, Location
-from memlint.lint.merge_reports import merge_reports
+from memlint.lint.many.merge_reports import merge_reports
 from memlint.lsp.buffers import uri_of
 from memlint.lsp.positions import Positions
 from memlint.lsp.session import CheckedFile

@@ -18,14 +18,14 @@ import memlint.lsp.actions as code_actions
 import memlint.lsp.diagnostics as shown
 import memlint.lsp.lens as lens
 from memlint.hardware.catalog import every as every_card
-from memlint.lint.merge_reports import merge_reports
+from memlint.lint.many.merge_reports import merge_reports
 from memlint.lsp.buffers import path_of
 from memlint.lsp.completion import KeySource, completions, cursor
 from memlint.lsp.explained import explanation
 from memlint.lsp.hover import hover, key_at
 from memlint.lsp.keys import documents_at, format_of
 from memlint.lsp.server import MemlintServer
-from memlint.repository.discovery import SUFFIXES, may_be_config
+from memlint.repository.files.discovery import SUFFIXES, may_be_config
 from memlint.settings.model import NAMES as SETTINGS
 
 SECTION = "memlint"

@@ -129,7 +129,7 @@ class RuleFacts(NamedTuple):
 class Report(NamedTuple):
     """Everything one invocation has to say."""
 
-    files: Sequence[FileReport]  # many files are packed (lint.packed_reports): each pass unpickles them again
+    files: Sequence[FileReport]  # many files are packed (lint.many.packed_reports): each pass unpickles them again
     rules: tuple[RuleFacts, ...] = ()
     version: str = ""
     root: str = ""

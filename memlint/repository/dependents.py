@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from memlint.repository.discovery import SUFFIXES, FoundFile
-from memlint.repository.git import git_or_empty, names
+from memlint.repository.files.discovery import SUFFIXES, FoundFile
+from memlint.repository.files.git import git_or_empty, names
 
 PATTERNS = tuple(f"*{suffix}" for suffix in SUFFIXES)
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from memlint.repository.files.rooted_files import RootedFiles
 from memlint.repository.once import Once
-from memlint.repository.rooted_files import RootedFiles
 from memlint.source import load
 from memlint.source.document import Document, Problem
 from memlint.source.encoding import MAX_BYTES, decode

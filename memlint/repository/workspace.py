@@ -13,17 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import memlint.file_access as file_access
-import memlint.repository.tracked as tracked_by
+import memlint.repository.files.tracked as tracked_by
 from memlint._record import NamedTuple
 from memlint.architectures.model import Resolution
 from memlint.architectures.resolve import resolve
 from memlint.formats.base import ConfigReader, Context, Launch, MissingFile, RepositoryFacts
 from memlint.formats.fields import interpolated
 from memlint.formats.references import Files, reader
+from memlint.repository.files.rooted_files import ReadBytes, RootedFiles
 from memlint.repository.once import Once
-from memlint.repository.pins import ANY, ENTRIES, REQUIREMENTS, Pin, may_pin, pinned, pins
 from memlint.repository.programs import PYTHON, SCRIPTS, Programs, holds_commands, is_script, parsed_modules
-from memlint.repository.rooted_files import ReadBytes, RootedFiles
+from memlint.repository.versions.pins import ANY, ENTRIES, REQUIREMENTS, Pin, may_pin, pinned, pins
 from memlint.source import load, load_changed
 from memlint.source.document import Document
 from memlint.source.encoding import MAX_BYTES, decode
@@ -36,12 +36,12 @@ MAX_MODELS = 64  # models that are found, each from one folder
 _YAML = (".yaml", ".yml")
 
 if TYPE_CHECKING:
-    from memlint.repository.config_reader import ConfigReaders
     from memlint.repository.declared_keys import DeclaredKeys
     from memlint.repository.launch.index import LaunchIndex
-    from memlint.repository.program_modules import Sources
-    from memlint.repository.python_arguments import Python
-    from memlint.repository.script import Script
+    from memlint.repository.reader.config_reader import ConfigReaders
+    from memlint.repository.reader.program_modules import Sources
+    from memlint.repository.reader.python_arguments import Python
+    from memlint.repository.reader.script import Script
     from memlint.repository.written_models import WrittenModels
 
 
@@ -304,7 +304,7 @@ class Workspace(RepositoryFacts):
         return self._survey.get().fills_context
 
     def is_filled_in(self, path: str, key: str, value: Any) -> bool:
-        import memlint.repository.filled_in as filled_in  # where something is said of a config
+        import memlint.repository.reader.filled_in as filled_in  # where something is said of a config
 
         name = self._files.name(path)
         pages = self._launches.get().pages_naming(name)
@@ -317,7 +317,7 @@ class Workspace(RepositoryFacts):
         return filled_in.by_program(key, value, self._readers.get().loading(name))
 
     def declares(self, document: Document, key: str) -> bool:
-        from memlint.repository.python_arguments import declared  # as above
+        from memlint.repository.reader.python_arguments import declared  # as above
 
         if document.start is not None:
             program = document.start.program.entry
@@ -331,18 +331,18 @@ class Workspace(RepositoryFacts):
         return key in self._declared[program]
 
     def converts(self, program: str, key: str) -> bool:
-        from memlint.repository.python_arguments import converts  # as above
+        from memlint.repository.reader.python_arguments import converts  # as above
 
         return any(converts(script.text, key) for script in self._scripts_of(program))
 
     def _scripts_of(self, program: str) -> Iterable[Script]:
         """The program's script and the modules that it imports."""
-        from memlint.repository.program_modules import modules  # as above
+        from memlint.repository.reader.program_modules import modules  # as above
 
         return modules([self._files.name(program)], self._sources.get()) if program.endswith(PYTHON) else ()
 
     def is_made(self, reference: str) -> bool:
-        import memlint.repository.filled_in as filled_in  # as above
+        import memlint.repository.reader.filled_in as filled_in  # as above
 
         name = posixpath.basename(reference)
         pages = self._launches.get().pages_naming(name)
@@ -354,20 +354,20 @@ class Workspace(RepositoryFacts):
         return found._replace(path=self._files.display_name(found.path)) if found.path else found
 
     def _config_readers(self) -> ConfigReaders:
-        from memlint.repository.config_reader import ConfigReaders  # where keys are the repository's own
+        from memlint.repository.reader.config_reader import ConfigReaders  # where keys are the repository's own
 
         return ConfigReaders(self._survey.get().scripts, self._sources.get(), self._launches.get())
 
     def _program_sources(self) -> Sources:
         """The repository's Python, by names relative to its root, each file read once."""
-        from memlint.repository.program_modules import Sources  # as above
+        from memlint.repository.reader.program_modules import Sources  # as above
 
         files, commands = self._files, self._installed_commands()
         return Sources(self._launches.get().named, lambda name: files.tracked_bytes(files.at(name)), commands)
 
     def _installed_commands(self) -> Mapping[str, str]:
         """The commands that the repository's own package installs, with the module that each starts."""
-        from memlint.repository.program_modules import PACKAGE_FILES, installed_commands  # as above
+        from memlint.repository.reader.program_modules import PACKAGE_FILES, installed_commands  # as above
 
         texts = (self._files.small_text(self._files.at(name)) for name in PACKAGE_FILES)
         return installed_commands(text for text in texts if text)
@@ -412,7 +412,7 @@ class Workspace(RepositoryFacts):
         return LaunchIndex(self.root, self._tracked(), files.tracked_bytes, self._referenced, files.has_word, before)
 
     def _surveyed(self) -> Python:
-        from memlint.repository.python_arguments import Python  # where a file has keys of the repository's own
+        from memlint.repository.reader.python_arguments import Python  # where a file has keys of the repository's own
 
         return Python(self._python.get(), self._files.load_bytes, self._files.inner)
 
@@ -520,7 +520,7 @@ def _any_may_hold_commands(names: Iterable[str]) -> bool:
 
 
 def _python_files(root: str) -> Iterable[str]:
-    from memlint.repository.python_arguments import python_files
+    from memlint.repository.reader.python_arguments import python_files
 
     found = list(python_files(root))
     file_access.note_names("python", root, found)
@@ -545,7 +545,7 @@ def _tracked_files(root: str, cwd: str) -> Iterable[str]:
         file_access.note_names("tracked", root, names)
         if names or root != cwd or tracked.problem:
             return names
-    from memlint.repository.walk import files_below  # where a folder has no git
+    from memlint.repository.files.walk import files_below  # where a folder has no git
 
     found = list(files_below(root))
     file_access.note_names("below", root, found)

@@ -13,9 +13,9 @@ from memlint.lint.linter import Linter
 from memlint.lint.report_file import LintedFile
 from memlint.lint.request import LintRequest
 from memlint.lint.settings_lookup import read_settings
-from memlint.repository.commit import LINK, Commit, mentioning
-from memlint.repository.discovery import SUFFIXES
-from memlint.repository.git import git_or_empty
+from memlint.repository.files.commit import LINK, Commit, mentioning
+from memlint.repository.files.discovery import SUFFIXES
+from memlint.repository.files.git import git_or_empty
 from memlint.run import Origin
 from memlint.settings import FileSettings
 from memlint.settings.model import NAMES

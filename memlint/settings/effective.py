@@ -8,7 +8,7 @@ from typing import Any
 
 from memlint._record import NamedTuple
 from memlint.repository.declared_keys import DeclaredArgument, DeclaredKeys
-from memlint.repository.globs import compile_globs, covers
+from memlint.repository.files.globs import compile_globs, covers
 from memlint.rule_selectors import ITSELF, best_rank, rank
 from memlint.run import Origin
 from memlint.settings.meaning import amount, size, strings, version

@@ -8,7 +8,7 @@ from typing import Union
 
 import memlint.file_access as file_access
 from memlint.formats.schema.validate import schema_issues
-from memlint.repository.upward import upward
+from memlint.repository.files.upward import upward
 from memlint.settings.meaning import mistakes_of, strings
 from memlint.settings.model import NAMES, Mistake, Settings, SettingsError, SettingsFile, mistake
 from memlint.source import load

@@ -17,7 +17,7 @@ from memlint.api.sources import CallFacts, GivenFiles, request
 from memlint.errors import Error
 from memlint.memory.segments.step import sequences_per_sample
 from memlint.memory.values import Estimate, Phase
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 from memlint.repository.workspace import in_memory
 from memlint.run import UNKNOWN, Run
 from memlint.train.live import LiveState

@@ -13,7 +13,7 @@ from memlint.cli import main
 from memlint.commands import options
 from memlint.lint import fix_files as fixing
 from memlint.repository import workspace
-from memlint.repository.discovery import FoundFile
+from memlint.repository.files.discovery import FoundFile
 
 ROOT = Path(__file__).parents[2]
 CARD = ("--gpu", "RTX4090", "--gpus", "2", "--isolated")  # the way out writes both files

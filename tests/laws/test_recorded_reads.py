@@ -53,11 +53,11 @@ EXCEPTIONS = {
     "ruleset/stamps.py": ({"os.scandir"}, _OWN_DATA),
     "shipped_data.py": ({"os.path.isdir"}, _OWN_DATA),
     "ruleset/folder.py": ({"open", "os.walk"}, "somebody's own rules: `lint/rule_catalog.py` calls `cannot_record`"),
-    "repository/commit.py": ({"subprocess"}, "reads a commit, for a comparison of two"),
-    "repository/git.py": ({"subprocess"}, _RECORDED_AT_CALLER),
-    "repository/tracked.py": ({"os.path.exists"}, _RECORDED_AT_CALLER),
-    "repository/walk.py": ({"os.scandir"}, _RECORDED_AT_CALLER),
-    "repository/discovery.py": (
+    "repository/files/commit.py": ({"subprocess"}, "reads a commit, for a comparison of two"),
+    "repository/files/git.py": ({"subprocess"}, _RECORDED_AT_CALLER),
+    "repository/files/tracked.py": ({"os.path.exists"}, _RECORDED_AT_CALLER),
+    "repository/files/walk.py": ({"os.scandir"}, _RECORDED_AT_CALLER),
+    "repository/files/discovery.py": (
         {"open", "os.path.exists", "os.path.isdir", "os.path.isfile", "os.path.islink", "os.scandir"},
         _FOUND_ANEW,
     ),
@@ -65,7 +65,7 @@ EXCEPTIONS = {
     "lint/select_files.py": ({"os.listdir", "os.path.exists"}, _FOUND_ANEW),
     "lint/plugin_choice.py": ({"os.path.isdir"}, _NOT_KEPT),
     "plugins/__init__.py": ({"os.path.isdir", "os.path.isfile"}, _NOT_KEPT),
-    "lint/pool.py": ({"open"}, "asks how many processors there are"),
+    "lint/many/pool.py": ({"open"}, "asks how many processors there are"),
     "lint/preflight.py": ({"os.path.isfile"}, "chooses the files that `memlint run` checks"),
     "lint/baseline.py": ({"open", "os.path.exists"}, "applied to the results, not part of them"),
     "lint/settings_table.py": ({"open", "os.path.realpath"}, "prints the settings instead of a check"),
@@ -75,7 +75,7 @@ EXCEPTIONS = {
         {"os.path.islink", "os.path.realpath"},
         "a kept result is of a link, or of none; the working directory is named by the key",
     ),
-    "lint/result_cache.py": (
+    "lint/many/result_cache.py": (
         {"open", "os.listdir", "os.path.exists", "os.path.isdir", "os.path.isfile", "os.path.islink"}
         | {"os.path.realpath", "os.stat", "os.walk"},
         "compares the kept answers with the disk",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memlint.findings import Finding, Location
-from memlint.lint.merge_reports import merge_reports
+from memlint.lint.many.merge_reports import merge_reports
 from memlint.report.model import FileReport
 
 

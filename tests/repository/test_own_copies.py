@@ -12,7 +12,7 @@ from memlint.formats.axolotl import format as axolotl
 from memlint.formats.deepspeed import format as deepspeed
 from memlint.formats.llamafactory import format as llamafactory
 from memlint.formats.trainer import format as trainer
-from memlint.repository.python_arguments import Python
+from memlint.repository.reader.python_arguments import Python
 from memlint.repository.scripts.arguments import _DIALECTS, _WITH_FILES
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import Engine

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from memlint.formats.trainer.python.python_run import PythonRun
-from memlint.repository.script import has_own_trainer
+from memlint.repository.reader.script import has_own_trainer
 from memlint.repository.scripts.commands import LaunchCommand, options, overrides
 from memlint.repository.scripts.document import keys_of, switches_of
 from memlint.repository.scripts.environment import grows_segments

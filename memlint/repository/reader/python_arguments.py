@@ -1,0 +1,226 @@
+"""Searches a repository's own Python for arguments and their parsers. It is read as text, never imported.
+
+HfArgumentParser accepts the fields of a script's dataclasses, and a fork of LLaMA-Factory adds arguments of its own. So
+a key that is declared here is not a typo, and one that the libraries have dropped belongs to the script. The search
+only runs if there is something to report: a clean repository is never searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+
+from memlint._record import NamedTuple
+from memlint.repository.files.walk import files_below
+from memlint.repository.once import Once
+from memlint.repository.reader.script import Script
+
+MOST_BYTES = 256 * 1024
+MOST_BYTES_IN_ALL = 32 * 1024 * 1024  # half a second; LLaMA-Factory's Python has 2 MB, a collection of papers 25 MB
+MOST_BYTES_OF_SCRIPTS = 4 * 1024 * 1024
+# The training loop: the program calls DeepSpeed itself, or uses that of transformers, TRL or accelerate.
+_OWN_ENGINE = b"deepspeed.initialize("
+# An agent loop of verl's kind that writes until the engine's context is full (verl's own end at `response_length`).
+_AGENT_LOOP = re.compile(rb"^class \w+\(\w*AgentLoop\w*", re.MULTILINE)
+_HUGGING_FACE = re.compile(rb"\bTrainingArguments\b|\bAccelerator\(|^[ \t]*(?:from|import) trl\b", re.MULTILINE)
+_MOST_LINES = 12  # of one annotation
+_FILLED = re.compile(rb"if self\.([A-Za-z_][A-Za-z0-9_]*) is None")
+_TAKEN = re.compile(rb"""\b(?:args|kwargs|config|params)\.pop\(\s*["']([A-Za-z_]\w*)["']""")
+_CONVERTED = rb"""\b(?:float|int)\(\s*(?:\w+\.)*\w+(?:\.|\[["']|\.get\(["'])%b\b"""
+_TEMPLATE = re.compile(rb"""register_template\(\s*name=["']([\w.-]+)["']""")
+_MOST_FOLDERS = 8  # whose functions are kept: those of copies of frameworks
+_FUNCTION = re.compile(rb"^[ \t]*def (\w+)\(", re.MULTILINE)
+# Errors that a copy of a framework raises (lines that are not commented out), and words that code compares with.
+_REFUSAL = re.compile(rb"""^[ \t]*raise \w+\(\s*f?["']([^"'\n]{8,160})""", re.MULTILINE)
+_ARGUMENTS = (
+    *(b"adapter", b"attn_implementation", b"finetuning_type", b"loss_type", b"lr_scheduler", b"optim", b"stage"),
+    b"template",
+)
+_COMPARED = re.compile(
+    rb"""\b(adapter|attn_implementation|finetuning_type|loss_type|lr_scheduler(?:_type)?|optim(?:izer)?|stage|template)"""
+    rb"""\s*(?:==\s*(["'][\w-]{1,40}["'])|in\s*[(\[{]([^)\]}]{1,400}))"""
+)
+_IN_QUOTES = re.compile(rb"""["']([\w-]{1,40})["']""")
+_OPTION = re.compile(rb"""(?:\badd_argument|\.option|\bOption)\(\s*(?:["']-\w["'],\s*)?["'](--[A-Za-z][\w-]*)["']""")
+_CALLS_WITH_OPTIONS = (b"add_argument(", b".option(", b"Option(")
+_FIELD = re.compile(r"(?:    |\t)([A-Za-z_][A-Za-z0-9_]*)[ \t]*:[ \t]*([^\s].*)")
+
+
+class Declared(NamedTuple):
+    """A field: its file (absolute, posix) and its annotation, with the rest of the line."""
+
+    path: str
+    text: str
+
+
+class Python:
+    """What the Python files at `paths` say, up to a bound. Files that cannot be read or are too large are skipped.
+
+    The files are read once; each fact is searched in them when it is first asked for. `name`: what a script is called.
+    """
+
+    def __init__(
+        self, paths: Iterable[str], read: Callable[[str], bytes], name: Callable[[str], str] = lambda path: path
+    ) -> None:
+        self._texts = Once(lambda: list(_texts(paths, read)))
+        self._name = name
+        self.functions = lru_cache(_MOST_FOLDERS)(self._functions)
+
+    @cached_property
+    def fields(self) -> Mapping[str, list[Declared]]:
+        """The fields of all dataclasses and of pydantic's models by name, and options of argparse and click by their
+        flags (`--epochs`, with `_` for `-`)."""
+        found: dict[str, list[Declared]] = {}
+        for path, text in self._texts.get():
+            for name, annotation in declared(text):
+                found.setdefault(name, []).append(Declared(path, annotation))
+        return found
+
+    @cached_property
+    def scripts(self) -> tuple[Script, ...]:
+        """The scripts that may read a config, as far as MOST_BYTES_OF_SCRIPTS goes."""
+        room = MOST_BYTES_OF_SCRIPTS
+        found = []
+        for script in (Script(self._name(path), text) for path, text in self._texts.get()):
+            if len(script.text) <= room and script.may_read:
+                room -= len(script.text)
+                found.append(script)
+        return tuple(found)
+
+    @cached_property
+    def parsers(self) -> frozenset[str]:
+        """The argument parsers that the scripts make."""
+        return frozenset[str]().union(*(script.parsers for script in self.scripts))
+
+    @cached_property
+    def filled(self) -> frozenset[str]:
+        """The arguments that a `__post_init__` tests for None, to replace them."""
+        return self._found_after(b"def __post_init__", _FILLED)
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """The arguments that are taken out of the others before a parser sees them: `args.pop("evaluators", None)`."""
+        return self._found_after(b".pop(", _TAKEN)
+
+    @cached_property
+    def templates(self) -> frozenset[str]:
+        """The chat templates that a copy of LLaMA-Factory registers."""
+        return self._found_after(b"register_template(", _TEMPLATE)
+
+    def _found_after(self, word: bytes, pattern: re.Pattern[bytes]) -> frozenset[str]:
+        """What `pattern` finds in the files that have `word`."""
+        texts = (text for _, text in self._texts.get() if word in text)
+        return frozenset(name.decode() for text in texts for name in pattern.findall(text))
+
+    @cached_property
+    def refusals(self) -> frozenset[str]:
+        """The messages of errors that the argument classes of a copy of LLaMA-Factory raise."""
+        texts = (text for path, text in self._texts.get() if "/hparams/" in path)
+        return frozenset(words.decode("utf-8", "replace") for text in texts for words in _REFUSAL.findall(text))
+
+    def _functions(self, below: str) -> frozenset[str]:
+        """The names of the functions that files whose path has the folders `below` define."""
+        texts = (text for path, text in self._texts.get() if f"/{below}/" in path)
+        return frozenset(name.decode() for text in texts for name in _FUNCTION.findall(text))
+
+    @cached_property
+    def compared(self) -> frozenset[tuple[str, str]]:
+        """(argument, word) of each comparison in the code: ("adapter", "llora")."""
+        return frozenset(pair for _, text in self._texts.get() for pair in _compared(text))
+
+    @property
+    def calls_deepspeed(self) -> bool:
+        """Whether programs call `deepspeed.initialize` themselves, and none trains with transformers, TRL or
+        accelerate."""
+        return self._calls_engine and not self._trains_with_hugging_face
+
+    @property
+    def leaves_deepspeed(self) -> bool:
+        """Whether programs train with transformers, TRL or accelerate, and none calls `deepspeed.initialize`."""
+        return self._trains_with_hugging_face and not self._calls_engine
+
+    @cached_property
+    def _calls_engine(self) -> bool:
+        return any(_OWN_ENGINE in text for _, text in self._texts.get())
+
+    @cached_property
+    def _trains_with_hugging_face(self) -> bool:
+        return any(_HUGGING_FACE.search(text) for _, text in self._texts.get())
+
+    @cached_property
+    def fills_context(self) -> bool:
+        """Whether an agent loop writes completions up to the engine's `max_model_len`."""
+        texts = (text for _, text in self._texts.get() if b".max_model_len" in text)
+        return any(map(_AGENT_LOOP.search, texts))
+
+
+def _texts(paths: Iterable[str], read: Callable[[str], bytes]) -> Iterator[tuple[str, bytes]]:
+    """Path and contents of the files, up to the bounds."""
+    room = MOST_BYTES_IN_ALL
+    for path in paths:
+        try:
+            text = read(path)
+        except OSError:
+            continue
+        if len(text) > MOST_BYTES:
+            continue
+        room -= len(text)
+        if room < 0:
+            return
+        yield path, text
+
+
+def converts(script: bytes, key: str) -> bool:
+    """Whether the script converts `key` to a number: `float(args.learning_rate)`, `float(config["learning_rate"])`."""
+    return re.search(_CONVERTED % re.escape(key.encode("utf-8", "replace")), script) is not None
+
+
+def _compared(data: bytes) -> Iterator[tuple[str, str]]:
+    """(argument, word) of each comparison: `optim == "own"`, `stage in ("own", "other")`."""
+    if not any(name in data for name in _ARGUMENTS):
+        return
+    for name, word, words in _COMPARED.findall(data):
+        for one in _IN_QUOTES.findall(word or words):
+            yield name.decode(), one.decode()
+
+
+def declared(data: bytes) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the dataclasses, or pydantic's models, of a Python file; its options."""
+    calls = any(call in data for call in _CALLS_WITH_OPTIONS)  # found far faster than the expression
+    for name in _OPTION.findall(data) if calls else ():
+        yield f"--{name[2:].decode().replace('-', '_')}", name.decode()
+    has_models = b"pydantic" in data
+    if has_models or b"@dataclass" in data:
+        yield from fields(data.decode("utf-8", "replace"), has_models)
+
+
+def fields(source: str, of_any_class: bool = False) -> Iterator[tuple[str, str]]:
+    """Name and annotation of each field of the classes that `@dataclass` stands above, or `of_any_class`."""
+    lines = source.splitlines()
+    armed = inside = False
+    for index, line in enumerate(lines):
+        if not line or line[0] in " \t#)":
+            match = _FIELD.match(line) if inside else None
+            if match:
+                yield match[1], _whole(match[2], lines[index + 1 : index + _MOST_LINES])
+        elif line.startswith("class "):
+            armed, inside = False, armed or of_any_class
+        elif line.startswith("@dataclass"):
+            armed = True
+        elif line[0] != "@":
+            armed = inside = False
+
+
+def _whole(text: str, following: Iterable[str]) -> str:
+    """An annotation, with the following lines if its brackets are still open."""
+    for line in following:
+        if text.count("[") <= text.count("]"):
+            break
+        text += line
+    return text
+
+
+def python_files(root: str) -> Iterator[str]:
+    """Python files below `root`."""
+    return files_below(root, lambda name: name.endswith(".py"))

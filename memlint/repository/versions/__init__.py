@@ -1,0 +1,1 @@
+"""The framework versions that a repository pins or installs."""
