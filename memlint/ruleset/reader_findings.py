@@ -20,6 +20,7 @@ from memlint.rule_groups import (
     OF_REFUSED_VALUES,
     OF_TWO_FILES,
     OF_UNKNOWN_WORDS,
+    OF_WHAT_TRAINS,
 )
 from memlint.ruleset.evidence import Case, as_far_as_known
 from memlint.ruleset.format_findings import issue_findings
@@ -37,6 +38,7 @@ def adapt_to_reader(
     note = _unjudged_note(format_, document, context) if kept else None
     if note is not None:
         notes = issue_findings(parsed._replace(issues=(note,)))
+        kept = [item for item in kept if not _rests_on_a_default(item, parsed)]
         kept = [*_valid_for_any_reader(format_, document, kept), *map(Found, notes)]
     case = Case(format_, document, context, has_own_reader=note is not None)
     return [item._replace(finding=as_far_as_known(item.finding, case)) for item in kept], note is not None
@@ -118,6 +120,15 @@ def _is_of_other_file(finding: Finding, others: Mapping[str, bool]) -> bool:
     """
     key = str(finding.location.pointer[0]) if finding.location.pointer else ""
     return key in others and (others[key] or finding.rule.startswith(OF_ARGUMENTS))
+
+
+def _rests_on_a_default(item: Found, parsed: Parsed) -> bool:
+    """Whether the finding counts a batch that the file does not give: a script that reads it by itself may have a name
+    of its own for that, or a number."""
+    if item.run < 0 or not item.finding.rule.startswith(OF_WHAT_TRAINS):
+        return False
+    origin = parsed.runs[item.run].origins.get("batch.micro_batch_size")
+    return origin is not None and origin.kind == "default"
 
 
 def _valid_for_any_reader(format_: Any, document: Document, found: Iterable[Found]) -> Iterator[Found]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from memlint.findings import Finding, Location
 from memlint.formats import trainer, verl
+from memlint.hardware import find
 from memlint.repository.workspace import in_memory
 from memlint.ruleset.engine import analyse
 from memlint.ruleset.evidence import Case, as_far_as_known
@@ -35,10 +38,10 @@ HPARAMS = "src/llamafactory/hparams/finetuning_args.py"
 DECLARES = "@dataclass\nclass FinetuningArguments:\n    finetuning_type: str = 'lora'\n    lora_rank: int = 8\n"
 
 
-def findings(name: str, files: dict[str, str]) -> list[Finding]:
+def findings(name: str, files: dict[str, str], **facts: Any) -> list[Finding]:
     workspace = in_memory(files)
     document = workspace.documents(name)[0]
-    return list(analyse(document, workspace.context(), tuple(shipped())).findings)
+    return list(analyse(document, workspace.context(**facts), tuple(shipped())).findings)
 
 
 def only(found: list[Finding], rule: str) -> Finding:
@@ -107,3 +110,30 @@ def test_figures_of_a_file_that_a_script_reads_hold_under_a_condition() -> None:
 def test_only_errors_are_lowered(severity: str) -> None:
     given = finding("MEM001", severity)
     assert as_far_as_known(given, case(trainer.format, has_own_reader=True)) == given
+
+
+@pytest.mark.parametrize(("batch", "severities"), [("", []), ("per_device_train_batch_size: 16\n", ["warning"])])
+def test_a_batch_that_an_own_reader_may_call_otherwise_is_not_counted(batch: str, severities: list[str]) -> None:
+    config = f"model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1.0e-5\nmax_length: 4096\noutput_dir: out\n{batch}"
+    reader = "import yaml\nsettings = yaml.safe_load(open(path))\nrows = settings['rows']\n"
+    files = {
+        "sft.yaml": f"{config}bf16: true\nrows: 2\n",
+        "run.sh": "python train.py --config sft.yaml\n",
+        "train.py": reader,
+    }
+    found = findings("sft.yaml", files, gpu=find("RTX4090"), gpus=1)
+    assert "CFG013" in {one.rule for one in found}
+    assert [one.severity for one in found if one.rule == "MEM001"] == severities
+
+
+def test_a_release_that_a_key_of_older_ones_bounds_is_not_known() -> None:
+    config = (
+        "model_name_or_path: Qwen/Qwen2.5-7B\nlearning_rate: 1.0e-5\noutput_dir: out\nper_device_train_batch_size: 1\n"
+        "auto_find_batch_size: true\ndeepspeed: z3.json\n"
+    )
+    stage = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": "auto"}'
+    newest = only(findings("a.yaml", {"a.yaml": config, "z3.json": stage}), "PAR005")
+    assert newest.severity == "error"
+    older = config + "evaluation_strategy: steps\n"
+    found = only(findings("a.yaml", {"a.yaml": older, "z3.json": stage}), "PAR005")
+    assert (found.severity, found.where) == ("warning", "transformers is 4.45 or newer")
