@@ -165,7 +165,7 @@ class RepositoryFacts:
         return frozenset()
 
     def converts(self, program: str, key: str) -> bool:
-        """Whether a program makes a number of `key`: `float(args.learning_rate)`."""
+        """Whether a program, or one that imports it, makes a number of `key`: `float(args.learning_rate)`."""
         return False
 
     def chat_templates(self) -> frozenset[str]:
